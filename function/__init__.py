@@ -1,0 +1,1 @@
+"""Crossplane composition function that places large language models on GPU clusters."""

@@ -1,0 +1,34 @@
+"""The ladder of network speeds between nodes, per GPU, and what a requirement on it means.
+
+Within one speed RDMA beats plain Ethernet by more than a step of speed does, hence every `eth` entry stands
+below every RDMA entry. The order is the design's.
+"""
+
+from dataclasses import dataclass
+
+LADDER = (
+    "eth-10g", "eth-25g", "eth-50g", "eth-100g", "eth-200g", "eth-400g", "eth-800g",
+    "roce-100g", "efa-100g", "ib-100g",
+    "roce-200g", "efa-200g", "ib-200g",
+    "roce-400g", "efa-400g", "ib-400g",
+    "roce-800g", "efa-800g", "ib-800g",
+)  # fmt: skip
+OR_BETTER = "-or-better"
+INTERCONNECTS = ("pcie", "nvlink", "nvswitch", "xgmi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandwidthRequirement:
+    """A rung of the ladder, exactly or at least."""
+
+    rung: str
+    or_better: bool
+
+    def met_by(self, rung: str) -> bool:
+        """Tell whether a declared rung satisfies this requirement."""
+        if self.or_better:
+            return LADDER.index(rung) >= LADDER.index(self.rung)
+        return rung == self.rung
+
+    def __str__(self) -> str:
+        return self.rung + (OR_BETTER if self.or_better else "")

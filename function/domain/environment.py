@@ -1,0 +1,66 @@
+"""Where to serve: one remote cluster, its GPU pools, its storage."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from function.domain.settings import Download, Kserve
+from function.kube.manifests import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A group of equal nodes. Memory in bytes per GPU, names in lower case; None = not declared."""
+
+    name: str
+    gpus_per_node: int
+    max_nodes: int
+    accelerator_type: str = ""
+    gpu_resource: str = "nvidia.com/gpu"
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Manifest, ...] = ()
+    memory_per_gpu: int | None = None
+    interconnect: str | None = None
+    precision: tuple[str, ...] | None = None
+    multi_node: bool = False
+    bandwidth: str | None = None
+    nvlink_domain: int | None = None
+
+
+class StorageMode(StrEnum):
+    """One claim for each model, or one that all models of a namespace share."""
+
+    PER_MODEL = "PerModel"
+    SHARED = "Shared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentStorage:
+    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default class."""
+
+    class_name: str | None = None
+    access_mode: str = "ReadWriteMany"
+    mode: StorageMode = StorageMode.PER_MODEL
+    shared_claim: str = "model-cache"
+    shared_size: int = 100 * 2**30
+    download: Download = Download()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not."""
+
+    name: str
+    uid: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    pools: tuple[Pool, ...] = ()
+    broken_pools: tuple[str, ...] = ()
+    storage: EnvironmentStorage = EnvironmentStorage()
+    kserve: Kserve = Kserve()
+    provider_config: str = ""
+    ready: bool = False
+    ready_message: str = ""
+    deleting: bool = False
+
+    def pool(self, name: str) -> Pool | None:
+        """Return the valid pool of this name, if there is one."""
+        return next((p for p in self.pools if p.name == name), None)

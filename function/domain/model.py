@@ -1,0 +1,169 @@
+"""What to serve: a model, where its weights come from, and the shapes in which it can run."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from function.domain.bandwidth import BandwidthRequirement
+from function.domain.problem import Problem
+from function.kube.manifests import Manifest
+from function.kube.selectors import Selector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretKey:
+    """One key of a Secret on the control plane."""
+
+    name: str
+    namespace: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HuggingFaceSource:
+    """A repository of the hub; `repo` is exactly `owner/name`."""
+
+    repo: str
+    revision: str = "main"
+    secret: SecretKey | None = None
+    allow: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OciSource:
+    """Weights under /models in an image."""
+
+    image: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UriSource:
+    """Whatever else the storage-initializer downloads: s3://, gs://, https://."""
+
+    uri: str
+    secret: SecretKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PvcSource:
+    """Weights that are staged already on a claim of the remote cluster, in the deployment's namespace."""
+
+    claim: str
+    path: str = ""
+
+
+Source: TypeAlias = HuggingFaceSource | OciSource | UriSource | PvcSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """How one replica is split. Pipeline mode leaves `data` None; data mode sets `data` and `data_local`."""
+
+    tensor: int
+    pipeline: int = 1
+    data: int | None = None
+    data_local: int | None = None
+    expert: bool = False
+
+    @property
+    def groups(self) -> int:
+        """Pods of one replica: data over dataLocal, else pipeline (KServe's own arithmetic)."""
+        if self.data is not None and self.data_local:
+            return self.data // self.data_local
+        return self.pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The shape of one replica: `gpus_per_node` GPUs on each of `nodes` distinct nodes."""
+
+    nodes: int
+    gpus_per_node: int
+    parallelism: Parallelism
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requires:
+    """What a profile asks of a pool; memory in bytes per GPU, names in lower case."""
+
+    memory_per_gpu: int | None = None
+    interconnect: str | None = None
+    bandwidth: BandwidthRequirement | None = None
+    precision: tuple[str, ...] = ()
+    nvlink_domain: int | None = None
+    accelerator_type: str | None = None
+
+
+class Spread(StrEnum):
+    """How strictly pods are kept on distinct nodes."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+    NONE = "none"
+
+
+class EngineName(StrEnum):
+    """The inference engines we know how to start."""
+
+    VLLM = "vLLM"
+    SGLANG = "SGLang"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The engine's container. `env` entries are Kubernetes EnvVars and pass through."""
+
+    name: EngineName
+    image: str
+    args: tuple[str, ...] = ()
+    env: tuple[Manifest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One way to serve. `shape` None means that the GPU memory decides it per pool (VRAM maths)."""
+
+    name: str
+    engine: Engine
+    shape: Shape | None = None
+    selector: Selector = Selector()
+    requires: Requires = Requires()
+    pods_across_nodes: Spread = Spread.NONE
+    replicas_across_nodes: Spread = Spread.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenProfile:
+    """A declared profile with static faults: skipped when deciding, yet known, so that what runs on it stays."""
+
+    name: str
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A ClusterModel or Model. `vram` and `disk` in bytes; `cpu` and `memory` are requests of each engine pod."""
+
+    kind: str
+    name: str
+    namespace: str
+    served_name: str
+    source: Source
+    profiles: tuple[Profile, ...]
+    broken: tuple[BrokenProfile, ...] = ()
+    vram: int | None = None
+    disk: int | None = None
+    cpu: str = "4"
+    memory: str = "16Gi"
+    selector: Selector = Selector()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every fault of every profile, sorted by path."""
+        return tuple(sorted(p for b in self.broken for p in b.problems))

@@ -1,0 +1,58 @@
+"""Decisions that stand: a ModelPlacement as the ledger and its executor see it, and the deployment behind it."""
+
+from dataclasses import dataclass
+
+from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.model import Shape
+from function.kube.selectors import Selector
+from function.reasons import Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """Which model: a ClusterModel, or a Model of the same namespace."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A ModelDeployment: this model, on so many environments, with so many replicas on each."""
+
+    namespace: str
+    name: str
+    model: ModelRef
+    environments: int = 1
+    replicas: int = 1
+    selector: Selector = Selector()
+    cache: CacheChoice = ManagedCache()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 timestamp.
+
+    `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision, where
+    VRAM maths made it.
+    """
+
+    namespace: str
+    name: str
+    deployment: str
+    model: ModelRef
+    environment: str
+    profile: str
+    pool: str
+    shape: Shape | None
+    replicas: int = 1
+    cache: CacheChoice = ManagedCache()
+    uid: str = ""
+    created: str = ""
+    vram: int | None = None
+    served: bool = False
+    ready: bool = False
+    unreachable: bool = False
+    deleting: bool = False
+    phase: Phase = Phase.PENDING
+    url: str = ""

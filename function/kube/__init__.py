@@ -1,0 +1,1 @@
+"""Kubernetes notions without a cluster: quantities, label selectors, names, manifests."""

@@ -1,0 +1,36 @@
+"""Names of remote and composed objects, and the labels and annotations that carry meaning.
+
+A name is DNS-1035 (KServe refuses to start anything else), ends in a hash of everything that identifies the
+object, and is never made unique by cutting alone: two long names that share a beginning stay apart.
+"""
+
+import hashlib
+import re
+
+GROUP = "modelplane.ai"
+VERSION = f"{GROUP}/v1alpha1"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "modelplane"}
+LABEL_DEPLOYMENT = f"{GROUP}/deployment"
+LABEL_ENVIRONMENT = f"{GROUP}/environment"
+LABEL_SERVICE = f"{GROUP}/service"
+LABEL_CACHE_KEY = f"{GROUP}/cache-key"
+ANNOTATION_VRAM = f"{GROUP}/vram"
+
+# KServe prefixes and suffixes the service's name; beyond 40 characters its own children break. [FACTS.md 4]
+SERVICE_LIMIT = 40
+PREFIXED_LIMIT = 35
+_HASH = 8
+
+
+def digest(*parts: str) -> str:
+    """Return 16 hex digits that identify the parts in their order."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def named(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
+    """Return a DNS-1035 name of at most `limit` characters: the readable stem, cut, and a hash of identity."""
+    readable = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
+    if not readable[:1].isalpha():
+        readable = f"m-{readable}".rstrip("-")
+    cut = readable[: limit - _HASH - 1].rstrip("-")
+    return f"{cut}-{digest(*identity)[:_HASH]}"

@@ -1,0 +1,47 @@
+"""Kubernetes quantities, as in k8s.io/apimachinery/pkg/api/resource.
+
+Two deliberate differences: `.` and a bare sign, which upstream reads as zero, are refused, and values below
+nano are kept exactly instead of being rounded up.
+"""
+
+import re
+from decimal import ROUND_CEILING, Decimal
+
+_GRAMMAR = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3}|)",
+    re.ASCII,
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+GIB = 2**30
+
+
+def parse(value: str | int) -> Decimal:
+    """Return the quantity in its base unit (bytes, cores).
+
+    Raises:
+        ValueError: The value is not a quantity; the message says what is allowed.
+    """
+    match = _GRAMMAR.fullmatch(str(value))
+    if match is None:
+        raise ValueError("must be a quantity like 80Gi, 1.5T or 500m")
+    number, suffix = Decimal(match["number"]), match["suffix"]
+    if suffix.endswith("i"):
+        return number * 2 ** (10 * ("KMGTPE".index(suffix[0]) + 1))
+    if suffix in _DECIMAL:
+        return number.scaleb(_DECIMAL[suffix])
+    return number.scaleb(int(suffix[1:]))
+
+
+def whole(value: str | int) -> int:
+    """Return the quantity rounded up to a whole base unit (bytes).
+
+    Raises:
+        ValueError: The value is not a quantity.
+    """
+    return int(parse(value).to_integral_value(ROUND_CEILING))
+
+
+def gib(amount: int) -> str:
+    """Return an amount of bytes as whole Gi, rounded up: the unit of every size we write."""
+    return f"{-(-amount // GIB)}Gi"

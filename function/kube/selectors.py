@@ -1,0 +1,64 @@
+"""Label selectors, as in k8s.io/apimachinery/pkg/apis/meta/v1 LabelSelectorAsSelector.
+
+An empty selector admits everything. `NotIn` and `DoesNotExist` admit an object without the label.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+
+class Operator(StrEnum):
+    """How a requirement compares."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One condition on one label."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether the labels satisfy this requirement."""
+        match self.operator:
+            case Operator.IN:
+                return labels.get(self.key) in self.values
+            case Operator.NOT_IN:
+                return labels.get(self.key) not in self.values
+            case Operator.EXISTS:
+                return self.key in labels
+            case Operator.DOES_NOT_EXIST:
+                return self.key not in labels
+            case _:
+                assert_never(self.operator)
+
+    def __str__(self) -> str:
+        match self.operator:
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.IN if len(self.values) == 1:
+                return f"{self.key}={self.values[0]}"
+            case _:
+                word = "in" if self.operator is Operator.IN else "notin"
+                return f"{self.key} {word} ({','.join(self.values)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A conjunction of requirements, sorted, so that equal selectors compare and print equally."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def refuses(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+        """Return the requirements that the labels do not satisfy; empty means admitted."""
+        return tuple(r for r in self.requirements if not r.admits(labels))

@@ -1,0 +1,196 @@
+"""Every condition type and reason that users can read, one sentence each.
+
+Declaration order carries meaning in one place: `Refused` runs from furthest to nearest, so that the
+condition of a deployment can name the environment that came closest.
+"""
+
+from enum import Enum, StrEnum
+
+
+class Status(StrEnum):
+    """The status of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class ConditionType(StrEnum):
+    """The condition types we own; Ready, Synced, Healthy, UpToDate and Responsive are Crossplane's."""
+
+    MODEL_VALID = "ModelValid"
+    CLUSTER_READY = "ClusterReady"
+    POOLS_VALID = "PoolsValid"
+    STORAGE_READY = "StorageReady"
+    MODEL_RESOLVED = "ModelResolved"
+    SCHEDULED = "Scheduled"
+    PLACEMENTS_READY = "PlacementsReady"
+    REFERENCES_RESOLVED = "ReferencesResolved"
+    SERVICE_ACCEPTED = "ServiceAccepted"
+    SERVICE_READY = "ServiceReady"
+    HYDRATED = "Hydrated"
+
+
+class Outlook(Enum):
+    """Whether waiting can help against a refusal."""
+
+    NEVER = "never"
+    NOT_NOW = "not now"
+
+
+class Refused(StrEnum):
+    """Why a deployment is not placed, from furthest to nearest."""
+
+    INVALID_DEPLOYMENT = "InvalidDeployment"
+    NO_ENVIRONMENTS = "NoEnvironments"
+    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
+    INVALID_PROFILE = "InvalidProfile"
+    NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements"
+    SHARED_STORAGE_MISSING = "SharedStorageMissing"
+    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment"
+    POOL_TOO_SMALL = "PoolTooSmall"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    ENVIRONMENT_NOT_READY = "EnvironmentNotReady"
+
+    @property
+    def outlook(self) -> Outlook:
+        """Not now where others may leave or an environment may come up, never otherwise."""
+        return Outlook.NOT_NOW if self in _NOT_NOW else Outlook.NEVER
+
+    @property
+    def rank(self) -> int:
+        """Position from furthest (0) to nearest."""
+        return tuple(Refused).index(self)
+
+
+_NOT_NOW = frozenset(
+    {Refused.CACHE_NOT_ON_ENVIRONMENT, Refused.INSUFFICIENT_CAPACITY, Refused.ENVIRONMENT_NOT_READY}
+)
+
+
+class ModelValid(StrEnum):
+    """Reasons of ModelValid."""
+
+    VALID = "Valid"
+    INVALID_SOURCE = "InvalidSource"
+    INVALID_PROFILE = "InvalidProfile"
+
+
+class ClusterReady(StrEnum):
+    """Reasons of ClusterReady on an InferenceEnvironment."""
+
+    CONNECTED = "Connected"
+    CONNECTING = "Connecting"
+    KUBECONFIG_MISSING = "KubeconfigMissing"
+    KSERVE_MISSING = "KServeMissing"
+    UNREACHABLE = "Unreachable"
+
+
+class PoolsValid(StrEnum):
+    """Reasons of PoolsValid on an InferenceEnvironment."""
+
+    VALID = "Valid"
+    NO_GPU_POOLS = "NoGpuPools"
+    INVALID_POOL = "InvalidPool"
+
+
+class EnvironmentStorage(StrEnum):
+    """Reasons of StorageReady on an InferenceEnvironment."""
+
+    STORAGE_CLASS_FOUND = "StorageClassFound"
+    DEFAULT_CLASS = "DefaultClass"
+    STORAGE_CLASS_NOT_FOUND = "StorageClassNotFound"
+    NOT_CONFIGURED = "NotConfigured"
+    CONNECTING = "Connecting"  # Unknown: the cluster has not answered about its class yet
+
+
+class ModelResolved(StrEnum):
+    """Reasons of ModelResolved on ModelDeployment and ModelCache."""
+
+    RESOLVED = "Resolved"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    MODEL_INVALID = "ModelInvalid"
+    RESOLVING = "Resolving"
+
+
+class Scheduled(StrEnum):
+    """Reasons of Scheduled besides every `Refused`."""
+
+    PLACED = "Placed"
+    PARTIALLY_PLACED = "PartiallyPlaced"
+
+
+class PlacementsReady(StrEnum):
+    """Reasons of PlacementsReady on a ModelDeployment."""
+
+    READY = "Ready"
+    STARTING = "Starting"
+    NOTHING_PLACED = "NothingPlaced"
+    UNREACHABLE = "Unreachable"
+
+
+class ReferencesResolved(StrEnum):
+    """Reasons of ReferencesResolved on a ModelPlacement."""
+
+    RESOLVED = "Resolved"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    MODEL_INVALID = "ModelInvalid"
+    ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound"
+    POOL_NOT_FOUND = "PoolNotFound"
+    CACHE_NOT_FOUND = "CacheNotFound"
+    INVALID_PLACEMENT = "InvalidPlacement"
+    RESOLVING = "Resolving"
+
+
+class PlacementStorage(StrEnum):
+    """Reasons of StorageReady on a ModelPlacement."""
+
+    NOT_NEEDED = "NotNeeded"
+    CLAIM_PENDING = "ClaimPending"
+    CLAIM_NOT_FOUND = "ClaimNotFound"
+    CLAIM_NOT_SHARED = "ClaimNotShared"
+    TOKEN_MISSING = "TokenMissing"  # noqa: S105  # a reason, not a token
+    DOWNLOADING = "Downloading"
+    DOWNLOAD_FAILED = "DownloadFailed"
+    HYDRATED = "Hydrated"
+    PRESTAGED = "Prestaged"
+
+
+class ServiceAccepted(StrEnum):
+    """Reasons of ServiceAccepted on a ModelPlacement."""
+
+    ACCEPTED = "Accepted"
+    WAITING_FOR_STORAGE = "WaitingForStorage"
+    REJECTED = "Rejected"
+    APPLYING = "Applying"
+
+
+class ServiceReady(StrEnum):
+    """Reasons of ServiceReady on a ModelPlacement."""
+
+    SERVING = "Serving"
+    SCALED_TO_ZERO = "ScaledToZero"
+    STARTING = "Starting"
+    DEGRADED = "Degraded"
+    UNREACHABLE = "Unreachable"
+
+
+class Hydrated(StrEnum):
+    """Reasons of Hydrated on a ModelCache."""
+
+    HYDRATED = "Hydrated"
+    DOWNLOADING = "Downloading"
+    PARTIALLY_HYDRATED = "PartiallyHydrated"
+    DOWNLOAD_FAILED = "DownloadFailed"
+    CLAIM_NOT_FOUND = "ClaimNotFound"
+    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
+
+
+class Phase(StrEnum):
+    """The phase of a ModelPlacement, and of a ModelCache on one environment."""
+
+    PENDING = "Pending"
+    DOWNLOADING = "Downloading"
+    STARTING = "Starting"
+    READY = "Ready"
+    FAILED = "Failed"
