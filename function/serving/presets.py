@@ -1,0 +1,30 @@
+"""The one preset that KServe looks up for pipeline parallelism and no release ships.
+
+Without it a service stays stuck. It is empty on purpose: all that such a service needs stands in the service
+itself, hence a change of ours never restarts what runs.
+"""
+
+from function.domain.settings import Kserve
+from function.kube.manifests import Manifest
+from function.kube.names import MANAGED_BY
+
+API_VERSION = "serving.kserve.io/v1alpha2"
+
+
+def pipeline_preset_name(kserve: Kserve) -> str:
+    """Return the name that KServe's controller looks up, and that a service lists in `baseRefs`."""
+    return f"{kserve.config_prefix or ''}config-llm-worker-pipeline-parallel"
+
+
+def pipeline_preset(kserve: Kserve) -> Manifest:
+    """Return the preset, in KServe's own namespace."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LLMInferenceServiceConfig",
+        "metadata": {
+            "name": pipeline_preset_name(kserve),
+            "namespace": kserve.namespace,
+            "labels": {**MANAGED_BY},
+        },
+        "spec": {},
+    }

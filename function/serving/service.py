@@ -1,0 +1,110 @@
+"""One LLMInferenceService: the recorded decision in the words of KServe.
+
+`template` and, over several nodes, `worker` are pods; the size of a group follows from `parallelism` and
+equals the shape's nodes. KServe refuses to change that size, hence `identity`: a service of another identity
+is another object. Pipeline mode names our own preset in `baseRefs`, without which a service created before
+the preset stays stuck.
+
+What contradicts the recorded shape is refused here a second time, because a placement may be older than its
+profile or written by hand, and because the GPU memory of a pool may have decided the shape.
+"""
+
+from dataclasses import replace
+
+from function.domain.engine_args import disagreements
+from function.domain.model import EngineName, Shape
+from function.domain.problem import Problem
+from function.kube.manifests import Manifest, prune
+from function.kube.names import LABEL_SERVICE
+from function.serving import probes
+from function.serving.arguments import foreign_weights, last_value, without_weights
+from function.serving.engines import PORT, SERVED_NAME, Launch, Mode, Run, mode_of, start
+from function.serving.order import ServiceOrder
+from function.serving.pods import pod
+from function.serving.presets import API_VERSION, pipeline_preset_name
+
+# KServe routes by model name only where this says that the engine answers to both names; its presets do.
+_ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
+
+
+def identity(shape: Shape) -> tuple[str, str]:
+    """Return what of a shape no living service can change: its mode and the size of its group."""
+    return mode_of(shape).value, str(shape.nodes)
+
+
+def build(order: ServiceOrder) -> Manifest | tuple[Problem, ...]:
+    """Return the service, or every reason why it cannot be written."""
+    problems = _problems(order)
+    if problems:
+        return problems
+    engine, mode = order.profile.engine, mode_of(order.shape)
+    args = without_weights(engine.name, order.model.source, engine.args)
+    group = start(Run(engine=replace(engine, args=args), shape=order.shape, names=_served_names(order)))
+    spec = prune(
+        {
+            "baseRefs": [{"name": pipeline_preset_name(order.kserve)}] if mode is Mode.PIPELINE else None,
+            "model": {"uri": order.uri, "name": order.model.served_name},
+            "replicas": order.replicas,
+            "parallelism": _parallelism(order.shape) or None,
+            "labels": {**order.labels, LABEL_SERVICE: order.name},
+            "annotations": _annotations(order),
+            "template": pod(order, group.leader, _listening(order, group.leader)),
+            "worker": pod(order, group.worker, {}) if group.worker else None,
+            "router": {"gateway": {}, "route": {}} if order.kserve.gateway else None,
+        }
+    )
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LLMInferenceService",
+        "metadata": {"name": order.name, "namespace": order.namespace, "labels": {**order.labels}},
+        "spec": spec,
+    }
+
+
+def _problems(order: ServiceOrder) -> tuple[Problem, ...]:
+    engine, path = order.profile.engine, f"spec.serving[{order.profile.name}]"
+    args_path = f"{path}.engine.args"
+    found = [
+        *foreign_weights(engine.name, order.model.source, engine.args, args_path),
+        *disagreements(engine.name, engine.args, order.shape, args_path),
+    ]
+    if engine.name is EngineName.SGLANG and mode_of(order.shape) is Mode.DATA:
+        found.append(
+            Problem(
+                f"{path}.replicaTopology.parallelism.data",
+                "must be left out, as SGLang spans nodes by pipeline only",
+            )
+        )
+    return tuple(sorted(found))
+
+
+def _served_names(order: ServiceOrder) -> tuple[str, ...]:
+    name = order.model.served_name
+    return name, f"publishers/{order.namespace}/models/{name}"
+
+
+def _annotations(order: ServiceOrder) -> Manifest | None:
+    engine = order.profile.engine
+    if mode_of(order.shape) is not Mode.PIPELINE:
+        return None
+    named_by_author = engine.name is EngineName.VLLM and last_value(engine.args, SERVED_NAME)
+    return None if named_by_author else {_ROUTED_BY_NAME: "true"}
+
+
+def _listening(order: ServiceOrder, leader: Launch) -> Manifest:
+    if leader.command:
+        return probes.serving(PORT, order.weights, order.shape.nodes)
+    return probes.patience(order.weights, order.shape.nodes)
+
+
+def _parallelism(shape: Shape) -> Manifest:
+    split, mode = shape.parallelism, mode_of(shape)
+    return prune(
+        {
+            "tensor": None if mode is Mode.SINGLE and split.tensor == 1 else split.tensor,
+            "pipeline": split.pipeline if mode is Mode.PIPELINE else None,
+            "data": split.data if mode is Mode.DATA else None,
+            "dataLocal": split.data_local if mode is Mode.DATA else None,
+            "expert": True if split.expert else None,
+        }
+    )

@@ -1,0 +1,64 @@
+"""Keyword builder for what is under test here: an order of a service that asks for nothing special."""
+
+from dataclasses import replace
+
+from function.domain.environment import Pool
+from function.domain.model import Engine, EngineName, Parallelism, Shape, Source, Spread
+from function.domain.settings import Kserve
+from function.kube.manifests import Manifest
+from function.kube.names import MANAGED_BY
+from function.serving.order import Initializer, ServiceOrder
+from tests.builders import GIB, HUB, model, pool, profile, shape
+
+NAME, NAMESPACE = "kimi-1a2b3c4d", "team"
+VLLM_NEW, VLLM_OLD = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.8.0"
+SGLANG = "lmsysorg/sglang:v0.5.4"
+KSERVE = Kserve(namespace="kserve", config_prefix="kserve-", gateway=True)
+
+ONE_GPU = shape(1, 1)
+ONE_NODE = shape(1, 8)
+PIPELINE = shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))
+DATA = shape(2, 8, Parallelism(tensor=4, data=4, data_local=2, expert=True))
+FRONTIER = replace(pool("frontier"), labels=(("modelplane.ai/pool", "frontier"),))
+
+
+def engine(
+    *args: str, image: str = VLLM_NEW, name: EngineName = EngineName.VLLM, env: tuple[Manifest, ...] = ()
+) -> Engine:
+    """Return an engine with these arguments; SGLang's where the image is."""
+    if image == SGLANG:
+        name = EngineName.SGLANG
+    return Engine(name=name, image=image, args=args, env=env)
+
+
+def order(
+    shape: Shape = ONE_GPU,
+    run: Engine | None = None,
+    *,
+    source: Source = HUB,
+    served_name: str = "org/kimi",
+    pool: Pool = FRONTIER,
+    pods: Spread = Spread.NONE,
+    replicas_apart: Spread = Spread.NONE,
+    replicas: int = 1,
+    uri: str = "pvc://weights/models/0123",
+    kserve: Kserve = KSERVE,
+    initializer: Initializer | None = None,
+    weights: int | None = 100 * GIB,
+) -> ServiceOrder:
+    """Return an order of one replica on one GPU."""
+    chosen = profile(shape=shape, engine=run or engine(), pods_across_nodes=pods, replicas_across_nodes=replicas_apart)
+    return ServiceOrder(
+        name=NAME,
+        namespace=NAMESPACE,
+        labels=MANAGED_BY,
+        model=model(chosen, source=source, served_name=served_name),
+        profile=chosen,
+        shape=shape,
+        pool=pool,
+        replicas=replicas,
+        uri=uri,
+        kserve=kserve,
+        initializer=initializer,
+        weights=weights,
+    )

@@ -1,0 +1,128 @@
+"""What a pod is given beside its command: resources, memory, rights, the initializer."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import Engine, Shape
+from function.kube.manifests import JSON, Manifest, get, listing
+from function.serving.engines import Launch
+from function.serving.order import Initializer, ServiceOrder
+from function.serving.pods import pod
+from tests.builders import pool, shape
+from tests.serving.orders import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, engine, order
+
+SHARED_MEMORY: Manifest = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
+LOCKS_MEMORY: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
+
+
+def main(order: ServiceOrder, launch: Launch | None = None) -> Manifest:
+    (container,) = listing(pod(order, launch or Launch(), {}), "containers")
+    return container
+
+
+def test_the_smallest_pod() -> None:
+    bare = replace(FRONTIER, labels=())
+    assert pod(order(ONE_GPU, pool=bare), Launch(), {}) == {
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [
+            {
+                "name": "main",
+                "image": "vllm/vllm-openai:v0.15.0",
+                "resources": {
+                    "limits": {"nvidia.com/gpu": "1"},
+                    "requests": {"cpu": "4", "memory": "16Gi"},
+                },
+                "securityContext": {"runAsNonRoot": False},
+            }
+        ],
+    }
+
+
+def test_what_the_author_and_the_launch_say_passes_through() -> None:
+    env: Manifest = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    container = main(order(run=engine(env=(env,))), Launch(command=("a", "b"), args=("c",)))
+    assert (container["command"], container["args"], container["env"]) == (["a", "b"], ["c"], [env])
+
+
+def test_the_pools_own_gpus_are_asked_for_on_its_nodes() -> None:
+    amd = replace(pool(), gpu_resource="amd.com/gpu", labels=(("a", "1"), ("b", "2")))
+    made = pod(order(shape(1, 4), pool=amd), Launch(), {})
+    assert made["nodeSelector"] == {"a": "1", "b": "2"}
+    assert get(listing(made, "containers")[0], "resources.limits") == {"amd.com/gpu": "4"}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    shape: Shape
+    engine: Engine
+    security: Manifest | None
+    volumes: JSON
+    mounts: JSON
+
+
+ROOT: Manifest = {"runAsNonRoot": False}
+MOUNT: JSON = [{"name": "dshm", "mountPath": "/dev/shm"}]
+CASES = [
+    Case("one-gpu", "the preset's 1Gi will do", ONE_GPU, engine(), ROOT, None, None),
+    Case("several-gpus", "the preset's volume is resized by its name", ONE_NODE, engine(), ROOT, [SHARED_MEMORY], None),
+    Case("sglang", "starts as root like vLLM's image", ONE_GPU, engine(image=SGLANG), ROOT, None, None),
+    Case("preset-image", "starts as the user that the preset asks for", ONE_GPU,
+         engine(image="mirror.example/llm-d/llm-d-cuda:v0.8.0"), None, None, None),
+    Case("data", "a preset, too", DATA, engine(), ROOT, [SHARED_MEMORY], None),
+    Case("pipeline", "there is no preset", PIPELINE, engine(), LOCKS_MEMORY, [SHARED_MEMORY], MOUNT),
+    Case("pipeline-one-gpu", "pods of one group talk over it whatever their size", shape(2, 1), engine(), LOCKS_MEMORY,
+         [SHARED_MEMORY], MOUNT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_rights_and_memory(case: Case) -> None:
+    asked = order(case.shape, case.engine)
+    container = main(asked)
+    assert container.get("securityContext") == case.security, case.reason
+    assert pod(asked, Launch(), {}).get("volumes") == case.volumes, case.reason
+    assert container.get("volumeMounts") == case.mounts, case.reason
+
+
+TOKEN: Manifest = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "token-1", "key": "HF_TOKEN"}}}
+
+
+@dataclass(frozen=True)
+class InitializerCase:
+    id: str
+    reason: str
+    given: Initializer
+    want: Manifest
+
+
+INITIALIZERS = [
+    InitializerCase(
+        "nothing-said", "KServe's own 1Gi would kill it, and a merge cannot take a limit away", Initializer(),
+        {"name": "storage-initializer", "resources": {"limits": {"cpu": "64", "memory": "1Ti"}}},
+    ),
+    InitializerCase(
+        "all-said", "what is said counts, the limit that is not is lifted",
+        Initializer(
+            image="kserve/storage-initializer:v0.20.0",
+            resources={"requests": {"memory": "8Gi"}, "limits": {"memory": "32Gi"}},
+            env=(TOKEN,),
+            env_from=({"secretRef": {"name": "s3"}},),
+        ),
+        {
+            "name": "storage-initializer",
+            "image": "kserve/storage-initializer:v0.20.0",
+            "resources": {"requests": {"memory": "8Gi"}, "limits": {"cpu": "64", "memory": "32Gi"}},
+            "env": [TOKEN],
+            "envFrom": [{"secretRef": {"name": "s3"}}],
+        },
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INITIALIZERS, ids=lambda c: c.id)
+def test_initializer(case: InitializerCase) -> None:
+    made = pod(order(initializer=case.given), Launch(), {})
+    assert made["initContainers"] == [case.want], case.reason

@@ -1,0 +1,50 @@
+"""How long an engine may take to start, and what it is asked."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.serving import probes
+from tests.builders import GIB
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    weights: int | None
+    nodes: int
+    want: int
+
+
+CASES = [
+    Case("nothing-to-load", "600 s for the engine, every 10 s", 0, 1, 60),
+    Case("one-byte", "counts as 1Gi: 608 s", 1, 1, 61),
+    Case("gemma", "600 s + 55 x 8 s = 1040 s", 55 * GIB, 1, 104),
+    Case("unknown", "one hour", None, 1, 360),
+    Case("unknown-group", "one hour and half an hour", None, 2, 540),
+    Case("kimi", "600 s + 960 x 8 s + 1800 s = 10080 s", 960 * GIB, 2, 1008),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_startup_grows_with_the_weights(case: Case) -> None:
+    assert probes.startup(case.weights, case.nodes) == {"failureThreshold": case.want}, case.reason
+
+
+def test_a_presets_probes_are_only_given_more_time() -> None:
+    assert probes.patience(0, 1) == {"startupProbe": {"failureThreshold": 60}}
+
+
+def test_our_own_server_is_asked_in_plain_http() -> None:
+    asked = {
+        "httpGet": {"path": "/health", "port": 8000, "scheme": "HTTP"},
+        "timeoutSeconds": 5,
+        "periodSeconds": 10,
+    }
+    assert probes.serving(8000, 0, 1) == {
+        "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],
+        "startupProbe": {**asked, "failureThreshold": 60},
+        "readinessProbe": {**asked, "failureThreshold": 3},
+        "livenessProbe": {**asked, "failureThreshold": 30},
+    }

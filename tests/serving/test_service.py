@@ -1,0 +1,217 @@
+"""The whole LLMInferenceService, and what keeps it from being written.
+
+The manifests expected here were merged with KServe v0.20's presets by KServe's own code, and checked against the schema
+of its CRD.
+"""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import Engine, Parallelism, Shape, Spread
+from function.domain.problem import Problem
+from function.domain.settings import Kserve
+from function.kube.manifests import JSON, Manifest, get, listing
+from function.serving.order import Initializer, ServiceOrder
+from function.serving.service import build, identity
+from tests.builders import GIB, HUB, shape
+from tests.serving.orders import (
+    DATA,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    VLLM_OLD,
+    engine,
+    order,
+)
+
+
+def built(order: ServiceOrder) -> Manifest:
+    service = build(order)
+    assert isinstance(service, dict), service
+    return service
+
+
+def main(service: Manifest, part: str = "template") -> Manifest:
+    (container,) = listing(service, f"spec.{part}.containers")
+    return container
+
+
+GEMMA: Manifest = {
+    "apiVersion": "serving.kserve.io/v1alpha2",
+    "kind": "LLMInferenceService",
+    "metadata": {
+        "name": "kimi-1a2b3c4d",
+        "namespace": "team",
+        "labels": {"app.kubernetes.io/managed-by": "modelplane"},
+    },
+    "spec": {
+        "model": {"uri": "hf://google/gemma-3-27b-it:main", "name": "google/gemma-3-27b-it"},
+        "replicas": 3,
+        "labels": {
+            "app.kubernetes.io/managed-by": "modelplane",
+            "modelplane.ai/service": "kimi-1a2b3c4d",
+        },
+        "router": {"gateway": {}, "route": {}},
+        "template": {
+            "nodeSelector": {"modelplane.ai/pool": "frontier"},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "initContainers": [
+                {
+                    "name": "storage-initializer",
+                    "image": "kserve/storage-initializer:v0.20.0",
+                    "resources": {"limits": {"cpu": "64", "memory": "1Ti"}},
+                }
+            ],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "vllm/vllm-openai:v0.11.0",
+                    "args": [
+                        "--max-model-len=32768",
+                        "'--override-generation-config={\"temperature\": 0.6}'",
+                    ],
+                    "startupProbe": {"failureThreshold": 104},
+                    "resources": {
+                        "limits": {"nvidia.com/gpu": "1"},
+                        "requests": {"cpu": "4", "memory": "16Gi"},
+                    },
+                    "securityContext": {"runAsNonRoot": False},
+                }
+            ],
+        },
+    },
+}
+
+
+def test_one_node() -> None:
+    gemma = replace(HUB, repo="google/gemma-3-27b-it")
+    asked = order(
+        ONE_GPU,
+        engine(
+            "--max-model-len=32768",
+            '--override-generation-config={"temperature": 0.6}',
+            image="vllm/vllm-openai:v0.11.0",
+        ),
+        source=gemma,
+        served_name="google/gemma-3-27b-it",
+        uri="hf://google/gemma-3-27b-it:main",
+        replicas=3,
+        initializer=Initializer(image="kserve/storage-initializer:v0.20.0"),
+        weights=55 * GIB,
+    )
+    assert built(asked) == GEMMA
+
+
+def test_pipeline_over_two_nodes() -> None:
+    service = built(
+        order(
+            PIPELINE,
+            engine("--model=org/kimi", "--tensor-parallel-size=8", image=VLLM_OLD),
+            pods=Spread.REQUIRED,
+            replicas_apart=Spread.PREFERRED,
+        )
+    )
+    leader, worker = main(service), main(service, "worker")
+    assert get(service, "spec.baseRefs") == [{"name": "kserve-config-llm-worker-pipeline-parallel"}]
+    assert get(service, "spec.parallelism") == {"tensor": 8, "pipeline": 2, "expert": True}
+    assert leader["args"] == [
+        "vllm", "serve", "/mnt/models", "--served-model-name", "org/kimi", "publishers/team/models/org/kimi",
+        "--port=8000", "--pipeline-parallel-size=2", "--enable-expert-parallel",
+        "--distributed-executor-backend=ray", "--tensor-parallel-size=8",
+    ]  # fmt: skip
+    assert get(leader, "startupProbe.failureThreshold") == 320, "600 s + 100 x 8 s + 1800 s, every 10 s"
+    serves = {"ports", "startupProbe", "readinessProbe", "livenessProbe", "args"}
+    assert set(leader) - set(worker) == serves, "only the leader serves"
+    template, workers = get(service, "spec.template"), get(service, "spec.worker")
+    assert isinstance(template, dict)
+    assert isinstance(workers, dict)
+    for part in ("nodeSelector", "tolerations", "affinity", "volumes"):
+        assert template[part] == workers[part], part
+
+
+def test_data_over_two_nodes() -> None:
+    service = built(order(DATA, engine("--a b")))
+    assert get(service, "spec.baseRefs") is None, "the preset is KServe's"
+    assert get(service, "spec.parallelism") == {"tensor": 4, "data": 4, "dataLocal": 2, "expert": True}
+    assert main(service)["args"] == main(service, "worker")["args"] == ["'--a b'"]
+    assert main(service)["startupProbe"] == {"failureThreshold": 320}
+    assert "startupProbe" not in main(service, "worker")
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    order: ServiceOrder
+    path: str
+    want: JSON
+
+
+BY_NAME = "serving.kserve.io/model-based-routing-enabled"
+CASES = [
+    Case("scaled-to-zero", "a wish like any other", order(replicas=0), "spec.replicas", 0),
+    Case("no-gateway", "a cluster without one", order(kserve=Kserve(config_prefix="kserve-", gateway=False)),
+         "spec.router", None),
+    Case("tensor-on-one-node", "the preset renders it", order(ONE_NODE), "spec.parallelism", {"tensor": 8}),
+    Case("expert-on-one-node", "said although the preset does not render it",
+         order(shape(1, 1, Parallelism(tensor=1, expert=True))), "spec.parallelism", {"expert": True}),
+    Case("data-on-one-node", "KServe counts groups by it, and this is one pod",
+         order(shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))), "spec.parallelism", None),
+    Case("one-node-annotations", "the preset says it", order(), "spec.annotations", None),
+    Case("pipeline-annotations", "our command answers to both names", order(PIPELINE), "spec.annotations",
+         {BY_NAME: "true"}),
+    Case("pipeline-named-by-author", "nobody knows which names these are",
+         order(PIPELINE, engine("--served-model-name=k")), "spec.annotations", None),
+    Case("sglang-named-by-author", "SGLang answers to any name",
+         order(PIPELINE, engine("--served-model-name=k", image=SGLANG)), "spec.annotations", {BY_NAME: "true"}),
+    Case("prefix", "of the controller on that cluster",
+         order(PIPELINE, kserve=Kserve(config_prefix="llm-", gateway=True)), "spec.baseRefs",
+         [{"name": "llm-config-llm-worker-pipeline-parallel"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_field(case: Case) -> None:
+    assert get(built(case.order), case.path) == case.want, case.reason
+
+
+def test_sglang_on_one_node_brings_command_and_probes() -> None:
+    container = main(built(order(ONE_GPU, engine(image=SGLANG))))
+    assert container["command"] == ["python3", "-m", "sglang.launch_server"]
+    assert get(container, "readinessProbe.httpGet.scheme") == "HTTP"
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    shape: Shape
+    engine: Engine
+    want: tuple[Problem, ...]
+
+
+ARGS = "spec.serving[default].engine.args"
+FAULTS = [
+    Fault("shape", "the pool's memory decided otherwise", ONE_NODE, engine("-tp=4"),
+          (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),)),
+    Fault("all-at-once", "every fault, by path", ONE_NODE, engine("-tp=4", "--model=other/kimi"),
+          (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),
+           Problem(f"{ARGS}[1]", "--model=other/kimi names 'other/kimi'; "
+                                 "must be left out, the model's source has the weights"))),
+    Fault("sglang-data", "a recorded shape that SGLang cannot run", DATA, engine(image=SGLANG),
+          (Problem("spec.serving[default].replicaTopology.parallelism.data",
+                   "must be left out, as SGLang spans nodes by pipeline only"),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
+def test_refused(case: Fault) -> None:
+    assert build(order(case.shape, case.engine)) == case.want, case.reason
+
+
+def test_what_no_living_service_can_change_is_its_identity() -> None:
+    assert identity(ONE_NODE) == identity(ONE_GPU), "GPUs of one pod may change"
+    assert identity(PIPELINE) == ("pipeline", "2")
+    assert len({identity(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
