@@ -154,6 +154,7 @@ class PlacementStorage(StrEnum):
     DOWNLOAD_FAILED = "DownloadFailed"
     HYDRATED = "Hydrated"
     PRESTAGED = "Prestaged"
+    UNREACHABLE = "Unreachable"  # Unknown: the cluster does not answer
 
 
 class ServiceAccepted(StrEnum):
@@ -184,6 +185,7 @@ class Hydrated(StrEnum):
     DOWNLOAD_FAILED = "DownloadFailed"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
+    INVALID_CACHE = "InvalidCache"
 
 
 class Phase(StrEnum):

@@ -1,1 +1,1 @@
-"""What the API's objects mean once they are parsed: immutable, in base units (bytes, GPUs, nodes, seconds)."""
+"""What the API's objects mean once they are parsed: immutable, in base units (bytes, GPUs, seconds)."""

@@ -15,6 +15,10 @@ LADDER = (
 )  # fmt: skip
 OR_BETTER = "-or-better"
 INTERCONNECTS = ("pcie", "nvlink", "nvswitch", "xgmi")
+PRECISIONS = (
+    "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4",
+    "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int8", "int4",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,12 @@
-"""How the weights of one deployment or cache reach its pods: the `modelCache` block."""
+"""How the weights of a deployment reach its pods (the `modelCache` block), and caches that outlive it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from function.domain.model import ModelRef
+from function.kube.selectors import Selector
+from function.reasons import Phase
 
 
 class CacheType(StrEnum):
@@ -42,3 +46,36 @@ class ManagedCache:
 
 
 CacheChoice: TypeAlias = NamedCache | UserClaim | ManagedCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheEntry:
+    """What a ModelCache last reported of one environment. `completed_at`: RFC 3339, or empty."""
+
+    environment: str
+    phase: Phase = Phase.PENDING
+    claim: str = ""
+    path: str = ""
+    message: str = ""
+    completed_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCache:
+    """A ModelCache. `environments` None: the selector decides. `choice` has `preload` and `retry` too."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    model: ModelRef
+    environments: tuple[str, ...] | None = None
+    selector: Selector = Selector()
+    choice: UserClaim | ManagedCache = ManagedCache()
+    preload: bool = True
+    retry: str = ""
+    entries: tuple[CacheEntry, ...] = ()
+    deleting: bool = False
+
+    def entry(self, environment: str) -> CacheEntry | None:
+        """Return what was last reported of an environment, if anything was."""
+        return next((e for e in self.entries if e.environment == environment), None)

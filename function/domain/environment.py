@@ -35,7 +35,7 @@ class StorageMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentStorage:
-    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default class."""
+    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default."""
 
     class_name: str | None = None
     access_mode: str = "ReadWriteMany"
@@ -47,13 +47,17 @@ class EnvironmentStorage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not."""
+    """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not.
+
+    `broken`: its spec has faults outside its pools. Nothing new is decided there and what runs stays.
+    """
 
     name: str
     uid: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     pools: tuple[Pool, ...] = ()
     broken_pools: tuple[str, ...] = ()
+    broken: bool = False
     storage: EnvironmentStorage = EnvironmentStorage()
     kserve: Kserve = Kserve()
     provider_config: str = ""

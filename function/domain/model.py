@@ -100,6 +100,14 @@ class Requires:
     accelerator_type: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """Which model: a ClusterModel, or a Model of the same namespace."""
+
+    kind: str
+    name: str
+
+
 class Spread(StrEnum):
     """How strictly pods are kept on distinct nodes."""
 
@@ -140,7 +148,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenProfile:
-    """A declared profile with static faults: skipped when deciding, yet known, so that what runs on it stays."""
+    """A profile with static faults: skipped when deciding, yet known, so that what runs on it stays."""
 
     name: str
     problems: tuple[Problem, ...]
@@ -148,7 +156,7 @@ class BrokenProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A ClusterModel or Model. `vram` and `disk` in bytes; `cpu` and `memory` are requests of each engine pod."""
+    """A ClusterModel or Model. `vram` and `disk` in bytes; `cpu` and `memory` as each engine pod requests."""
 
     kind: str
     name: str

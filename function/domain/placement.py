@@ -1,19 +1,13 @@
-"""Decisions that stand: a ModelPlacement as the ledger and its executor see it, and the deployment behind it."""
+"""Decisions that stand: a ModelPlacement as ledger and executor see it, and the deployment behind it."""
 
 from dataclasses import dataclass
 
 from function.domain.cache import CacheChoice, ManagedCache
-from function.domain.model import Shape
+from function.domain.model import ModelRef, Shape
 from function.kube.selectors import Selector
 from function.reasons import Phase
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRef:
-    """Which model: a ClusterModel, or a Model of the same namespace."""
-
-    kind: str
-    name: str
+__all__ = ["Deployment", "ModelRef", "Placement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +25,10 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 timestamp.
+    """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 time.
 
-    `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision, where
-    VRAM maths made it.
+    `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
+    where VRAM maths made it. `uri` is where its service reads the weights.
     """
 
     namespace: str
@@ -56,3 +50,4 @@ class Placement:
     deleting: bool = False
     phase: Phase = Phase.PENDING
     url: str = ""
+    uri: str = ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One fault. `path` is the field (`spec.serving[0].replicaTopology.nodes`), `message` the rest of the sentence."""
+    """One fault. `path` is the field (`spec.serving[0].engine.image`), `message` the rest of the sentence."""
 
     path: str
     message: str

@@ -15,14 +15,8 @@ T = TypeVar("T", "Download", "Kserve", "Settings")
 
 
 def _or_else(stronger: T, weaker: T) -> T:
-    changes = {}
-    for field in fields(stronger):
-        mine, theirs = getattr(stronger, field.name), getattr(weaker, field.name)
-        if isinstance(mine, Download | Kserve):
-            changes[field.name] = mine.or_else(theirs)
-        elif mine is None:
-            changes[field.name] = theirs
-    return replace(stronger, **changes)
+    unsaid = (field.name for field in fields(stronger) if getattr(stronger, field.name) is None)
+    return replace(stronger, **{name: getattr(weaker, name) for name in unsaid})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +67,8 @@ class Settings:
 
     def or_else(self, weaker: "Settings") -> "Settings":
         """Return these settings, completed by weaker ones."""
-        return _or_else(self, weaker)
+        download, kserve = self.download.or_else(weaker.download), self.kserve.or_else(weaker.kserve)
+        return _or_else(replace(self, download=download, kserve=kserve), weaker)
 
 
 BUILT_IN = Settings(

@@ -7,7 +7,7 @@ remote cluster or an older object wrote is never trusted to have a shape.
 from collections.abc import Mapping
 from typing import TypeAlias
 
-JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 Manifest: TypeAlias = dict[str, JSON]
 
 

@@ -15,10 +15,12 @@ LABEL_ENVIRONMENT = f"{GROUP}/environment"
 LABEL_SERVICE = f"{GROUP}/service"
 LABEL_CACHE_KEY = f"{GROUP}/cache-key"
 ANNOTATION_VRAM = f"{GROUP}/vram"
+ANNOTATION_RETRY = f"{GROUP}/retry"
 
 # KServe prefixes and suffixes the service's name; beyond 40 characters its own children break. [FACTS.md 4]
 SERVICE_LIMIT = 40
 PREFIXED_LIMIT = 35
+_LABEL_LIMIT = 63
 _HASH = 8
 
 
@@ -28,9 +30,14 @@ def digest(*parts: str) -> str:
 
 
 def named(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
-    """Return a DNS-1035 name of at most `limit` characters: the readable stem, cut, and a hash of identity."""
+    """Return a DNS-1035 name of at most `limit` characters: the readable stem, cut, and a hash."""
     readable = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if not readable[:1].isalpha():
         readable = f"m-{readable}".rstrip("-")
     cut = readable[: limit - _HASH - 1].rstrip("-")
     return f"{cut}-{digest(*identity)[:_HASH]}"
+
+
+def label_value(name: str) -> str:
+    """Return an object's name as a label value, which holds 63 characters where a name may have 253."""
+    return name if len(name) <= _LABEL_LIMIT else named(name, name, limit=_LABEL_LIMIT)

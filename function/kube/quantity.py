@@ -27,7 +27,7 @@ def parse(value: str | int) -> Decimal:
         raise ValueError("must be a quantity like 80Gi, 1.5T or 500m")
     number, suffix = Decimal(match["number"]), match["suffix"]
     if suffix.endswith("i"):
-        return number * 2 ** (10 * ("KMGTPE".index(suffix[0]) + 1))
+        return number * (1 << 10 * ("KMGTPE".index(suffix[0]) + 1))
     if suffix in _DECIMAL:
         return number.scaleb(_DECIMAL[suffix])
     return number.scaleb(int(suffix[1:]))

@@ -1,0 +1,61 @@
+"""Re-emit what was observed, so that nothing which runs is lost while an input is missing or invalid.
+
+What is written back is what a function may desire: no status, none of Crossplane's own annotations, labels and
+bookkeeping, and never the data of a Secret (the provider copies it anew).
+"""
+
+from collections.abc import Mapping
+
+from function.composers.remote import API_VERSION as OBJECT_VERSION
+from function.exchange import Composed
+from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
+from function.report.health import assess
+from function.report.sync import read
+
+_CROSSPLANE = "crossplane.io/"
+
+
+def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
+    """Return every observed resource as desired, with the readiness that it shows."""
+    return {key: carried(manifest) for key, manifest in sorted(observed.items())}
+
+
+def carried(manifest: Manifest) -> Composed:
+    """Return one observed resource as desired, with the readiness that it shows."""
+    kept: Manifest = {
+        key: value for key, value in manifest.items() if key not in {"metadata", "status", "spec", "data", "stringData"}
+    }
+    kept["metadata"] = prune(
+        {
+            "name": get(manifest, "metadata.name"),
+            "namespace": get(manifest, "metadata.namespace"),
+            "labels": _foreign(mapping(manifest, "metadata.labels")),
+            "annotations": _foreign(mapping(manifest, "metadata.annotations")),
+        }
+    )
+    if "spec" in manifest:
+        kept["spec"] = _spec(manifest)
+    return Composed(manifest=kept, ready=_ready(manifest))
+
+
+def _foreign(entries: Manifest) -> Manifest | None:
+    kept = {key: value for key, value in entries.items() if _CROSSPLANE not in key and "kubernetes.io/last" not in key}
+    return kept or None
+
+
+def _spec(manifest: Manifest) -> JSON:
+    spec = {key: value for key, value in mapping(manifest, "spec").items() if key != "crossplane"}
+    remote = mapping(manifest, "spec.forProvider.manifest")
+    if text(remote, "kind") == "Secret":
+        without = {key: value for key, value in remote.items() if key not in {"data", "stringData"}}
+        spec["forProvider"] = {**mapping(manifest, "spec.forProvider"), "manifest": without}
+    return spec
+
+
+def _ready(manifest: Manifest) -> bool:
+    if text(manifest, "apiVersion") == OBJECT_VERSION and text(manifest, "kind") == "Object":
+        remote = read(manifest)
+        return remote.present and assess(remote.manifest).up
+    if not get(manifest, "status.conditions"):
+        return text(manifest, "kind") == "ClusterProviderConfig"
+    return condition(manifest, "Ready").get("status") == "True"

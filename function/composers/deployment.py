@@ -1,0 +1,218 @@
+"""ModelDeployment: read the model, all environments and all placements, decide, and write the placements.
+
+The deciding is done by `scheduling`; this file asks, hands over, and turns the decision into ModelPlacements. While
+any input is unanswered, missing or invalid, every placement stays exactly as it was observed.
+"""
+
+from dataclasses import dataclass, replace
+
+from function.composers import requirements, resolve
+from function.composers.carryover import carried
+from function.composers.finish import finish, hold
+from function.composers.need import storage_need
+from function.domain.cache import ModelCache, NamedCache
+from function.domain.environment import Environment
+from function.domain.model import Model, Shape
+from function.domain.placement import Deployment, Placement
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN, Settings
+from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, Requirement
+from function.kube.manifests import JSON, Manifest, get, prune, text
+from function.kube.names import (
+    ANNOTATION_VRAM,
+    LABEL_DEPLOYMENT,
+    LABEL_ENVIRONMENT,
+    MANAGED_BY,
+    VERSION,
+    label_value,
+    named,
+)
+from function.parse.caches import check_cache_fits_source, read_cache
+from function.parse.deployments import read_deployment
+from function.parse.environments import read_environment
+from function.parse.memo import Memo
+from function.parse.placements import read_placement
+from function.reasons import ConditionType, Status
+from function.report import deployments as report
+from function.report import references
+from function.report.explain import explain
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import Assignment, Decision, Need
+
+
+def _environment(manifest: Manifest) -> Environment:
+    return read_environment(manifest, BUILT_IN).environment
+
+
+_ENVIRONMENTS: Memo[Environment] = Memo(_environment)
+_PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
+
+
+def compose(call: Call, settings: Settings) -> Outcome:
+    """Return the placements of a ModelDeployment, with what is so and what to do."""
+    deployment = read_deployment(call.xr)
+    if isinstance(deployment, tuple):
+        return hold(call, settings, {}, [report.invalid(deployment)])
+    asked = _requirements(deployment)
+    model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
+    if isinstance(model, Model) and not model.profiles:
+        model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
+    if isinstance(model, Condition):
+        return hold(call, settings, asked, [model])
+    resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
+    seen = _Seen.of(call, deployment)
+    if seen is None:
+        return hold(call, settings, asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
+    problems = check_cache_fits_source(model, deployment.cache)
+    if problems:
+        return hold(call, settings, asked, [resolved, report.invalid(problems)])
+    need = Need(deployment=deployment, model=model, storage=storage_need(deployment, model, settings, seen.cache))
+    decision = schedule(need, seen.environments, [*seen.others, *seen.own])
+    return _answer(call, settings, need, decision, resolved)
+
+
+def _requirements(deployment: Deployment) -> dict[str, Requirement]:
+    asked = {
+        requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
+        requirements.ENVIRONMENTS: requirements.environments(),
+        requirements.PLACEMENTS: requirements.placements(),
+    }
+    if isinstance(deployment.cache, NamedCache):
+        asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
+    return asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the decision looks at besides the model."""
+
+    environments: tuple[Environment, ...]
+    own: tuple[Placement, ...]
+    others: tuple[Placement, ...]
+    cache: ModelCache | None
+
+    @classmethod
+    def of(cls, call: Call, deployment: Deployment) -> "_Seen | None":
+        """Return what was answered; None while anything is outstanding."""
+        environments = call.answer(requirements.ENVIRONMENTS)
+        placements = call.answer(requirements.PLACEMENTS)
+        cache: Answered | Answer = ()
+        if isinstance(deployment.cache, NamedCache):
+            cache = call.answer(requirements.CACHE)
+        if environments is Answer.PENDING or placements is Answer.PENDING or cache is Answer.PENDING:
+            return None
+        own = _own(call)
+        mine = {(p.namespace, p.name) for p in own}
+        others = (
+            # A placement that names this deployment without being composed by it takes GPUs like anybody's.
+            replace(p, deployment="") if (p.namespace, p.deployment) == (deployment.namespace, deployment.name) else p
+            for p in _PLACEMENTS.read(placements)
+            if isinstance(p, Placement) and (p.namespace, p.name) not in mine
+        )
+        caches = [c for c in (read_cache(item.load()) for item in cache) if isinstance(c, ModelCache)]
+        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), caches[0] if caches else None)
+
+
+def _own(call: Call) -> tuple[Placement, ...]:
+    parsed = (read_placement(manifest) for _, manifest in sorted(call.observed.items()))
+    return tuple(p for p in parsed if isinstance(p, Placement))
+
+
+def _answer(call: Call, settings: Settings, need: Need, decision: Decision, resolved: Condition) -> Outcome:
+    keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
+    composed: dict[str, Composed] = {}
+    for placement in decision.carried:
+        composed[keys[placement.name]] = carried(call.observed[keys[placement.name]])
+    counted = tuple(_placement(need, assignment) for assignment in decision.assignments)
+    for assignment, placement in zip(decision.assignments, counted, strict=True):
+        key = keys.get(placement.name, f"placement-{assignment.environment}")
+        composed[key] = Composed(
+            manifest=_manifest(need, placement, get(call.xr, "spec.modelCache")), ready=placement.ready
+        )
+    explanation = explain(need, decision)
+    conditions = [
+        resolved,
+        report.scheduled(explanation),
+        report.placements_ready(counted, need.deployment.environments),
+    ]
+    return finish(
+        call,
+        settings,
+        requirements=_requirements(need.deployment),
+        composed=composed,
+        status=report.status(need.deployment, need.model.served_name, counted, decision.carried, explanation.unplaced),
+        conditions=conditions,
+        settled=all(c.status is Status.TRUE for c in conditions),
+        ready=False if len(counted) < need.deployment.environments else None,
+    )
+
+
+def _placement(need: Need, assignment: Assignment) -> Placement:
+    deployment = need.deployment
+    existing = assignment.placement or Placement(
+        namespace=deployment.namespace,
+        name=named(deployment.name, deployment.namespace, deployment.name, assignment.environment),
+        deployment=deployment.name,
+        model=deployment.model,
+        environment=assignment.environment,
+        profile=assignment.profile,
+        pool=assignment.pool,
+        shape=assignment.shape,
+    )
+    return replace(
+        existing,
+        profile=assignment.profile,
+        pool=assignment.pool,
+        shape=assignment.shape,
+        replicas=assignment.replicas,
+        vram=assignment.vram,
+    )
+
+
+def _manifest(need: Need, placement: Placement, cache: JSON) -> Manifest:
+    shape = placement.shape
+    return {
+        "apiVersion": VERSION,
+        "kind": "ModelPlacement",
+        "metadata": prune(
+            {
+                "name": placement.name,
+                "namespace": placement.namespace,
+                "labels": {
+                    **MANAGED_BY,
+                    LABEL_DEPLOYMENT: label_value(need.deployment.name),
+                    LABEL_ENVIRONMENT: label_value(placement.environment),
+                },
+                "annotations": {ANNOTATION_VRAM: str(placement.vram)} if placement.vram is not None else None,
+            }
+        ),
+        "spec": prune(
+            {
+                "modelRef": {"kind": need.deployment.model.kind, "name": need.deployment.model.name},
+                "deploymentRef": {"name": need.deployment.name},
+                "inferenceEnvironmentRef": {"name": placement.environment},
+                "profile": placement.profile,
+                "pool": placement.pool,
+                "topology": _topology(shape) if shape else None,
+                "replicas": placement.replicas,
+                "modelCache": cache,
+            }
+        ),
+    }
+
+
+def _topology(shape: Shape) -> Manifest:
+    split = shape.parallelism
+    return {
+        "nodes": shape.nodes,
+        "gpusPerNode": shape.gpus_per_node,
+        "parallelism": prune(
+            {
+                "tensor": split.tensor,
+                "pipeline": split.pipeline,
+                "data": split.data,
+                "dataLocal": split.data_local,
+                "expert": "enabled" if split.expert else "disabled",
+            }
+        ),
+    }

@@ -1,0 +1,110 @@
+"""InferenceEnvironment: reach the cluster, look at what it has, and give KServe the preset that it lacks.
+
+Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object on the StorageClass, and KServe's
+missing pipeline preset, which is never removed because running services refer to it. Whether the preset is there tells
+whether the kubeconfig works and KServe is installed: its CRD would tell too, but nests deeper than a request can hold.
+"""
+
+from function.composers import requirements
+from function.composers.finish import finish, hold, observed_status
+from function.composers.remote import Lifetime, Site
+from function.domain.environment import Environment
+from function.domain.model import SecretKey
+from function.domain.placement import Placement
+from function.domain.settings import Settings
+from function.exchange import Answer, Call, Composed, Outcome
+from function.kube.manifests import JSON, Manifest, prune
+from function.kube.names import MANAGED_BY
+from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
+from function.parse.memo import Memo
+from function.parse.placements import read_placement
+from function.report import environments as report
+from function.report.sync import Remote
+from function.serving.presets import pipeline_preset
+
+CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
+_PLACEMENTS = Memo(read_placement)
+
+
+def compose(call: Call, settings: Settings) -> Outcome:
+    """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
+    parsed = read_environment(call.xr, settings)
+    asked = {requirements.PLACEMENTS: requirements.placements()}
+    access = parsed.access
+    if access is None or parsed.environment.broken:
+        return hold(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
+    environment = parsed.environment
+    site = Site(
+        owner=environment.name,
+        namespace=settings.secret_namespace or "",
+        provider_config=environment.provider_config,
+        watch=bool(settings.object_watch),
+        observed=call.observed,
+    )
+    composed = _composed(call, parsed, access, site)
+    storage_class = site.read(CLASS)
+    conditions = [
+        report.cluster_ready(site.read(PRESET), access.kubeconfig),
+        report.pools_valid(len(environment.pools), parsed.pool_problems),
+        report.storage_ready(environment.storage.class_name, storage_class),
+    ]
+    return finish(
+        call,
+        settings,
+        requirements=asked,
+        composed=composed,
+        status=_status(call, environment, storage_class),
+        conditions=conditions,
+        settled=all(item.ready for item in composed.values()),
+    )
+
+
+def _composed(call: Call, parsed: ParsedEnvironment, access: ClusterAccess, site: Site) -> dict[str, Composed]:
+    composed = {
+        CONFIG: Composed(
+            manifest=_provider_config(parsed.environment.provider_config, access),
+            ready=CONFIG in call.observed,
+        ),
+        PRESET: site.compose(PRESET, pipeline_preset(parsed.environment.kserve), Lifetime.KEPT),
+    }
+    name = parsed.environment.storage.class_name
+    if name:
+        manifest: Manifest = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+        }
+        composed[CLASS] = site.compose(CLASS, manifest, Lifetime.OBSERVED)
+    return composed
+
+
+def _provider_config(name: str, access: ClusterAccess) -> Manifest:
+    return {
+        "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
+        "kind": "ClusterProviderConfig",
+        "metadata": {"name": name, "labels": dict[str, JSON](MANAGED_BY)},
+        "spec": prune(
+            {
+                "credentials": {"source": "Secret", "secretRef": _secret(access.kubeconfig)},
+                "identity": _identity(access),
+            }
+        ),
+    }
+
+
+def _identity(access: ClusterAccess) -> Manifest | None:
+    if access.identity is None:
+        return None
+    return {"type": access.identity_type, "source": "Secret", "secretRef": _secret(access.identity)}
+
+
+def _secret(secret: SecretKey) -> Manifest:
+    return {"name": secret.name, "namespace": secret.namespace, "key": secret.key}
+
+
+def _status(call: Call, environment: Environment, storage_class: Remote) -> Manifest:
+    answer = call.answer(requirements.PLACEMENTS)
+    if answer is Answer.PENDING:
+        return observed_status(call.xr) or report.status(environment, storage_class, ())
+    placements = (p for p in _PLACEMENTS.read(answer) if isinstance(p, Placement))
+    return report.status(environment, storage_class, placements)

@@ -1,0 +1,65 @@
+"""The last step of every composer: all owned conditions, events where a reason changed, and when to be called again."""
+
+from collections.abc import Iterable, Mapping
+
+from function.composers.carryover import carry_over
+from function.domain.settings import Settings
+from function.exchange import Call, Composed, Condition, Outcome, Requirement
+from function.kube.manifests import Manifest, mapping, text
+from function.report.conditions import complete
+from function.report.events import changes
+
+
+def finish(  # noqa: PLR0913  # the parts of an Outcome
+    call: Call,
+    settings: Settings,
+    *,
+    requirements: Mapping[str, Requirement],
+    composed: Mapping[str, Composed],
+    status: Manifest,
+    conditions: Iterable[Condition],
+    settled: bool,
+    ready: bool | None = None,
+) -> Outcome:
+    """Return the outcome; conditions that are missing are Unknown for the reason of the first that is not True."""
+    known = tuple(conditions)
+    blocking = next((c for c in known if c.status != "True"), None)
+    every = complete(
+        text(call.xr, "kind"),
+        known,
+        blocking.reason if blocking else "Pending",
+        f"Not evaluated while {blocking.type} is {blocking.status}" if blocking else "",
+    )
+    ttl = settings.ttl_settled if settled else settings.ttl_pending
+    return Outcome(
+        requirements=requirements,
+        composed=composed,
+        status=status,
+        conditions=every,
+        events=changes(call.xr, every),
+        ready=ready,
+        ttl_seconds=ttl or 60,
+    )
+
+
+def hold(
+    call: Call,
+    settings: Settings,
+    requirements: Mapping[str, Requirement],
+    conditions: Iterable[Condition],
+) -> Outcome:
+    """Return the outcome that keeps everything as observed, resources and status, while an input is unusable."""
+    return finish(
+        call,
+        settings,
+        requirements=requirements,
+        composed=carry_over(call.observed),
+        status=observed_status(call.xr),
+        conditions=conditions,
+        settled=False,
+    )
+
+
+def observed_status(xr: Manifest) -> Manifest:
+    """Return the status that we wrote earlier: left out, Crossplane would remove it."""
+    return {key: value for key, value in mapping(xr, "status").items() if key not in {"conditions", "crossplane"}}

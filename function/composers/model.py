@@ -1,0 +1,17 @@
+"""ClusterModel and Model: check what is to be served and show what it amounts to. Nothing is composed."""
+
+from function.composers.finish import finish
+from function.domain.settings import Settings
+from function.exchange import Call, Outcome
+from function.parse.models import read_model
+from function.report import models as report
+
+
+def compose(call: Call, settings: Settings) -> Outcome:
+    """Return the status and ModelValid of a model."""
+    model = read_model(call.xr, settings)
+    if isinstance(model, tuple):
+        status, condition = {}, report.invalid_source(model)
+    else:
+        status, condition = report.status(model), report.valid(model)
+    return finish(call, settings, requirements={}, composed={}, status=status, conditions=[condition], settled=True)

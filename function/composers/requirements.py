@@ -1,0 +1,38 @@
+"""What each composer asks Crossplane for, under names that never depend on order or on an earlier answer."""
+
+from function.domain.placement import ModelRef
+from function.exchange import Requirement
+from function.kube.names import VERSION
+
+MODEL = "model"
+ENVIRONMENT = "environment"
+ENVIRONMENTS = "environments"
+PLACEMENTS = "placements"
+CACHE = "cache"
+
+
+def model(ref: ModelRef, namespace: str) -> Requirement:
+    """Ask for the model; a Model is of the asker's own namespace."""
+    if ref.kind == "Model":
+        return Requirement(api_version=VERSION, kind="Model", name=ref.name, namespace=namespace)
+    return Requirement(api_version=VERSION, kind="ClusterModel", name=ref.name)
+
+
+def environment(name: str) -> Requirement:
+    """Ask for one environment."""
+    return Requirement(api_version=VERSION, kind="InferenceEnvironment", name=name)
+
+
+def environments() -> Requirement:
+    """Ask for every environment."""
+    return Requirement(api_version=VERSION, kind="InferenceEnvironment")
+
+
+def placements() -> Requirement:
+    """Ask for every placement of every namespace: what the ledger charges."""
+    return Requirement(api_version=VERSION, kind="ModelPlacement")
+
+
+def cache(name: str, namespace: str) -> Requirement:
+    """Ask for one ModelCache."""
+    return Requirement(api_version=VERSION, kind="ModelCache", name=name, namespace=namespace)

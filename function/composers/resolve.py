@@ -1,0 +1,56 @@
+"""From an answered requirement to a parsed object, or to the condition that says why there is none.
+
+Not answered yet, answered with none and answered are three different results: the first is Unknown, the second False.
+"""
+
+from function.composers import requirements
+from function.domain.cache import ModelCache
+from function.domain.environment import Environment
+from function.domain.model import Model
+from function.domain.placement import ModelRef
+from function.domain.settings import Settings
+from function.exchange import Answer, Call, Condition
+from function.parse.caches import read_cache
+from function.parse.environments import read_environment
+from function.parse.models import read_model
+from function.reasons import ConditionType
+from function.report import references
+
+
+def model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model | Condition:
+    """Return the model, or the condition of the given type that says why not."""
+    found = call.answer(requirements.MODEL)
+    if found is Answer.PENDING:
+        return references.resolving(type_)
+    if not found:
+        return references.model_not_found(type_, ref, namespace)
+    parsed = read_model(found[0].load(), settings)
+    if isinstance(parsed, tuple):
+        return references.model_invalid(type_, ref, parsed)
+    return parsed
+
+
+def environment(call: Call, name: str, settings: Settings) -> Environment | Condition:
+    """Return the environment of a placement, or the condition that says why not."""
+    found = call.answer(requirements.ENVIRONMENT)
+    if found is Answer.PENDING:
+        return references.resolving(ConditionType.REFERENCES_RESOLVED)
+    if not found:
+        return references.environment_not_found(name)
+    parsed = read_environment(found[0].load(), settings)
+    if parsed.environment.broken:
+        return references.environment_invalid(name, parsed.other_problems)
+    return parsed.environment
+
+
+def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
+    """Return the ModelCache of a placement, or the condition that says why not."""
+    found = call.answer(requirements.CACHE)
+    if found is Answer.PENDING:
+        return references.resolving(ConditionType.REFERENCES_RESOLVED)
+    if not found:
+        return references.cache_not_found(name, namespace)
+    parsed = read_cache(found[0].load())
+    if isinstance(parsed, tuple):
+        return references.cache_not_found(name, namespace)
+    return parsed

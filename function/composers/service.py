@@ -1,0 +1,94 @@
+"""The LLMInferenceService of a placement: when it is written, on which bytes, and what happens to an earlier one.
+
+It is first composed when its weights allow, and always after that. While other bytes are being fetched it stays on
+those that it serves, so everything else about it can still change. An earlier service of another group goes when this
+one may be composed, and not before; one that cannot be written at all leaves what runs as it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from function.composers.carryover import carried
+from function.composers.remote import Lifetime, Site
+from function.composers.task import Task
+from function.composers.weights import Weights
+from function.exchange import Composed, Condition
+from function.kube.manifests import text
+from function.kube.names import LABEL_DEPLOYMENT, MANAGED_BY, label_value
+from function.report import services
+from function.report.health import assess
+from function.report.sync import Remote
+from function.serving.order import Initializer, ServiceOrder
+from function.serving.service import build
+
+SERVICE = "service-"
+_URI = "spec.model.uri"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The services to compose, and why the wanted one could not be written, if so."""
+
+    composed: Mapping[str, Composed] = field(default_factory=dict)
+    refusal: Condition | None = None
+
+
+def write(task: Task, site: Site, stored: Weights, key: str) -> Written:
+    """Return the service under its key, or what was observed where it cannot or may not be written."""
+    earlier = {k: carried(m) for k, m in sorted(site.observed.items()) if k.startswith(SERVICE)}
+    uri = _uri(site, stored, key)
+    if not uri:
+        return Written(composed=earlier)
+    built = build(_order(task, stored, uri))
+    if isinstance(built, tuple):
+        return Written(composed=earlier, refusal=services.invalid(built))
+    return Written(composed={key: site.compose(key, built, Lifetime.OWNED)})
+
+
+def _uri(site: Site, stored: Weights, key: str) -> str:
+    """Return where the service reads: the planned bytes once they are there, else those it is on; empty if none."""
+    if stored.plan is None:
+        return ""
+    if stored.open:
+        return stored.plan.uri
+    earlier = text(site.observed.get(key), f"spec.forProvider.manifest.{_URI}")
+    # What downloads in its pods has an initializer that only the plan for those bytes describes.
+    return earlier if earlier.startswith("pvc://") else ""
+
+
+def moved(remote: Remote, stored: Weights, written: Written, key: str) -> bool:
+    """Tell whether nothing reads other bytes: no earlier service stays, and this one is up on the planned ones."""
+    if stored.plan is None or any(other != key for other in written.composed):
+        return False
+    if not remote.seen:
+        return True
+    return text(remote.manifest, _URI) == stored.plan.uri and remote.present and assess(remote.manifest).up
+
+
+def _order(task: Task, stored: Weights, uri: str) -> ServiceOrder:
+    placement, environment, plan = task.placement, task.environment, stored.plan
+    given = plan.initializer if plan else None
+    initializer = (
+        Initializer(image=given.image, resources=given.resources, env=given.env, env_from=given.env_from)
+        if given
+        else None
+    )
+    return ServiceOrder(
+        name=task.service,
+        namespace=task.namespace,
+        labels={**MANAGED_BY, LABEL_DEPLOYMENT: label_value(placement.deployment or placement.name)},
+        model=task.model,
+        profile=task.profile,
+        shape=task.shape,
+        pool=task.pool,
+        replicas=placement.replicas,
+        uri=uri,
+        kserve=environment.kserve,
+        initializer=initializer,
+        weights=_weights(task),
+    )
+
+
+def _weights(task: Task) -> int | None:
+    """Return how many bytes an engine loads at most; not from the pool, whose drift must restart nothing."""
+    return task.model.disk or task.model.vram

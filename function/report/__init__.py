@@ -1,0 +1,1 @@
+"""Results into words: conditions, events, health and explanations. Nothing here decides."""

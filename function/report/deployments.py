@@ -1,0 +1,96 @@
+"""What is said of a ModelDeployment: where it runs, how big it is, and whether its placements are up."""
+
+from collections.abc import Iterable, Sequence
+
+from function.domain.placement import Deployment, Placement
+from function.domain.problem import Problem
+from function.exchange import Condition
+from function.kube.manifests import JSON, Manifest, prune
+from function.reasons import ConditionType, PlacementsReady, Refused, Status
+from function.report.explain import Explanation, Unplaced
+
+
+def scheduled(explanation: Explanation) -> Condition:
+    """Return Scheduled as explained."""
+    return Condition(
+        type=ConditionType.SCHEDULED,
+        status=explanation.status,
+        reason=explanation.reason,
+        message=explanation.message,
+    )
+
+
+def placements_ready(placements: Sequence[Placement], wanted: int) -> Condition:
+    """Return PlacementsReady; a placement whose cluster does not answer makes it Unknown, not False."""
+    status, reason, message = _readiness(placements, wanted)
+    return Condition(type=ConditionType.PLACEMENTS_READY, status=status, reason=reason, message=message)
+
+
+def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, PlacementsReady, str]:
+    if not placements:
+        return Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
+    silent = sorted(p.environment for p in placements if p.unreachable)
+    if silent:
+        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"No answer from {', '.join(silent)}"
+    ready = sum(p.ready for p in placements)
+    if ready >= wanted:
+        return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready"
+    waiting = [f"{p.name} on {p.environment}: {p.phase}" for p in placements if not p.ready]
+    message = "; ".join([f"{ready} of {wanted} placements are ready", *sorted(waiting)])
+    return Status.FALSE, PlacementsReady.STARTING, message
+
+
+def status(
+    deployment: Deployment,
+    served_name: str | None,
+    counted: Sequence[Placement],
+    others: Sequence[Placement],
+    unplaced: Sequence[Unplaced],
+) -> Manifest:
+    """Return the status. `counted` placements count as placed; `others` stay until a replacement is ready."""
+    every = sorted([*counted, *others], key=lambda p: (p.environment, p.name))
+    urls = [p.url for p in counted if p.url]
+    rows: list[JSON] = [_row(p) for p in every]
+    refused: list[JSON] = [{"environment": u.environment, "reason": u.reason, "message": u.message} for u in unplaced]
+    return prune(
+        {
+            "model": {"name": served_name} if served_name else None,
+            "environments": {
+                "desired": deployment.environments,
+                "placed": len(counted),
+                "ready": sum(p.ready for p in every),
+            },
+            "replicas": sum(p.replicas for p in counted),
+            "gpus": sum(p.shape.gpus * p.replicas for p in every if p.shape),
+            "url": urls[0] if len(urls) == 1 else None,
+            "placements": rows,
+            "unplaced": refused,
+        }
+    )
+
+
+def _row(placement: Placement) -> Manifest:
+    shape = placement.shape
+    return prune(
+        {
+            "name": placement.name,
+            "environment": placement.environment,
+            "profile": placement.profile,
+            "pool": placement.pool,
+            "nodes": shape.nodes if shape else None,
+            "gpusPerNode": shape.gpus_per_node if shape else None,
+            "replicas": placement.replicas,
+            "phase": placement.phase,
+            "url": placement.url or None,
+        }
+    )
+
+
+def invalid(problems: Iterable[Problem]) -> Condition:
+    """Return Scheduled for a deployment whose own spec is at fault."""
+    return Condition(
+        type=ConditionType.SCHEDULED,
+        status=Status.FALSE,
+        reason=Refused.INVALID_DEPLOYMENT,
+        message="; ".join(map(str, problems)),
+    )

@@ -1,0 +1,151 @@
+"""What is said of an InferenceEnvironment: does its cluster answer, are its pools valid, is its storage there."""
+
+from collections.abc import Iterable, Sequence
+
+from function.domain.environment import Environment, Pool
+from function.domain.model import SecretKey
+from function.domain.placement import Placement
+from function.domain.problem import Problem
+from function.exchange import Condition
+from function.kube.manifests import JSON, Manifest, prune
+from function.kube.quantity import gib
+from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
+from function.report.sync import Remote, State
+
+_FOUND = {State.PRESENT: True, State.ABSENT: False}
+_INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
+
+
+def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
+    """Return the conditions of an environment with faults outside its pools: each where its field belongs."""
+    found: dict[ConditionType, list[Problem]] = {ConditionType.POOLS_VALID: [*pools]}
+    for problem in others:
+        found.setdefault(_owner(problem.path), []).append(problem)
+    reasons = {
+        ConditionType.CLUSTER_READY: ClusterReady.KUBECONFIG_MISSING,
+        ConditionType.POOLS_VALID: PoolsValid.INVALID_POOL,
+        ConditionType.STORAGE_READY: EnvironmentStorage.NOT_CONFIGURED,
+    }
+    return tuple(
+        Condition(
+            type=type_,
+            status=Status.FALSE,
+            reason=reasons[type_],
+            message="; ".join(map(str, sorted(problems))),
+        )
+        for type_, problems in found.items()
+        if problems
+    )
+
+
+def _owner(path: str) -> ConditionType:
+    if path.startswith("spec.storage"):
+        return ConditionType.STORAGE_READY
+    return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
+
+
+def cluster_ready(preset: Remote, kubeconfig: SecretKey) -> Condition:
+    """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
+    secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
+    reason, message = _cluster(preset, secret)
+    status = Status.TRUE if reason is ClusterReady.CONNECTED else Status.FALSE
+    if reason is ClusterReady.CONNECTING:
+        status = Status.UNKNOWN
+    return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
+
+
+def _cluster(preset: Remote, kubeconfig: str) -> tuple[ClusterReady, str]:
+    match preset.state:
+        case State.UNSEEN:
+            return ClusterReady.CONNECTING, f"Waits for the first answer of the cluster behind {kubeconfig}"
+        case State.NO_CREDENTIALS:
+            return ClusterReady.KUBECONFIG_MISSING, f"Create or correct {kubeconfig}: {preset.message}"
+        case State.KIND_MISSING | State.NAMESPACE_MISSING:
+            return ClusterReady.KSERVE_MISSING, f"The cluster answers but has no KServe: {preset.message}; {_INSTALL}"
+        case State.PRESENT:
+            return ClusterReady.CONNECTED, "The cluster answers and serves LLMInferenceService"
+        case State.REJECTED:
+            return ClusterReady.UNREACHABLE, f"The cluster refuses {kubeconfig}: {preset.message}"
+        case _:
+            return ClusterReady.UNREACHABLE, f"The cluster behind {kubeconfig} does not answer: {preset.message}"
+
+
+def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
+    """Return PoolsValid: every fault of every pool, or how many pools there are."""
+    if problems:
+        status, reason, message = Status.FALSE, PoolsValid.INVALID_POOL, "; ".join(map(str, problems))
+    elif not pools:
+        status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
+        message = "spec.nodePools: names no pool; nothing can be placed here until it does"
+    else:
+        status, reason, message = Status.TRUE, PoolsValid.VALID, f"{pools} pools"
+    return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)
+
+
+def storage_ready(class_name: str | None, storage_class: Remote) -> Condition:
+    """Return StorageReady from the environment's class and the observe-only Object on it."""
+    status, reason, message = _storage(class_name, storage_class)
+    return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
+
+
+def _storage(name: str | None, remote: Remote) -> tuple[Status, EnvironmentStorage, str]:
+    if name is None:
+        return (
+            Status.FALSE,
+            EnvironmentStorage.NOT_CONFIGURED,
+            "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here",
+        )
+    if name == "":
+        return Status.TRUE, EnvironmentStorage.DEFAULT_CLASS, "Claims use the cluster's default class"
+    if remote.present:
+        return Status.TRUE, EnvironmentStorage.STORAGE_CLASS_FOUND, f"StorageClass {name} exists"
+    if remote.state is State.ABSENT:
+        return (
+            Status.FALSE,
+            EnvironmentStorage.STORAGE_CLASS_NOT_FOUND,
+            f"spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another",
+        )
+    return (
+        Status.UNKNOWN,
+        EnvironmentStorage.CONNECTING,
+        f"Waits for the cluster's answer about StorageClass {name}",
+    )
+
+
+def status(environment: Environment, storage_class: Remote, placements: Iterable[Placement]) -> Manifest:
+    """Return the status: the provider config, pools with GPUs in use, and the storage class."""
+    used = _used(environment.name, placements)
+    pools: list[JSON] = [_pool(pool, used.get(pool.name, 0)) for pool in environment.pools]
+    return {
+        "providerConfigRef": {"name": environment.provider_config},
+        "pools": pools,
+        "gpus": {
+            "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
+            "inUse": sum(used.values()),
+        },
+        "storage": prune(
+            {"storageClassName": environment.storage.class_name, "found": _FOUND.get(storage_class.state)}
+        ),
+    }
+
+
+def _pool(pool: Pool, used: int) -> Manifest:
+    return prune(
+        {
+            "name": pool.name,
+            "acceleratorType": pool.accelerator_type or None,
+            "memoryPerGpu": None if pool.memory_per_gpu is None else gib(pool.memory_per_gpu),
+            "gpusPerNode": pool.gpus_per_node,
+            "maxNodes": pool.max_nodes,
+            "gpus": pool.max_nodes * pool.gpus_per_node,
+            "gpusInUse": used,
+        }
+    )
+
+
+def _used(environment: str, placements: Iterable[Placement]) -> dict[str, int]:
+    used: dict[str, int] = {}
+    for placement in placements:
+        if placement.environment == environment and placement.shape:
+            used[placement.pool] = used.get(placement.pool, 0) + placement.shape.gpus * placement.replicas
+    return used

@@ -1,0 +1,163 @@
+"""A decision in words: the condition Scheduled and `status.unplaced`, both from the same refusals.
+
+First a header that counts environments by reason, then one line for each of the nearest environments, then
+what stays where it is in the meantime, then what to do where that is unambiguous. The condition's reason is
+that of the nearest environment: the one that got furthest through the checks. Nearest first, then by name,
+so that the order of environments and placements changes nothing. The message keeps within 1 KiB: five lines
+share what is left.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from function.reasons import Refused, Scheduled, Status
+from function.report.sentences import describe, remedy, sentence, size
+from function.scheduling.verdicts import Assignment, Decision, Miss, Need, Refusal
+
+LIMIT = 1024
+SHOWN = 5
+UNPLACED = 32
+CUT = "..."
+
+PHRASES: Mapping[Refused, str] = {
+    Refused.INVALID_DEPLOYMENT: "deployment invalid",
+    Refused.NO_ENVIRONMENTS: "no environment",
+    Refused.NO_ENVIRONMENT_MATCHES: "selector does not match",
+    Refused.INVALID_PROFILE: "profile invalid",
+    Refused.NO_POOL_SATISFIES_REQUIREMENTS: "no pool satisfies the requirements",
+    Refused.SHARED_STORAGE_MISSING: "no shared storage",
+    Refused.CACHE_NOT_ON_ENVIRONMENT: "cache not on environment",
+    Refused.POOL_TOO_SMALL: "pool too small",
+    Refused.INSUFFICIENT_CAPACITY: "insufficient capacity",
+    Refused.ENVIRONMENT_NOT_READY: "environment not ready",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """One entry of `status.unplaced`."""
+
+    environment: str
+    reason: Refused
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The condition Scheduled, and every environment that was refused."""
+
+    status: Status
+    reason: Scheduled | Refused
+    message: str
+    unplaced: tuple[Unplaced, ...] = ()
+
+
+def explain(need: Need, decision: Decision) -> Explanation:
+    """Explain a decision."""
+    misses = sorted(_open_misses(decision), key=_nearest_first)
+    reason = _reason(decision, misses)
+    if reason is Scheduled.PLACED:
+        return Explanation(status=Status.TRUE, reason=reason, message=_placed(decision))
+    return Explanation(
+        status=Status.FALSE,
+        reason=reason,
+        message=_refused(need, decision, misses),
+        unplaced=tuple(sorted(map(_unplaced, misses[:UNPLACED]), key=lambda u: u.environment)),
+    )
+
+
+def _open_misses(decision: Decision) -> tuple[Miss, ...]:
+    """Return what is still to be mended: once enough is placed, only what cannot grow."""
+    if decision.placed < decision.wanted:
+        return decision.refusals
+    return tuple(miss for miss in decision.refusals if miss.keeps is not None)
+
+
+def _nearest_first(miss: Miss) -> tuple[int, str]:
+    return -miss.step, miss.environment
+
+
+def _unplaced(miss: Miss) -> Unplaced:
+    return Unplaced(environment=miss.environment, reason=miss.reason, message=_clip(_why(miss), LIMIT))
+
+
+def _why(miss: Miss) -> str:
+    kept = "" if miss.keeps is None else f"keeps its replicas ({miss.keeps}); "
+    return kept + describe(miss)
+
+
+def _reason(decision: Decision, misses: Sequence[Miss]) -> Scheduled | Refused:
+    if decision.fault is not None:
+        return decision.fault.reason
+    if 0 < decision.placed < decision.wanted:
+        return Scheduled.PARTIALLY_PLACED
+    return misses[0].reason if misses else Scheduled.PLACED
+
+
+def _placed(decision: Decision) -> str:
+    places = [*map(_place, decision.assignments), *sorted(decision.unreadable)]
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    stays = _staying(decision)
+    return _clip("; ".join([f"Placed on {', '.join(places[:SHOWN])}{more}", *stays]), LIMIT)
+
+
+def _place(assignment: Assignment) -> str:
+    how_big = size(assignment.replicas, assignment.shape)
+    return f"{assignment.environment} (profile {assignment.profile}, pool {assignment.pool}, {how_big})"
+
+
+def _refused(need: Need, decision: Decision, misses: Sequence[Miss]) -> str:
+    if decision.fault is not None:
+        return _fit(sentence(decision.fault), (), [*_staying(decision), *_advice([decision.fault])])
+    lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:SHOWN]]
+    more = [f"and {len(misses) - SHOWN} more"] if len(misses) > SHOWN else []
+    tail = [*more, *_staying(decision), *_advice(_only_obstacle(misses))]
+    return _fit(_header(need, decision, misses), lines, tail)
+
+
+def _advice(obstacle: Sequence[Refusal]) -> list[str]:
+    return [text for text in map(remedy, obstacle) if text]
+
+
+def _header(need: Need, decision: Decision, misses: Sequence[Miss]) -> str:
+    counts = Counter(miss.reason for miss in misses if miss.keeps is None)
+    clauses = [f"{counts[reason]} {PHRASES[reason]}" for reason in Refused if counts[reason]]
+    stunted = sum(miss.keeps is not None for miss in misses)
+    if stunted:
+        clauses.append(f"{stunted} cannot grow to {need.deployment.replicas} replicas")
+    wanted = f" ({decision.wanted} wanted)" if decision.wanted > 1 else ""
+    head = f"{decision.placed}/{decision.candidates} environments can run {need.model.name}{wanted}"
+    return f"{head}: {', '.join(clauses)}." if clauses else f"{head}."
+
+
+def _only_obstacle(misses: Sequence[Miss]) -> Sequence[Refusal]:
+    """Return the one refusal that stands between the deployment and its only nearest environment."""
+    nearest = [miss for miss in misses if miss.reason is misses[0].reason]
+    return nearest[0].refusals if len(nearest) == 1 and len(nearest[0].refusals) == 1 else ()
+
+
+def _staying(decision: Decision) -> list[str]:
+    """Name the environments whose placements stay as they are without counting."""
+    names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
+    if not names:
+        return []
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return [f"until others are Ready it stays on {', '.join(names[:SHOWN])}{more}"]
+
+
+def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
+    """Join the parts, the lines sharing evenly what the rest leaves of the limit."""
+    left = LIMIT - sum(len(part.encode()) + 1 for part in (head, *tail))
+    fitted: list[str] = []
+    for index, line in enumerate(lines):
+        fitted.append(_clip(line, max(0, left // (len(lines) - index) - 1)))
+        left -= len(fitted[-1].encode()) + 1
+    return _clip("\n".join((head, *fitted, *tail)), LIMIT)
+
+
+def _clip(text: str, limit: int) -> str:
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text
+    return encoded[: max(0, limit - len(CUT))].decode(errors="ignore") + CUT

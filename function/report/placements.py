@@ -1,0 +1,67 @@
+"""What is said of a ModelPlacement: its phase, its service and its storage."""
+
+from collections.abc import Sequence
+
+from function.domain.placement import Placement
+from function.exchange import Condition
+from function.kube.manifests import Manifest, flag, prune
+from function.kube.quantity import gib
+from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
+from function.report import services
+from function.report.sync import Remote
+from function.report.weights import Said
+from function.storage.plan import StoragePlan
+
+
+def storage_ready(said: Said) -> Condition:
+    """Return StorageReady as the weights say."""
+    return Condition(type=ConditionType.STORAGE_READY, status=said.status, reason=said.reason, message=said.message)
+
+
+def progress(xr: Manifest, conditions: Sequence[Condition], said: Said | None, service: Remote) -> Manifest:
+    """Return the phase, and the latch `served`: it was Ready once, now or before."""
+    serves = any(c.reason == ServiceReady.SERVING for c in conditions)
+    return {
+        "phase": _phase(conditions, said, service),
+        "served": serves or flag(xr, "status.served"),
+    }
+
+
+def _phase(conditions: Sequence[Condition], said: Said | None, service: Remote) -> Phase:
+    by_type = {condition.type: condition for condition in conditions}
+    if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
+        return Phase.READY
+    if by_type[ConditionType.SERVICE_ACCEPTED].reason == ServiceAccepted.REJECTED:
+        return Phase.FAILED
+    if service.seen:
+        return Phase.STARTING
+    if said is None:
+        return Phase.PENDING
+    return Phase.STARTING if said.status is Status.TRUE else said.phase
+
+
+def status(placement: Placement, service: Remote, name: str, namespace: str, plan: StoragePlan | None) -> Manifest:
+    """Return the status beside phase and latch. `plan` None: how the weights get there could not be planned."""
+    gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
+    return prune(
+        {
+            "gpus": gpus,
+            "service": prune({"name": name, "namespace": namespace, "url": services.url(service.manifest) or None}),
+            "storage": storage(plan) if plan else None,
+        }
+    )
+
+
+def storage(plan: StoragePlan) -> Manifest:
+    """Return where the weights are and how large they may be."""
+    return prune(
+        {
+            "type": plan.type,
+            "claimName": plan.claim_name or None,
+            "path": plan.path or None,
+            "uri": plan.uri,
+            "size": gib(plan.size.amount) if plan.size else None,
+            "sizeFrom": plan.size.source if plan.size else None,
+            "job": plan.job.name if plan.job else None,
+        }
+    )

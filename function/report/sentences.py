@@ -1,0 +1,197 @@
+"""One sentence for each refusal, with what was wanted, what was found and what is missing.
+
+The sentences are made of records only, and are the same whatever order the records came in. `remedy` says
+what to do where one thing alone stands in the way and one change alone clears it.
+"""
+
+from collections.abc import Callable, Mapping
+
+from function.domain.model import Shape
+from function.kube.quantity import GIB
+from function.kube.selectors import Requirement
+from function.reasons import Refused
+from function.scheduling.verdicts import Field, Miss, Refusal, Value
+
+SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
+
+
+def describe(miss: Miss) -> str:
+    """Say why an environment was refused, every fault of its nearest pool."""
+    profile = miss.refusals[0].profile
+    sentences = [sentence(refusal) for refusal in miss.refusals]
+    text = "; ".join(sentences).replace(f"{SHARED_STORAGE};", SHARED_STORAGE)
+    return f"profile {profile}: {text}" if profile else text
+
+
+def sentence(refusal: Refusal) -> str:
+    """Say one refusal."""
+    return _SENTENCES.get(refusal.field, _requirement)(refusal)
+
+
+def remedy(refusal: Refusal) -> str:
+    """Say what to do, or nothing where there is more than one way."""
+    if refusal.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and refusal.pool and refusal.found is None:
+        return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
+    return _REMEDIES.get(refusal.reason, "").format(refusal=refusal)
+
+
+def _selector(refusal: Refusal) -> str:
+    labels = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
+    unmet = [r for r in _items(refusal.wanted) if isinstance(r, Requirement)]
+    clauses = (f"{r} ({_label(labels.get(r.key))})" for r in unmet)
+    return f"the {refusal.field} wants {', '.join(clauses)}"
+
+
+def _label(value: str | None) -> str:
+    return "found no such label" if value is None else f"found {value}"
+
+
+def _items(value: Value) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _requirement(refusal: Refusal) -> str:
+    wanted = show(refusal.field, refusal.wanted)
+    if refusal.found is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, {wanted} wanted"
+    found = show(refusal.field, refusal.found)
+    return f"pool {refusal.pool} has {refusal.field} {found}, {wanted} wanted{_missing(refusal)}"
+
+
+def _missing(refusal: Refusal) -> str:
+    wanted, found = refusal.wanted, refusal.found
+    if isinstance(wanted, int) and isinstance(found, int):
+        return f" ({show(refusal.field, wanted - found)} missing)"
+    if isinstance(wanted, tuple) and isinstance(found, tuple):
+        return f" ({', '.join(str(item) for item in wanted if item not in found)} missing)"
+    return ""
+
+
+def show(field: Field, value: Value) -> str:
+    """Write a value in the unit of its field."""
+    match value:
+        case int() if field is Field.MEMORY_PER_GPU:
+            return _memory(value)
+        case tuple():
+            return ", ".join(map(str, value))
+        case _:
+            return str(value)
+
+
+def _memory(amount: int) -> str:
+    units = ((GIB, "Gi"), (10**9, "G"), (2**20, "Mi"))
+    return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
+
+
+def _cache_choice(_: Refusal) -> str:
+    return "spec.modelCache: this storage serves one node, and every valid profile needs several"
+
+
+def _no_environments(_: Refusal) -> str:
+    return "There is no InferenceEnvironment"
+
+
+def _no_vram(_: Refusal) -> str:
+    return "no replicaTopology, and the model has no spec.resources.vram"
+
+
+def _engine_args(refusal: Refusal) -> str:
+    return f"on pool {refusal.pool} {', '.join(map(str, _items(refusal.found)))}"
+
+
+def _environment(_: Refusal) -> str:
+    return "its spec is invalid, see its conditions"
+
+
+def _node_pools(refusal: Refusal) -> str:
+    broken = _items(refusal.found)
+    return f"node pools are invalid: {', '.join(map(str, broken))}" if broken else "it has no GPU node pools"
+
+
+def _one_node(refusal: Refusal) -> str:
+    return f"{refusal.found} nodes of pool {refusal.pool} needed, spec.modelCache of the deployment serves one"
+
+
+def _multi_node(refusal: Refusal) -> str:
+    return f"pool {refusal.pool} is not multiNodeCapable, {refusal.wanted} nodes wanted"
+
+
+def _storage_class(refusal: Refusal) -> str:
+    if refusal.shape is not None and refusal.shape.nodes > 1:
+        return SHARED_STORAGE
+    return "the weights need a claim, and neither the environment nor the deployment names a storage class"
+
+
+def _access_mode(refusal: Refusal) -> str:
+    if refusal.reason is Refused.INVALID_DEPLOYMENT:
+        found, replicas = refusal.found, refusal.wanted
+        return f"spec.modelCache.accessMode: {found} serves one replica on one node, {replicas} replicas wanted"
+    if refusal.shape is not None and refusal.shape.nodes > 1:
+        return f"{SHARED_STORAGE} Its accessMode is {refusal.found}, {refusal.wanted} wanted"
+    return f"several replicas share a claim; accessMode is {refusal.found}, {refusal.wanted} wanted"
+
+
+def _cache(refusal: Refusal) -> str:
+    return f"ModelCache {refusal.wanted} does not keep the weights there"
+
+
+def _replicas(refusal: Refusal) -> str:
+    shape, use = refusal.shape, refusal.use
+    assert shape is not None
+    assert use is not None
+    replicas = refusal.wanted if isinstance(refusal.wanted, int) else 0
+    wanted = f"{size(replicas, shape)} wanted"
+    nodes = count(use.nodes, "node")
+    if refusal.reason is Refused.POOL_TOO_SMALL:
+        return f"pool {refusal.pool} is too small: {wanted}, all its {nodes} hold {refusal.found}"
+    others = f"{use.nodes_in_use} of {nodes} in use by {count(use.placements, 'placement')}"
+    return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}, {others} of others"
+
+
+def size(replicas: int, shape: Shape) -> str:
+    """Say how big so many replicas of a shape are."""
+    nodes, gpus = count(shape.nodes, "node"), count(shape.gpus_per_node, "GPU")
+    return f"{count(replicas, 'replica')} of {nodes} x {gpus}"
+
+
+def count(number: int, noun: str) -> str:
+    """Say how many."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _not_ready(refusal: Refusal) -> str:
+    return f"not Ready: {refusal.found}" if refusal.found else "has not reported Ready yet"
+
+
+_SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
+    Field.MODEL_CACHE: _cache_choice,
+    Field.ENVIRONMENTS: _no_environments,
+    Field.DEPLOYMENT_SELECTOR: _selector,
+    Field.MODEL_SELECTOR: _selector,
+    Field.PROFILE_SELECTOR: _selector,
+    Field.VRAM: _no_vram,
+    Field.ENGINE_ARGS: _engine_args,
+    Field.ENVIRONMENT: _environment,
+    Field.NODE_POOLS: _node_pools,
+    Field.ONE_NODE: _one_node,
+    Field.MULTI_NODE: _multi_node,
+    Field.STORAGE_CLASS: _storage_class,
+    Field.ACCESS_MODE: _access_mode,
+    Field.CACHE: _cache,
+    Field.REPLICAS: _replicas,
+    Field.READY: _not_ready,
+}
+
+_REMEDIES: Mapping[Refused, str] = {
+    Refused.NO_ENVIRONMENTS: "Create an InferenceEnvironment",
+    Refused.SHARED_STORAGE_MISSING: (
+        "Give InferenceEnvironment {refusal.environment} a spec.storage with a ReadWriteMany class"
+    ),
+    Refused.CACHE_NOT_ON_ENVIRONMENT: "Add {refusal.environment} to ModelCache {refusal.wanted}",
+    Refused.POOL_TOO_SMALL: ("Raise maxNodeCount of pool {refusal.pool} of InferenceEnvironment {refusal.environment}"),
+    Refused.INSUFFICIENT_CAPACITY: (
+        "Wait until others leave pool {refusal.pool} of InferenceEnvironment {refusal.environment}, "
+        "or raise its maxNodeCount"
+    ),
+    Refused.ENVIRONMENT_NOT_READY: "It is placed as soon as {refusal.environment} is Ready",
+}

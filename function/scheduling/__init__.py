@@ -1,0 +1,1 @@
+"""Where a deployment runs: a pure decision with a reason for each no."""

@@ -1,0 +1,81 @@
+"""How many replicas a placement that stays gets.
+
+Fewer always; more only where its pool has room for all of them beside the others and its claim may be
+shared. Where it has not, the placement keeps the number it has, and the refusal is reported: what runs
+keeps running, and nothing is promised that would overcommit.
+"""
+
+from dataclasses import replace
+
+from function.domain.environment import Environment, Pool
+from function.domain.model import Shape, Spread
+from function.domain.placement import Placement
+from function.reasons import Refused
+from function.scheduling.capacity import shortage
+from function.scheduling.checks import CHECKS, SHARED_ACCESS, access_mode, effective_mode, shares
+from function.scheduling.judge import poolless, shortage_step
+from function.scheduling.ledger import Ledger
+from function.scheduling.retain import profile_of
+from function.scheduling.room import Demand
+from function.scheduling.verdicts import Assignment, Field, Miss, Need, Refusal
+
+
+def keep(
+    need: Need, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
+) -> tuple[Assignment, Miss | None]:
+    """Return a placement as it stays, with the replicas that it can have, and why it has not all of them."""
+    wanted = need.deployment.replicas
+    miss = _hindrance(need, environment, placement, shape, ledger) if wanted > placement.replicas else None
+    profile = profile_of(need, placement)
+    computed = profile is not None and profile.shape is None
+    assignment = Assignment(
+        environment=placement.environment,
+        profile=placement.profile,
+        pool=placement.pool,
+        shape=shape,
+        replicas=wanted if miss is None else placement.replicas,
+        vram=need.model.vram if computed else placement.vram,
+        placement=placement,
+    )
+    return assignment, miss
+
+
+def _hindrance(need: Need, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger) -> Miss | None:
+    pool = environment.pool(placement.pool)
+    if pool is None:
+        field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
+        return replace(poolless(environment, field), keeps=placement.replicas)
+    unshared = _unshared(need, environment, placement, shape)
+    full = _room(need, pool, placement, shape, ledger)
+    refusals = tuple(refusal for refusal in (unshared, full) if refusal is not None)
+    if not refusals:
+        return None
+    step = CHECKS.index(access_mode) if full is None or unshared is not None else shortage_step(full)
+    return Miss(environment=environment.name, refusals=refusals, step=step, keeps=placement.replicas)
+
+
+def _unshared(need: Need, environment: Environment, placement: Placement, shape: Shape) -> Refusal | None:
+    if shares(need, environment, shape):
+        return None
+    return Refusal(
+        reason=Refused.SHARED_STORAGE_MISSING,
+        field=Field.ACCESS_MODE,
+        environment=environment.name,
+        profile=placement.profile,
+        pool=placement.pool,
+        wanted=SHARED_ACCESS,
+        found=effective_mode(need, environment),
+        shape=shape,
+    )
+
+
+def _room(need: Need, pool: Pool, placement: Placement, shape: Shape, ledger: Ledger) -> Refusal | None:
+    profile = profile_of(need, placement)
+    apart = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
+    return shortage(
+        ledger.room(placement.environment, pool),
+        Demand(shape, need.deployment.replicas, apart),
+        placement.environment,
+        placement.profile,
+        pool.name,
+    )

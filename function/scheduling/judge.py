@@ -1,0 +1,160 @@
+"""Every (environment, profile, pool): the first that satisfies everything, else how near the nearest came.
+
+Profiles in declared order, then pools in declared order. An environment that a selector refuses is judged
+no further. A pool runs all checks and keeps every refusal, so that nobody fixes one fault to meet the next.
+The nearest pool is the one whose first failing check lies furthest down the chain: selectors, `CHECKS`,
+capacity, readiness.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TypeAlias
+
+from function.domain.environment import Environment
+from function.domain.model import Profile
+from function.kube.selectors import Selector
+from function.reasons import Refused
+from function.scheduling.capacity import capacity
+from function.scheduling.checks import CHECKS, FIRST_OF_POOL, Candidate
+from function.scheduling.ledger import Ledger
+from function.scheduling.shape import replica_shape
+from function.scheduling.verdicts import Field, Fit, Miss, Need, Refusal, Verdict
+
+_Step: TypeAlias = tuple[int, Refusal]
+SELECTION = -1
+NEVER, NOT_NOW, READINESS = range(len(CHECKS), len(CHECKS) + 3)
+
+
+def judge(need: Need, environment: Environment, ledger: Ledger) -> Verdict:
+    """Judge an environment that would be chosen anew: it must be Ready."""
+    late = None if environment.ready else _not_ready(environment)
+    return _judge(need, environment, ledger, late)
+
+
+def judge_again(need: Need, environment: Environment, ledger: Ledger) -> Verdict:
+    """Judge an environment whose placement is decided again: an outage is no reason to leave it."""
+    return _judge(need, environment, ledger, None)
+
+
+def unselected(need: Need, environment: Environment) -> tuple[Refusal, ...]:
+    """Return what the deployment's and the model's selector refuse."""
+    if not (need.deployment.selector.requirements or need.model.selector.requirements):
+        return ()
+    labels = dict(environment.labels)
+    found = (
+        _selection(environment, need.deployment.selector, labels, Field.DEPLOYMENT_SELECTOR),
+        _selection(environment, need.model.selector, labels, Field.MODEL_SELECTOR),
+    )
+    return tuple(refusal for refusal in found if refusal is not None)
+
+
+def unselected_by(profile: Profile, environment: Environment) -> Refusal | None:
+    """Return what the profile's own selector refuses."""
+    if not profile.selector.requirements:
+        return None
+    return _selection(environment, profile.selector, dict(environment.labels), Field.PROFILE_SELECTOR, profile.name)
+
+
+def _selection(
+    environment: Environment, selector: Selector, labels: Mapping[str, str], field: Field, profile: str = ""
+) -> Refusal | None:
+    unmet = selector.refuses(labels)
+    if not unmet:
+        return None
+    return Refusal(
+        reason=Refused.NO_ENVIRONMENT_MATCHES,
+        field=field,
+        environment=environment.name,
+        profile=profile,
+        wanted=unmet,
+        found=environment.labels,
+    )
+
+
+def _judge(need: Need, environment: Environment, ledger: Ledger, late: Refusal | None) -> Verdict:
+    if environment.broken:
+        return poolless(environment, Field.ENVIRONMENT)
+    outside = unselected(need, environment)
+    if outside:
+        return Miss(environment=environment.name, refusals=outside, step=SELECTION)
+    nearest: list[Iterator[_Step]] = []
+    furthest = SELECTION
+    for candidate, steps in _attempts(need, environment, ledger, late):
+        first = next(steps, None)
+        if first is None:
+            return _fit(need, candidate)
+        if first[0] > furthest:
+            furthest, nearest = first[0], []
+        if first[0] == furthest:
+            nearest.append(chain((first,), steps))
+    refusals = min((tuple(refusal for _, refusal in steps) for steps in nearest), key=len)
+    return Miss(environment=environment.name, refusals=refusals, step=furthest)
+
+
+def _attempts(
+    need: Need, environment: Environment, ledger: Ledger, late: Refusal | None
+) -> Iterator[tuple[Candidate | None, Iterator[_Step]]]:
+    for profile in need.profiles:
+        refused = unselected_by(profile, environment)
+        if refused is not None:
+            yield None, iter([(SELECTION, refused)])
+        elif not environment.pools:
+            yield None, iter([(FIRST_OF_POOL, _unreadable(environment, Field.NODE_POOLS))])
+        else:
+            for pool in environment.pools:
+                shape = replica_shape(profile, need.model.vram, pool)
+                candidate = Candidate(environment, profile, pool, shape)
+                yield candidate, _steps(need, candidate, ledger, late)
+
+
+def _steps(need: Need, candidate: Candidate, ledger: Ledger, late: Refusal | None) -> Iterator[_Step]:
+    """Run the chain. Lazily: beyond its first refusal only the nearest pool is of interest."""
+    for step, check in enumerate(CHECKS):
+        refusal = check(need, candidate)
+        if refusal is not None:
+            yield step, refusal
+    full = capacity(need, candidate, ledger)
+    if full is not None:
+        yield shortage_step(full), full
+    if late is not None:
+        yield READINESS, late
+
+
+def shortage_step(refusal: Refusal) -> int:
+    """Return where a refusal for want of room stands in the chain."""
+    return NEVER if refusal.reason is Refused.POOL_TOO_SMALL else NOT_NOW
+
+
+def _fit(need: Need, candidate: Candidate | None) -> Fit:
+    assert candidate is not None  # what nothing refuses has a pool and a shape
+    assert candidate.shape is not None
+    return Fit(
+        environment=candidate.environment.name,
+        profile=candidate.profile.name,
+        pool=candidate.pool.name,
+        shape=candidate.shape,
+        vram=need.model.vram if candidate.profile.shape is None else None,
+    )
+
+
+def poolless(environment: Environment, field: Field) -> Miss:
+    """Return the refusal of an environment, or of its pools, that cannot be read or are not there."""
+    return Miss(environment=environment.name, refusals=(_unreadable(environment, field),), step=FIRST_OF_POOL)
+
+
+def _unreadable(environment: Environment, field: Field) -> Refusal:
+    return Refusal(
+        reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        field=field,
+        environment=environment.name,
+        found=environment.broken_pools or None,
+    )
+
+
+def _not_ready(environment: Environment) -> Refusal:
+    return Refusal(
+        reason=Refused.ENVIRONMENT_NOT_READY,
+        field=Field.READY,
+        environment=environment.name,
+        found=environment.ready_message or None,
+    )

@@ -1,0 +1,108 @@
+"""What stays, what is decided again, and what yields.
+
+A placement that exists stays where it is: also when its environment is not Ready, the capabilities or the
+storage of its pool drifted, a better profile became possible, or its pool is overcommitted and it ever
+served. Where an environment, a pool or a profile is declared but cannot be read, it stays as well: invalid
+input tears nothing down.
+
+It is decided again where its environment or pool is gone or going, its profile is gone or has another
+shape, or a selector no longer admits the environment. For VRAM maths the shape is another one when the
+model's vram is, not when the memory of the pool drifted.
+
+It yields where it never served and does not fit in its turn (see ledger.py): two deployments that decided
+at the same moment took the same room.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from function.domain.environment import Environment, Pool
+from function.domain.model import Profile
+from function.domain.placement import Placement
+from function.scheduling.judge import unselected, unselected_by
+from function.scheduling.ledger import Ledger
+from function.scheduling.shape import replica_shape
+from function.scheduling.verdicts import DropCause, Dropped, Need
+
+
+class Standing(Enum):
+    """What becomes of a placement."""
+
+    STAYS = "stays"
+    AGAIN = "again"
+    YIELDS = "yields"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """Own placements by what becomes of them, each by name of its environment; at most one an environment."""
+
+    stays: tuple[Placement, ...] = ()
+    again: tuple[Placement, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+def keep_first(placement: Placement) -> tuple[bool, bool, str, str]:
+    """Sorts placements so that those which shall stay longest come first."""
+    return placement.deleting, not placement.ready, placement.environment, placement.name
+
+
+def retain(need: Need, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger) -> Retained:
+    """Sort a deployment's own placements; `environments` are those that are not being deleted."""
+    first: dict[str, Placement] = {}
+    dropped: list[Dropped] = []
+    by_standing: dict[Standing, list[Placement]] = {standing: [] for standing in Standing}
+    for placement in sorted(own, key=keep_first):
+        if placement.environment in first:
+            dropped.append(Dropped(placement=placement, cause=DropCause.SCALED_DOWN))
+            continue
+        first[placement.environment] = placement
+        environment = environments.get(placement.environment)
+        by_standing[_standing(need, environment, placement, ledger)].append(placement)
+    dropped += (Dropped(placement=placement, cause=DropCause.YIELDED) for placement in by_standing[Standing.YIELDS])
+    return Retained(tuple(by_standing[Standing.STAYS]), tuple(by_standing[Standing.AGAIN]), tuple(dropped))
+
+
+def profile_of(need: Need, placement: Placement) -> Profile | None:
+    """Return the valid profile that a placement runs, if there is one."""
+    return next((p for p in need.model.profiles if p.name == placement.profile), None)
+
+
+def _standing(need: Need, environment: Environment | None, placement: Placement, ledger: Ledger) -> Standing:
+    if environment is None:
+        return Standing.AGAIN
+    pool = environment.pool(placement.pool)
+    if pool is not None and not ledger.keeps(pool, placement):
+        return Standing.YIELDS
+    return Standing.STAYS if _stays(need, environment, pool, placement) else Standing.AGAIN
+
+
+def _stays(need: Need, environment: Environment, pool: Pool | None, placement: Placement) -> bool:
+    if environment.broken:
+        return True
+    if unselected(need, environment):
+        return False
+    if _unreadable(need, environment, placement):
+        return True
+    profile = profile_of(need, placement)
+    if profile is None or pool is None or unselected_by(profile, environment) is not None:
+        return False
+    return not _reshaped(need, profile, pool, placement)
+
+
+def _unreadable(need: Need, environment: Environment, placement: Placement) -> bool:
+    """Tell whether the profile or the pool is declared in a way that cannot be read."""
+    broken = {profile.name for profile in need.model.broken}
+    return placement.profile in broken or placement.pool in environment.broken_pools
+
+
+def _reshaped(need: Need, profile: Profile, pool: Pool, placement: Placement) -> bool:
+    if placement.shape is None:
+        return False
+    if profile.shape is not None:
+        return profile.shape != placement.shape
+    if placement.vram is not None:
+        return placement.vram != need.model.vram
+    computed = replica_shape(profile, need.model.vram, pool)
+    return computed is not None and computed != placement.shape

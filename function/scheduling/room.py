@@ -1,0 +1,83 @@
+"""How much room one pool has: nodes counted by their free GPUs, so that no cost depends on their number.
+
+A replica takes `gpus` on each of `nodes` distinct nodes, so no node ever carries two pods of one replica and none
+more pods than there are replicas. Nothing else binds: pods that keep to this can always be dealt out to replicas in
+turn. They go to the fullest node that still has room (best fit), which keeps whole nodes whole for those who need
+them.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from function.domain.model import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """So many replicas of a shape; `apart`: no two replicas share a node."""
+
+    shape: Shape
+    replicas: int
+    apart: bool = False
+
+
+@dataclass(slots=True)
+class Room:
+    """Equal nodes, counted in `free` by their free GPUs."""
+
+    nodes: int
+    gpus_per_node: int
+    placements: int = 0
+    free: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.free[self.gpus_per_node] = self.nodes
+
+    @property
+    def nodes_in_use(self) -> int:
+        """Nodes with at least one GPU taken."""
+        return self.nodes - self.free.get(self.gpus_per_node, 0)
+
+    def holds(self, demand: Demand) -> int:
+        """Return how many of the replicas fit, without taking anything."""
+        shape = demand.shape
+        if demand.apart:
+            able = sum([count for level, count in self.free.items() if level >= shape.gpus_per_node])
+            return min(able // shape.nodes, demand.replicas)
+        return self.fits(shape.nodes, shape.gpus_per_node, demand.replicas)
+
+    def fits(self, nodes: int, gpus: int, replicas: int) -> int:
+        """Return how many replicas fit; where some number does, every smaller one does."""
+        slots = [(level // gpus, count) for level, count in self.free.items() if level >= gpus]
+        low, high, tried = 0, replicas, replicas
+        while low < high:
+            if sum([min(slot, tried) * count for slot, count in slots]) >= nodes * tried:
+                low = tried
+            else:
+                high = tried - 1
+            tried = (low + high + 1) // 2
+        return low
+
+    def take(self, nodes: int, gpus: int, replicas: int) -> None:
+        """Take room for the replicas, or as far as it goes."""
+        pods = nodes * replicas
+        # From the fullest up: what moves lands on a level that was passed already.
+        for level in sorted([level for level in self.free if level >= gpus]):
+            each = min(level // gpus, replicas)
+            full = min(self.free[level], pods // each)
+            rest = pods - full * each if full < self.free[level] else 0
+            self._move(level, each * gpus, full)
+            self._move(level, rest * gpus, 1)
+            pods -= full * each + rest
+            if not pods:
+                break
+
+    def _move(self, level: int, by: int, count: int) -> None:
+        self.free[level] -= count
+        self.free[level - by] = self.free.get(level - by, 0) + count
+
+
+@lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
+def empty_holds(nodes: int, gpus_per_node: int, demand: Demand) -> int:
+    """Return how many of the replicas would fit were nobody there."""
+    return Room(nodes, gpus_per_node).holds(demand)

@@ -1,0 +1,176 @@
+"""The decision for one deployment: retain, scale down, decide again in place, fill, and let go.
+
+What stays comes first (retain.py). Where that is more than wanted, those that are not Ready go first, then
+the last by name. Where it is less, a placement that must be decided again is updated in place if its own
+environment still has a pool for it; then environments are filled by name, the first pool that satisfies
+everything wins.
+
+A placement that could neither stay nor be updated in place is carried until as many as wanted are Ready
+without it, so that no move and no list that is briefly empty takes anything down. It is charged as long as
+it exists, and does not count as placed. The order of the inputs means nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.reasons import Refused
+from function.scheduling.checks import SHARED_ACCESS
+from function.scheduling.growth import keep
+from function.scheduling.judge import judge, judge_again
+from function.scheduling.ledger import Ledger
+from function.scheduling.retain import Retained, retain
+from function.scheduling.verdicts import (
+    Assignment,
+    Decision,
+    DropCause,
+    Dropped,
+    Field,
+    Fit,
+    Miss,
+    Need,
+    Refusal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What is looked at: environments by name save those that go, own placements, what others take."""
+
+    need: Need
+    environments: Mapping[str, Environment]
+    own: tuple[Placement, ...]
+    ledger: Ledger
+
+
+def schedule(need: Need, environments: Sequence[Environment], placements: Sequence[Placement]) -> Decision:
+    """Decide where a deployment runs, from every environment and every placement there is."""
+    scene = _scene(need, environments, placements)
+    wanted = need.deployment.environments
+    retained = retain(need, scene.environments, scene.own, scene.ledger)
+    staying = retained.stays[:wanted]
+    kept, stunted = _keep(scene, staying)
+    fault = _fault(scene)
+    refused = fault is not None
+    again = () if refused else _again(scene, retained.again, wanted - len(staying))
+    taken = frozenset(a.environment for a in again).union(p.environment for p in staying)
+    fresh, misses = ((), ()) if refused else _fill(scene, retained, taken, wanted - len(taken))
+    assignments = tuple(sorted((*kept, *again, *fresh), key=lambda a: a.environment))
+    carried, dropped = _let_go(retained, staying, assignments, wanted)
+    return Decision(
+        assignments=assignments,
+        carried=carried,
+        dropped=dropped,
+        refusals=tuple(sorted((*stunted, *misses), key=lambda m: m.environment)),
+        fault=fault,
+        unreadable=frozenset(p.environment for p in staying if p.shape is None),
+        candidates=len(scene.environments),
+        wanted=wanted,
+    )
+
+
+def _scene(need: Need, environments: Sequence[Environment], placements: Sequence[Placement]) -> _Scene:
+    namespace, name = need.deployment.namespace, need.deployment.name
+    own: list[Placement] = []
+    others: list[Placement] = []
+    for placement in placements:
+        mine = placement.deployment == name and placement.namespace == namespace
+        (own if mine else others).append(placement)
+    known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
+    return _Scene(need, {e.name: e for e in known}, tuple(own), Ledger(others))
+
+
+def _fault(scene: _Scene) -> Refusal | None:
+    """Return what rules out every environment at once."""
+    need = scene.need
+    storage, replicas = need.storage, need.deployment.replicas
+    if not need.profiles:
+        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.MODEL_CACHE)
+    if storage.single_node_claim and storage.access_mode not in (None, SHARED_ACCESS) and replicas > 1:
+        return Refusal(
+            reason=Refused.INVALID_DEPLOYMENT,
+            field=Field.ACCESS_MODE,
+            wanted=replicas,
+            found=storage.access_mode,
+        )
+    if not scene.environments:
+        return Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
+    return None
+
+
+def _keep(scene: _Scene, staying: Iterable[Placement]) -> tuple[tuple[Assignment, ...], tuple[Miss, ...]]:
+    """Return what stays and can be read, and why some of it has fewer replicas than wanted."""
+    found = [
+        keep(scene.need, scene.environments[p.environment], p, p.shape, scene.ledger)
+        for p in staying
+        if p.shape is not None
+    ]
+    return tuple(a for a, _ in found), tuple(m for _, m in found if m is not None)
+
+
+def _again(scene: _Scene, placements: Iterable[Placement], room: int) -> tuple[Assignment, ...]:
+    """Decide placements again on their own environments, where those still have a pool for them."""
+    found: list[Assignment] = []
+    for placement in placements:
+        environment = scene.environments.get(placement.environment)
+        if environment is None or len(found) >= room:
+            continue
+        verdict = judge_again(scene.need, environment, scene.ledger)
+        if isinstance(verdict, Fit):
+            found.append(_assign(scene, verdict, placement))
+    return tuple(found)
+
+
+def _fill(
+    scene: _Scene, retained: Retained, taken: frozenset[str], room: int
+) -> tuple[tuple[Assignment, ...], tuple[Miss, ...]]:
+    """Choose environments by name until there is enough; what yielded may come back in another shape."""
+    yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.YIELDED}
+    found: list[Assignment] = []
+    misses: list[Miss] = []
+    for name, environment in scene.environments.items():
+        if len(found) >= room:
+            break
+        if name in taken:
+            continue
+        verdict = judge(scene.need, environment, scene.ledger)
+        if isinstance(verdict, Fit):
+            found.append(_assign(scene, verdict, yielded.get(name)))
+        else:
+            misses.append(verdict)
+    return tuple(found), tuple(misses)
+
+
+def _assign(scene: _Scene, fit: Fit, placement: Placement | None) -> Assignment:
+    return Assignment(
+        environment=fit.environment,
+        profile=fit.profile,
+        pool=fit.pool,
+        shape=fit.shape,
+        replicas=scene.need.deployment.replicas,
+        vram=fit.vram,
+        placement=placement,
+    )
+
+
+def _let_go(
+    retained: Retained, staying: tuple[Placement, ...], assignments: tuple[Assignment, ...], wanted: int
+) -> tuple[tuple[Placement, ...], tuple[Dropped, ...]]:
+    """Return what is carried and what is dropped: what moves stays until enough others are Ready."""
+    reused = [a.placement for a in assignments if a.placement is not None]
+    moving = [p for p in retained.again if p not in reused]
+    ready = sum(p.ready and not p.deleting for p in staying)
+    carry = max(0, wanted - ready)
+    going = moving[carry:]
+    dropped = (
+        *(d for d in retained.dropped if d.placement not in reused),
+        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in retained.stays[len(staying) :]),
+        *(Dropped(placement=p, cause=DropCause.REPLACED) for p in going[:ready]),
+        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in going[ready:]),
+    )
+    carried = (*(p for p in staying if p.shape is None), *moving[:carry])
+    return (
+        tuple(sorted(carried, key=lambda p: (p.environment, p.name))),
+        tuple(sorted(dropped, key=lambda d: (d.placement.environment, d.placement.name))),
+    )

@@ -1,0 +1,204 @@
+"""What goes into a decision and what comes out of it, as plain records.
+
+A refusal is data: the reason, what was compared, what was wanted and what was found (None = not declared).
+Sentences are made of it in `report`. Everything that users read about a decision (the header, the lines,
+the reason of the condition, `status.unplaced`) comes from the refusals in the one `Decision`, so that the
+decision and its explanation cannot disagree.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from function.domain.bandwidth import BandwidthRequirement
+from function.domain.model import Model, Profile, Shape
+from function.domain.placement import Deployment, Placement
+from function.domain.problem import Problem
+from function.kube.selectors import Requirement
+from function.reasons import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageNeed:
+    """What the weights ask of an environment, as far as it decides where to run.
+
+    `class_name` and `access_mode` are the deployment's own, `default_class` is the platform's. A replica of
+    several nodes, or of one, may need a claim of ours. `single_node_only`: the deployment asks for storage
+    that one node can use. `cache_environments` None: no ModelCache is named.
+    """
+
+    class_name: str | None = None
+    default_class: str | None = None
+    access_mode: str | None = None
+    multi_node_claim: bool = False
+    single_node_claim: bool = False
+    single_node_only: bool = False
+    cache_environments: frozenset[str] | None = None
+    cache_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What shall run, and what it needs besides GPUs."""
+
+    deployment: Deployment
+    model: Model
+    storage: StorageNeed = StorageNeed()
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles that may serve, in order of priority; one node where the storage spans no more."""
+        if not self.storage.single_node_only:
+            return self.model.profiles
+        return tuple(p for p in self.model.profiles if p.shape is None or p.shape.nodes == 1)
+
+
+class Field(StrEnum):
+    """What was compared, by the name that users know it by."""
+
+    MODEL_CACHE = "spec.modelCache"
+    ENVIRONMENTS = "environments"
+    DEPLOYMENT_SELECTOR = "deployment's environmentSelector"
+    MODEL_SELECTOR = "model's environmentSelector"
+    PROFILE_SELECTOR = "profile's environmentSelector"
+    VRAM = "spec.resources.vram"
+    ENGINE_ARGS = "engine.args"
+    ENVIRONMENT = "environment"
+    NODE_POOLS = "nodePools"
+    ONE_NODE = "nodes"
+    MULTI_NODE = "multiNodeCapable"
+    GPUS_PER_NODE = "acceleratorCount"
+    MEMORY_PER_GPU = "memoryPerGpu"
+    NVLINK_DOMAIN = "nvlinkDomainSize"
+    INTERCONNECT = "interconnect"
+    ACCELERATOR_TYPE = "acceleratorType"
+    BANDWIDTH = "interNodeBandwidth"
+    PRECISION = "precisionSupport"
+    STORAGE_CLASS = "storageClassName"
+    ACCESS_MODE = "accessMode"
+    CACHE = "modelCache.name"
+    REPLICAS = "replicas"
+    READY = "Ready"
+
+
+Value: TypeAlias = (
+    int
+    | str
+    | BandwidthRequirement
+    | tuple[str, ...]
+    | tuple[Requirement, ...]
+    | tuple[Problem, ...]
+    | tuple[tuple[str, str], ...]
+    | None
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """How full a pool is without the deployment that asks; `nodes_in_use` have a GPU taken."""
+
+    nodes: int
+    nodes_in_use: int
+    placements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One no. `found` None: not declared. `shape` and `use` stand where nodes and capacity count."""
+
+    reason: Refused
+    field: Field
+    environment: str = ""
+    profile: str = ""
+    pool: str = ""
+    wanted: Value = None
+    found: Value = None
+    shape: Shape | None = None
+    use: Use | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A pool that satisfies everything. `vram` in bytes where VRAM maths made the shape."""
+
+    environment: str
+    profile: str
+    pool: str
+    shape: Shape
+    vram: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """Every refusal of one environment's nearest pool, in the order of the checks; `step` says how far that
+    came, in the order of `Refused` and finer.
+
+    `keeps`: replicas that run there all the same, where a placement cannot grow.
+    """
+
+    environment: str
+    refusals: tuple[Refusal, ...]
+    step: int = 0
+    keeps: int | None = None
+
+    @property
+    def reason(self) -> Refused:
+        """The first failing check's."""
+        return self.refusals[0].reason
+
+
+Verdict: TypeAlias = Fit | Miss
+
+
+class DropCause(StrEnum):
+    """Why a placement goes."""
+
+    SCALED_DOWN = "ScaledDown"
+    REPLACED = "Replaced"
+    YIELDED = "Yielded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A placement that shall go."""
+
+    placement: Placement
+    cause: DropCause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One environment that shall serve. `placement`: the existing one, kept or updated in place."""
+
+    environment: str
+    profile: str
+    pool: str
+    shape: Shape
+    replicas: int
+    vram: int | None = None
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Where a deployment shall run.
+
+    `assignments` are desired and count as placed. `carried` stay as they were observed and do not count,
+    save for those on the `unreadable` environments, whose recorded topology cannot be read. `refusals` name
+    every environment that was looked at in vain, and those whose placement cannot grow; looking ends when
+    enough are placed. `fault` rules out any environment. `candidates`: how many environments there are.
+    """
+
+    assignments: tuple[Assignment, ...] = ()
+    carried: tuple[Placement, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    refusals: tuple[Miss, ...] = ()
+    fault: Refusal | None = None
+    unreadable: frozenset[str] = frozenset()
+    candidates: int = 0
+    wanted: int = 1
+
+    @property
+    def placed(self) -> int:
+        """Environments that count as placed."""
+        return len(self.assignments) + len(self.unreadable)

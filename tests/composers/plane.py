@@ -1,0 +1,59 @@
+"""A control plane around the function in this process, and the manifests that its tests start from."""
+
+import asyncio
+import copy
+from pathlib import Path
+
+import yaml
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+
+from function.fn import Runner
+from function.kube.manifests import Manifest, condition, mapping, text
+from tests.conformance.control_plane import ControlPlane, Ref
+from tools.engine import Engine
+from tools.world import World
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
+    """Answer as the server would."""
+    return asyncio.run(Runner().RunFunction(request, None))  # type: ignore[arg-type]  # the context is not used
+
+
+def manifests(story: str) -> list[Manifest]:
+    """Return the manifests of an example, in the order of its files."""
+    found: list[Manifest] = []
+    for path in sorted((EXAMPLES / story).glob("*.yaml")):
+        found += [item for item in yaml.safe_load_all(path.read_text()) if item]
+    return copy.deepcopy(found)
+
+
+def plane(story: str, world: World | None = None, settings: Manifest | None = None) -> ControlPlane:
+    """Return a control plane with an example applied, at rest."""
+    started = ControlPlane(renderer=Engine(call, settings), world=world or World())
+    started.apply(manifests(story))
+    started.settle()
+    return started
+
+
+def only(control: ControlPlane, kind: str) -> Ref:
+    """Return the one composite of a kind."""
+    (found,) = control.all(kind)
+    return found
+
+
+def said(control: ControlPlane, ref: Ref, type_: str) -> tuple[str, str]:
+    """Return status and reason of a condition."""
+    found = condition(control.composites[ref], type_)
+    return text(found, "status"), text(found, "reason")
+
+
+def remote(control: ControlPlane, ref: Ref, prefix: str) -> dict[str, Manifest]:
+    """Return the remote manifests that a composite desires now, of the composed resources with a prefix."""
+    latest = control.rounds[-1].rendered[ref]
+    return {
+        key: mapping(resource, "spec.forProvider.manifest")
+        for key, resource in latest.composed.items()
+        if key.startswith(prefix)
+    }

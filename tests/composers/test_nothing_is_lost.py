@@ -1,0 +1,194 @@
+"""Whatever is taken away while a model serves, its service stays desired as it was and a condition says why."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import Manifest, listing, mapping
+from tests.composers.plane import only, plane, remote, said
+from tests.conformance.control_plane import ControlPlane
+
+STORY = "kimi-k2-two-nodes"
+ROUNDS = 4
+
+
+def _edit(kind: str, change: Callable[[Manifest], None]) -> Callable[[ControlPlane], None]:
+    def apply(control: ControlPlane) -> None:
+        ref = only(control, kind)
+        edited = copy.deepcopy(control.composites[ref])
+        change(edited)
+        control.composites[ref] = edited
+
+    return apply
+
+
+def _delete(kind: str) -> Callable[[ControlPlane], None]:
+    def apply(control: ControlPlane) -> None:
+        del control.composites[only(control, kind)]
+
+    return apply
+
+
+def _unready(environment: Manifest) -> None:
+    mapping(environment, "status")["conditions"] = [
+        {"type": "Ready", "status": "False", "reason": "Creating", "message": "Unready resources: kserve-crd"}
+    ]
+
+
+def _break_model(model: Manifest) -> None:
+    mapping(model, "spec")["source"] = "Torrent"
+
+
+def _break_profile(model: Manifest) -> None:
+    for profile in listing(model, "spec.serving"):
+        mapping(profile, "replicaTopology")["nodes"] = 3
+
+
+def _drop_pool(environment: Manifest) -> None:
+    pools = listing(environment, "spec.nodePools")
+    mapping(environment, "spec")["nodePools"] = [
+        pool for pool in pools if mapping(pool, "capabilities").get("multiNodeCapable") is not True
+    ]
+
+
+def _break_pool(environment: Manifest) -> None:
+    for pool in listing(environment, "spec.nodePools"):
+        mapping(pool, "capabilities")["memoryPerGpu"] = "141 gigs"
+
+
+def _drop_storage(environment: Manifest) -> None:
+    del mapping(environment, "spec")["storage"]
+
+
+def _break_environment(environment: Manifest) -> None:
+    mapping(environment, "spec")["storage"] = "shared-vast"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is taken away, and which condition of which kind must say so."""
+
+    id: str
+    reason: str
+    loss: Callable[[ControlPlane], None]
+    kind: str
+    condition: str
+    want: tuple[str, str]
+
+
+CASES = (
+    Case(
+        id="model-deleted",
+        reason="a missing model is missing input, not a wish to stop serving",
+        loss=_delete("ClusterModel"),
+        kind="ModelDeployment",
+        condition="ModelResolved",
+        want=("False", "ModelNotFound"),
+    ),
+    Case(
+        id="model-deleted-placement",
+        reason="the placement says so, too",
+        loss=_delete("ClusterModel"),
+        kind="ModelPlacement",
+        condition="ReferencesResolved",
+        want=("False", "ModelNotFound"),
+    ),
+    Case(
+        id="model-invalid",
+        reason="an invalid edit of a shared model must not take its deployments down",
+        loss=_edit("ClusterModel", _break_model),
+        kind="ModelDeployment",
+        condition="ModelResolved",
+        want=("False", "ModelInvalid"),
+    ),
+    Case(
+        id="profile-invalid",
+        reason="a profile with a static fault is skipped when deciding, not while it serves",
+        loss=_edit("ClusterModel", _break_profile),
+        kind="ModelPlacement",
+        condition="ReferencesResolved",
+        want=("False", "ModelInvalid"),
+    ),
+    Case(
+        id="environment-not-ready",
+        reason="readiness keeps new placements away and moves none",
+        loss=_edit("InferenceEnvironment", _unready),
+        kind="ModelDeployment",
+        condition="Scheduled",
+        want=("True", "Placed"),
+    ),
+    Case(
+        id="environment-deleted",
+        reason="a vanished environment is replaced first, then given up",
+        loss=_delete("InferenceEnvironment"),
+        kind="ModelPlacement",
+        condition="ReferencesResolved",
+        want=("False", "EnvironmentNotFound"),
+    ),
+    Case(
+        id="environment-list-empty",
+        reason="a list that is briefly empty tears nothing down",
+        loss=_delete("InferenceEnvironment"),
+        kind="ModelDeployment",
+        condition="Scheduled",
+        want=("False", "NoEnvironments"),
+    ),
+    Case(
+        id="environment-invalid",
+        reason="an environment that cannot be read is still there",
+        loss=_edit("InferenceEnvironment", _break_environment),
+        kind="InferenceEnvironment",
+        condition="StorageReady",
+        want=("False", "NotConfigured"),
+    ),
+    Case(
+        id="pool-removed",
+        reason="no other pool fits, so the placement stays where it is and says why",
+        loss=_edit("InferenceEnvironment", _drop_pool),
+        kind="ModelPlacement",
+        condition="ReferencesResolved",
+        want=("False", "PoolNotFound"),
+    ),
+    Case(
+        id="pool-removed-deployment",
+        reason="the deployment is decided again, in vain: never fits on what is left",
+        loss=_edit("InferenceEnvironment", _drop_pool),
+        kind="ModelDeployment",
+        condition="Scheduled",
+        want=("False", "NoPoolSatisfiesRequirements"),
+    ),
+    Case(
+        id="pool-invalid",
+        reason="a slip in a pool is not its removal",
+        loss=_edit("InferenceEnvironment", _break_pool),
+        kind="InferenceEnvironment",
+        condition="PoolsValid",
+        want=("False", "InvalidPool"),
+    ),
+    Case(
+        id="storage-removed",
+        reason="the claim exists; naming no class any more does not change it",
+        loss=_edit("InferenceEnvironment", _drop_storage),
+        kind="InferenceEnvironment",
+        condition="StorageReady",
+        want=("False", "NotConfigured"),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_service_stays(case: Case) -> None:
+    control = plane(STORY)
+    placement = only(control, "ModelPlacement")
+    before = control.rounds[-1].rendered[placement].composed
+    served = remote(control, placement, "service-")
+    assert len(served) == 1, "the story must serve before anything is taken away"
+    case.loss(control)
+    for _ in range(ROUNDS):
+        control.advance()
+        after = control.rounds[-1].rendered[placement].composed
+        assert remote(control, placement, "service-") == served, case.reason
+        assert set(after) == set(before), case.reason
+    assert said(control, only(control, case.kind), case.condition) == case.want, case.reason

@@ -1,0 +1,99 @@
+"""Not answered, answered with none and answered are three different things."""
+
+from dataclasses import dataclass
+
+import pytest
+from crossplane.function import resource
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+
+from tests.composers.plane import call, only, plane
+
+STORY = "kimi-k2-two-nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A kind that serves, the requirement that is taken back, and what each state is called."""
+
+    id: str
+    reason: str
+    kind: str
+    requirement: str
+    condition: str
+    none: str
+
+
+CASES = (
+    Case(
+        id="deployment-model",
+        reason="a model that is not fetched yet is not a model that does not exist",
+        kind="ModelDeployment",
+        requirement="model",
+        condition="ModelResolved",
+        none="ModelNotFound",
+    ),
+    Case(
+        id="deployment-environments",
+        reason="a list that is not fetched yet is not an empty list",
+        kind="ModelDeployment",
+        requirement="environments",
+        condition="Scheduled",
+        none="NoEnvironments",
+    ),
+    Case(
+        id="placement-model",
+        reason="the same for the placement",
+        kind="ModelPlacement",
+        requirement="model",
+        condition="ReferencesResolved",
+        none="ModelNotFound",
+    ),
+    Case(
+        id="placement-environment",
+        reason="an environment that is not fetched yet is not one that is gone",
+        kind="ModelPlacement",
+        requirement="environment",
+        condition="ReferencesResolved",
+        none="EnvironmentNotFound",
+    ),
+)
+
+
+def _request(kind: str) -> fnv1.RunFunctionRequest:
+    """Return the request for a composite that serves, with all requirements answered."""
+    control = plane(STORY)
+    ref = only(control, kind)
+    request = fnv1.RunFunctionRequest()
+    resource.update(request.observed.composite, control.composites[ref])
+    for key, observed in control.rounds[-1].observed[ref].items():
+        resource.update(request.observed.resources[key], observed)
+    wanted = call(request).requirements.resources
+    for name, selector in wanted.items():
+        answer = request.required_resources[name]
+        for manifest in control.composites.values():
+            named = selector.WhichOneof("match") is None or selector.match_name == manifest["metadata"]["name"]  # type: ignore[call-overload,index]
+            if manifest["kind"] == selector.kind and named:
+                resource.update(answer.items.add(), manifest)
+    return request
+
+
+def _reason(response: fnv1.RunFunctionResponse, type_: str) -> tuple[int, str]:
+    (found,) = [c for c in response.conditions if c.type == type_]
+    return found.status, found.reason
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_three_states(case: Case) -> None:
+    request = _request(case.kind)
+    answered = call(request)
+    del request.required_resources[case.requirement].items[:]
+    none = call(request)
+    del request.required_resources[case.requirement]
+    pending = call(request)
+    assert _reason(answered, case.condition)[0] == fnv1.STATUS_CONDITION_TRUE, case.reason
+    assert _reason(none, case.condition) == (fnv1.STATUS_CONDITION_FALSE, case.none), case.reason
+    assert _reason(pending, case.condition) == (fnv1.STATUS_CONDITION_UNKNOWN, "Resolving"), case.reason
+    for response in (none, pending):
+        assert set(response.desired.resources) == set(answered.desired.resources), case.reason
+        assert response.requirements == answered.requirements, "requirements never depend on an answer"
+        assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL], case.reason
