@@ -1,0 +1,168 @@
+"""The one builder of download Jobs.
+
+One pod, one container of the initializer's image: its python runs our script (verify.py), which runs the
+initializer and proves what it fetched. URI, directory and patterns are arguments and variables, never part
+of the script. A Job's pod template is immutable, so its name carries a hash of everything in it and of
+`retry`: whatever changes starts a new Job over the files that are there, and what does not change never
+does. No TTL: the provider would create it again.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib import resources
+
+from function.domain.model import HuggingFaceSource, UriSource
+from function.domain.settings import BUILT_IN, Download
+from function.kube import manifests, names
+from function.kube.manifests import JSON, Manifest
+from function.storage import cachekey
+from function.storage.causes import FINAL
+from function.storage.credentials import Credential
+
+SCRIPT = resources.files("function.storage").joinpath("verify.py").read_text()
+MOUNT = "/mnt/models"
+CONTAINER = "download"
+NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
+# KServe's own convention: the ConfigMap holds cabundle.crt, and the initializer reads these two variables.
+BUNDLE_NAME, BUNDLE_DIRECTORY = "CA_BUNDLE_CONFIGMAP_NAME", "CA_BUNDLE_VOLUME_MOUNT_POINT"
+# Progress is worth a line every half minute, not ten a second, in a log that is kept for a day.
+_ENV = {
+    "HF_HOME": "/tmp/hf",  # noqa: S108  # an emptyDir
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_XET_NUM_CONCURRENT_RANGE_GETS": "8",
+    "TQDM_MININTERVAL": "30",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A download: these bytes into their directory of this claim. `stem` begins the Job's name."""
+
+    namespace: str
+    stem: str
+    claim: str
+    source: HuggingFaceSource | UriSource
+    download: Download
+    credential: Credential | None = None
+    retry: str = ""
+
+
+def build(task: Task) -> Manifest:
+    """Return the Job."""
+    labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cachekey.key(task.source)}
+    download = task.download.or_else(BUILT_IN.download)
+    spec: Manifest = manifests.prune(
+        {
+            "activeDeadlineSeconds": download.deadline_seconds,
+            "backoffLimit": download.backoff_limit,
+            "podFailurePolicy": {"rules": _rules()},
+            "template": {
+                # A mesh's sidecar would outlive the download, and the Job would never complete.
+                "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
+                "spec": _pod(task, download),
+            },
+        }
+    )
+    hashed = json.dumps(spec, sort_keys=True)
+    name = names.named(task.stem, task.namespace, task.stem, hashed, task.retry, limit=NAME_LIMIT)
+    metadata: Manifest = {"name": name, "namespace": task.namespace, "labels": labels}
+    if task.retry:
+        metadata["annotations"] = {names.ANNOTATION_RETRY: task.retry}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def variables(
+    source: HuggingFaceSource | UriSource, download: Download, credential: Credential | None
+) -> list[Manifest]:
+    """Return the variables of a container that runs the initializer: ours, the platform's, the source's."""
+    env: dict[JSON, Manifest] = {name: {"name": name, "value": value} for name, value in _ENV.items()}
+    env |= {entry.get("name"): entry for entry in download.env or ()}
+    if isinstance(source, HuggingFaceSource):
+        patterns = {"STORAGE_ALLOW_PATTERNS": source.allow, "STORAGE_IGNORE_PATTERNS": source.ignore}
+        env |= {name: {"name": name, "value": literal(json.dumps(sorted(p)))} for name, p in patterns.items() if p}
+    if credential:
+        env |= {entry["name"]: entry for entry in credential.env}
+    return [*env.values()]
+
+
+def directory(source: HuggingFaceSource | UriSource) -> str:
+    """Return where the bytes lie on a claim: never its root, which belongs to everybody."""
+    return f"models/{cachekey.key(source)}"
+
+
+def literal(value: str) -> str:
+    """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
+    return value.replace("$", "$$")
+
+
+def _rules() -> list[JSON]:
+    codes: list[JSON] = [*FINAL]
+    return [
+        {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes}},
+        # A drained node is nobody's failure and must not burn the backoff.
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+
+
+def _pod(task: Task, download: Download) -> Manifest:
+    env = variables(task.source, download, task.credential)
+    volumes, mounts = _volumes(task, env)
+    pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets or ()]
+    return manifests.prune(
+        {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "serviceAccountName": download.service_account,
+            "imagePullSecrets": pull_secrets or None,
+            "nodeSelector": download.node_selector or None,
+            "tolerations": [*download.tolerations] if download.tolerations else None,
+            "securityContext": {
+                "runAsUser": 1000,
+                "runAsGroup": 1000,
+                "fsGroup": 1000,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [{**_container(task, download, env), "volumeMounts": mounts}],
+            "volumes": volumes,
+        }
+    )
+
+
+def _container(task: Task, download: Download, env: list[Manifest]) -> Manifest:
+    own: list[JSON] = [
+        {"name": "MODELPLANE_BACKOFF_LIMIT", "value": str(download.backoff_limit)},
+        {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['job-name']"}}},
+    ]
+    env_from: list[JSON] = [*task.credential.env_from] if task.credential else []
+    return manifests.prune(
+        {
+            "name": CONTAINER,
+            "image": download.image,
+            "command": ["python3", "-c", literal(SCRIPT)],
+            "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{directory(task.source)}"],
+            "env": [*env, *own],
+            "envFrom": env_from or None,
+            "resources": download.resources,
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        }
+    )
+
+
+def _volumes(task: Task, env: list[Manifest]) -> tuple[list[JSON], list[JSON]]:
+    volumes: list[JSON] = [
+        {"name": "weights", "persistentVolumeClaim": {"claimName": task.claim}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    mounts: list[JSON] = [{"name": "weights", "mountPath": MOUNT}, {"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108  # an emptyDir
+    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
+    if values.get(BUNDLE_NAME):
+        directory = values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs"
+        volumes.append({"name": "certificates", "configMap": {"name": values[BUNDLE_NAME]}})
+        mounts.append({"name": "certificates", "mountPath": directory, "readOnly": True})
+    if task.credential:
+        volumes.extend(task.credential.volumes)
+        mounts.extend(task.credential.mounts)
+    return volumes, mounts

@@ -1,0 +1,118 @@
+"""What is known when weights are planned, and which row of the case table it selects.
+
+The case follows from the source, the choice and the environment alone. Only one node without any wish for a
+claim is left to KServe's own initializer, and only for the schemes that KServe accepts.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.model import Model, OciSource, PvcSource, UriSource
+from function.domain.settings import Download
+from function.storage.claim import READ_WRITE_MANY
+
+
+class Case(StrEnum):
+    """The rows of the case table, as `status.storage.type` shows them."""
+
+    INITIALIZER = "EmptyDir"
+    OCI = "OCI"
+    PRESTAGED = "Prestaged"
+    MODEL_CACHE = "ModelCache"
+    USER_CLAIM = "UserClaim"
+    SHARED = "Shared"
+    RETAINED = "RetainedPVC"
+    MANAGED = "PVC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCacheFacts:
+    """What a ModelCache keeps on this environment."""
+
+    claim: str
+    path: str
+    access_mode: str = READ_WRITE_MANY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
+
+    `download` is merged already. `owner`, the placement's or cache's name, is unique in `namespace`, the
+    remote one. `gpu_memory` of one replica in bytes, None for a ModelCache. `named` None: the ModelCache
+    has nothing here.
+    """
+
+    model: Model
+    choice: CacheChoice
+    environment: EnvironmentStorage
+    download: Download
+    namespace: str
+    owner: str
+    default_class: str | None = None
+    shape_nodes: int = 1
+    replicas: int = 1
+    gpu_memory: int | None = None
+    named: NamedCacheFacts | None = None
+    for_cache: bool = False
+
+    @property
+    def wishes(self) -> ManagedCache:
+        """What is asked of a claim of our own; nothing where another way was chosen."""
+        return self.choice if isinstance(self.choice, ManagedCache) else ManagedCache()
+
+    @property
+    def case(self) -> Case:
+        """The row that applies."""
+        match self.model.source, self.choice:
+            case OciSource(), _:
+                return Case.OCI
+            case PvcSource(), _:
+                return Case.PRESTAGED
+            case _, NamedCache():
+                return Case.MODEL_CACHE
+            case _, UserClaim():
+                return Case.USER_CLAIM
+            case _:
+                return self._managed(self.wishes)
+
+    def _managed(self, wishes: ManagedCache) -> Case:
+        if not self.needs_claim and wishes.type is not CacheType.PVC:
+            return Case.INITIALIZER
+        if self.environment.mode is StorageMode.SHARED:
+            return Case.SHARED
+        return Case.RETAINED if wishes.retain else Case.MANAGED
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether an initializer in each pod will not do, whatever is asked for."""
+        return self.for_cache or self.shape_nodes > 1 or self.foreign
+
+    @property
+    def foreign(self) -> bool:
+        """Whether KServe would refuse the source's scheme."""
+        source = self.model.source
+        return isinstance(source, UriSource) and not source.uri.startswith("s3://")
+
+    @property
+    def class_name(self) -> str | None:
+        """Deployment, environment, defaults; None = nobody names one, "" = the cluster's default class."""
+        stated = (self._own.class_name, self.environment.class_name, self.default_class)
+        return next((name for name in stated if name is not None), None)
+
+    @property
+    def access_mode(self) -> str:
+        """Deployment, then environment."""
+        return self._own.access_mode or self.environment.access_mode
+
+    @property
+    def explicit_size(self) -> int | None:
+        """The size that somebody wrote down for this claim."""
+        return self.environment.shared_size if self.case is Case.SHARED else self._own.size
+
+    @property
+    def _own(self) -> ManagedCache:
+        # A claim that all models of a namespace share is the environment's alone: its users must agree on it.
+        return ManagedCache() if self.case is Case.SHARED else self.wishes

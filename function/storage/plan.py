@@ -1,0 +1,215 @@
+"""How the weights of one model reach its pods on one environment: the case table.
+
+No case has a builder of its own. A row says whose the claim is, whose the Job is and what the service waits
+for; one claim builder and one Job builder fill that in.
+
+An environment's Shared claim has the environment's size, class and access mode; what a deployment says
+about a claim of its own does not apply to it. `preload: false` leaves out the Job and waits for nothing but
+a claim that is not ours. An impossible order is refused with every fault.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from function.domain.cache import CacheChoice, NamedCache, UserClaim
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
+from function.kube import manifests, names
+from function.kube.manifests import Manifest
+from function.storage import cachekey, checks, job, sizing
+from function.storage.claim import ClaimPlan, Ownership
+from function.storage.credentials import Credential, credential
+from function.storage.order import Case, Order
+from function.storage.sizing import Size
+
+
+class Gate(Enum):
+    """What must be observed before the service is composed first."""
+
+    NOTHING = "nothing"
+    CLAIM = "the user's claim exists"
+    JOB = "the Job is Complete"
+    CACHE = "the ModelCache is Hydrated on this environment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Whose claim and whose Job a case has, and what a service waits for where nothing is preloaded."""
+
+    claim: Ownership
+    job: Ownership
+    without_preload: Gate
+
+
+# The cases that write to a claim. The others compose neither claim nor Job.
+CASES = {
+    Case.USER_CLAIM: Row(claim=Ownership.OBSERVED, job=Ownership.MANAGED, without_preload=Gate.CLAIM),
+    Case.SHARED: Row(claim=Ownership.RETAINED, job=Ownership.RETAINED, without_preload=Gate.NOTHING),
+    Case.RETAINED: Row(claim=Ownership.RETAINED, job=Ownership.RETAINED, without_preload=Gate.NOTHING),
+    Case.MANAGED: Row(claim=Ownership.MANAGED, job=Ownership.MANAGED, without_preload=Gate.NOTHING),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """The download Job, and how long it lives."""
+
+    name: str
+    ownership: Ownership
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initializer:
+    """What the initializer in a single-node service's own pods is given."""
+
+    image: str | None
+    resources: Manifest | None
+    env: tuple[Manifest, ...]
+    env_from: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoragePlan:
+    """What to compose and what the service is told.
+
+    `claim_name` and `path` are set wherever weights lie on a claim, whosever it is; `key` wherever they are
+    downloaded. `credential` is what Job or initializer read.
+    """
+
+    type: Case
+    uri: str
+    gate: Gate = Gate.NOTHING
+    key: str = ""
+    claim_name: str = ""
+    path: str = ""
+    claim: ClaimPlan | None = None
+    job: JobPlan | None = None
+    size: Size | None = None
+    credential: Credential | None = None
+    initializer: Initializer | None = None
+
+
+def plan(order: Order) -> StoragePlan | tuple[Problem, ...]:
+    """Return how the weights get there, or every reason why they cannot."""
+    problems = checks.problems(order)
+    if problems:
+        return problems
+    match order.model.source:
+        case OciSource() as source:
+            return StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
+        case PvcSource() as source:
+            path = source.path.strip("/")
+            return StoragePlan(type=Case.PRESTAGED, uri=_uri(source.claim, path), claim_name=source.claim, path=path)
+        case source:
+            return _downloaded(order, source)
+
+
+def _downloaded(order: Order, source: HuggingFaceSource | UriSource) -> StoragePlan:
+    key = cachekey.key(source)
+    if order.named:
+        return StoragePlan(
+            type=Case.MODEL_CACHE,
+            uri=_uri(order.named.claim, order.named.path),
+            gate=Gate.CACHE,
+            key=key,
+            claim_name=order.named.claim,
+            path=order.named.path,
+        )
+    if order.case is Case.INITIALIZER:
+        return _in_pod(order, source, key)
+    return _on_claim(order, source, key)
+
+
+def _in_pod(order: Order, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
+    download = order.download.or_else(BUILT_IN.download)
+    secret = credential(source, download.token_secret, _secret_name(order, order.owner), lasting=True)
+    return StoragePlan(
+        type=Case.INITIALIZER,
+        uri=cachekey.uri(source),
+        key=key,
+        credential=secret,
+        initializer=Initializer(
+            image=download.image,
+            resources=download.resources,
+            env=tuple(job.variables(source, download, secret)),
+            env_from=secret.env_from if secret else (),
+        ),
+    )
+
+
+def _on_claim(order: Order, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
+    row, path = CASES[order.case], job.directory(source)
+    owned = row.claim is not Ownership.OBSERVED
+    size = sizing.size(order.explicit_size, order.model, order.gpu_memory) if owned else None
+    claim = ClaimPlan(
+        name=_claim_name(order, key),
+        namespace=order.namespace,
+        ownership=row.claim,
+        size=size.amount if size else 0,
+        class_name=order.class_name or "",
+        access_mode=order.access_mode,
+    )
+    preload, retry = _download_wishes(order.choice)
+    fetched = _fetched(order, source, claim.name, retry) if preload else (None, None)
+    return StoragePlan(
+        type=order.case,
+        uri=_uri(claim.name, path),
+        gate=Gate.JOB if preload else row.without_preload,
+        key=key,
+        claim_name=claim.name,
+        path=path,
+        claim=claim,
+        job=fetched[0],
+        size=size,
+        credential=fetched[1],
+    )
+
+
+def _fetched(
+    order: Order, source: HuggingFaceSource | UriSource, claim: str, retry: str
+) -> tuple[JobPlan, Credential | None]:
+    key, ownership = cachekey.key(source), CASES[order.case].job
+    # What several placements describe at once must not carry the name of one of them.
+    stem = f"weights-{key}" if ownership is Ownership.RETAINED else order.owner
+    secret = credential(source, order.download.token_secret, _secret_name(order, stem), lasting=False)
+    task = job.Task(
+        namespace=order.namespace,
+        stem=stem,
+        claim=claim,
+        source=source,
+        download=order.download,
+        credential=secret,
+        retry=retry,
+    )
+    manifest = job.build(task)
+    return JobPlan(name=manifests.text(manifest, "metadata.name"), ownership=ownership, manifest=manifest), secret
+
+
+def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:
+    """Return whether to preload, and the retry."""
+    return (True, "") if isinstance(choice, NamedCache) else (choice.preload, choice.retry)
+
+
+def _claim_name(order: Order, key: str) -> str:
+    if isinstance(order.choice, UserClaim):
+        return order.choice.claim
+    match order.case:
+        case Case.SHARED:
+            return order.environment.shared_claim
+        case Case.RETAINED:
+            return names.named(f"weights-{key}", order.namespace, key)
+        case _:
+            return names.named(order.owner, order.namespace, order.owner, key)
+
+
+def _secret_name(order: Order, stem: str) -> str:
+    source = order.model.source
+    secret = source.secret if isinstance(source, HuggingFaceSource | UriSource) else None
+    identity = (secret.namespace, secret.name, secret.key) if secret else ()
+    return names.named(stem, order.namespace, stem, "credential", *identity)
+
+
+def _uri(claim: str, path: str) -> str:
+    return f"pvc://{claim}/{path}".rstrip("/")

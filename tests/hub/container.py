@@ -1,0 +1,103 @@
+"""Run a Job's container as a process: its own command, arguments and variables over a temporary directory.
+
+What a kubelet does is done here: $(NAME) is expanded and $$ unescaped, references to Secrets and to the
+pod's labels are resolved, volumes are directories. Nothing of the surrounding environment gets in.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from function.kube import manifests
+from function.kube.manifests import JSON, Manifest
+
+STAND_IN = Path(__file__).with_name("initializer.py")
+LIMIT = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """The container of a download Job over a claim that is a directory."""
+
+    job: Manifest
+    claim: Path
+    secrets: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Manifest:
+        """The container's own block."""
+        return manifests.listing(self.job, "spec.template.spec.containers")[0]
+
+    @property
+    def directory(self) -> Path:
+        """Where the Job writes."""
+        return Path(self._command()[-1])
+
+    def run(self) -> tuple[int, str]:
+        """Run it to its end; return its exit code and what it said."""
+        process = self.start()
+        output, _ = process.communicate(timeout=LIMIT)
+        return process.returncode, output
+
+    def start(self) -> "subprocess.Popen[str]":
+        """Start it; the caller ends it."""
+        # Every pod has an emptyDir of its own: what the client remembered there is gone.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir()
+        return subprocess.Popen(
+            self._command(), env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    @property
+    def _scratch(self) -> Path:
+        return self.claim.with_name("scratch")
+
+    def _command(self) -> list[str]:
+        env = self._env()
+        command, args = self.spec["command"], self.spec["args"]
+        assert isinstance(command, list)
+        assert isinstance(args, list)
+        words = [self._path(expanded(str(word), env)) for word in (*command, *args)]
+        assert words[0] == "python3"
+        return [sys.executable, *words[1:]]
+
+    def _env(self) -> dict[str, str]:
+        env: dict[str, str] = {}
+        for entry in manifests.listing(self.spec, "env"):
+            env[str(entry["name"])] = self._path(expanded(self._value(entry), env))
+        return {"MODELPLANE_INITIALIZER": str(self._program()), "PATH": os.environ["PATH"], **env}
+
+    def _value(self, entry: Manifest) -> str:
+        secret = manifests.mapping(entry, "valueFrom.secretKeyRef")
+        if secret:
+            return self.secrets[str(secret["name"]), str(secret["key"])]
+        if manifests.text(entry, "valueFrom.fieldRef.fieldPath") == "metadata.labels['job-name']":
+            return manifests.text(self.job, "metadata.name")
+        return manifests.text(entry, "value")
+
+    def _path(self, word: str) -> str:
+        places = {"weights": self.claim, "scratch": self._scratch}
+        for mount in manifests.listing(self.spec, "volumeMounts"):
+            inside = str(mount["mountPath"])
+            if word.startswith(f"{inside}/"):
+                return str(places[str(mount["name"])]) + word.removeprefix(inside)
+        return word
+
+    def _program(self) -> Path:
+        program = self.claim.with_name("initializer-entrypoint")
+        program.write_text(f"#!{sys.executable}\n{STAND_IN.read_text()}")
+        program.chmod(0o755)
+        return program
+
+
+def expanded(value: JSON, env: dict[str, str]) -> str:
+    """Return the value as Kubernetes passes it on."""
+    return re.sub(
+        r"\$\$|\$\(([^)]+)\)",
+        lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]),
+        str(value),
+    )

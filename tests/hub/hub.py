@@ -1,0 +1,127 @@
+"""A model hub on loopback that can misbehave: the part of its API that the initializer's client uses.
+
+`tree` and `resolve` serve one commit; a fault is a status for every call whose path contains some text, or a file that
+breaks off half-way. `requests` lists what was asked for.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class Hub:
+    """One repository, `owner/model`, and how the hub behaves."""
+
+    files: dict[str, bytes]
+    endpoint: str = ""
+    token: str = ""
+    statuses: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
+    hold: threading.Event | None = None
+    requests: list[str] = field(default_factory=list)
+
+    def status(self, path: str) -> int:
+        """Return the status for a path."""
+        return next((status for text, status in self.statuses.items() if text in path), 200)
+
+    def fetched(self) -> list[str]:
+        """Return the files whose bytes were sent, in the order of their names."""
+        return sorted(r.split("/", 6)[-1] for r in self.requests if r.startswith("GET") and "/resolve/" in r)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the hub does."""
+
+    protocol_version = "HTTP/1.1"
+    hub: Hub
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:  # the base class's name
+        """Answer with the headers alone."""
+        self._answer(body=False)
+
+    def do_GET(self) -> None:  # the base class's name
+        """Answer with the body."""
+        self._answer(body=True)
+
+    def _answer(self, *, body: bool) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.hub.requests.append(f"{self.command} {path}")
+        status = self.hub.status(path)
+        if self.hub.token and self.headers.get("Authorization") != f"Bearer {self.hub.token}":
+            status = 401
+        if status != 200:
+            self._send(status, b'{"error": "no"}', {"Content-Type": "application/json"}, body=body)
+        elif "/resolve/" in path:
+            self._file(path.split(f"/resolve/{COMMIT}/")[-1], body=body)
+        else:
+            self._send(200, json.dumps(self._listing(path)).encode(), {"Content-Type": "application/json"}, body=body)
+
+    def _listing(self, path: str) -> object:
+        if "/tree/" in path:
+            return [
+                {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+                for name, data in self.hub.files.items()
+            ]
+        siblings = [{"rfilename": name} for name in self.hub.files]
+        return {"id": "owner/model", "modelId": "owner/model", "sha": COMMIT, "siblings": siblings}
+
+    def _file(self, name: str, *, body: bool) -> None:
+        data = self.hub.files[name]
+        headers = {
+            "ETag": f'"{hashlib.sha256(data).hexdigest()}"',
+            "X-Repo-Commit": COMMIT,
+            "Accept-Ranges": "bytes",
+        }
+        start = self._start()
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        limit = self.hub.cut.get(name) if body else None
+        self._send(206 if start else 200, data[start:], headers, body=body, limit=limit)
+
+    def _start(self) -> int:
+        found = self.headers.get("Range", "")
+        return int(found.removeprefix("bytes=").split("-")[0]) if found else 0
+
+    def _send(self, status: int, data: bytes, headers: dict[str, str], *, body: bool, limit: int | None = None) -> None:
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if body:
+            self.wfile.write(data if limit is None else data[:limit])
+            self.wfile.flush()
+        if limit is not None:
+            if self.hub.hold:
+                self.hub.hold.wait(20)
+            self.close_connection = True
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """Run the hub while the block runs."""
+    handler = type("BoundHandler", (Handler,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield hub
+    finally:
+        if hub.hold:
+            hub.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)

@@ -1,0 +1,250 @@
+"""The Job that we compose, run for real: our script around the real storage program, against a hub on loopback."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from function.domain.model import HuggingFaceSource, SecretKey
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest
+from function.storage import job
+from function.storage.credentials import credential
+from function.storage.job import Task
+from function.storage.verify import MARKER, Exit
+from tests.hub import weights
+from tests.hub.container import Container
+from tests.hub.hub import COMMIT, Hub, serving
+
+SOURCE = HuggingFaceSource(repo="owner/model")
+TOKEN = "hf_a_token_that_must_not_be_seen"
+Start = Callable[..., Container]
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving(Hub(files=dict(weights.SHARDED))) as found:
+        yield found
+
+
+@pytest.fixture
+def container(hub: Hub, tmp_path: Path) -> Start:
+    """The container of a Job for a source; every one of a test writes to the same claim."""
+    claim = tmp_path / "claim"
+    (claim / "lost+found").mkdir(parents=True, mode=0o700)
+
+    def compose(source: HuggingFaceSource = SOURCE, *, retry: str = "", backoff: int = 6) -> Container:
+        env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": hub.endpoint},)
+        task = Task(
+            namespace="team",
+            stem="kimi",
+            claim="claim",
+            source=source,
+            download=replace(BUILT_IN.download, env=env, backoff_limit=backoff),
+            credential=credential(source, None, "copy", lasting=False),
+            retry=retry,
+        )
+        return Container(job=job.build(task), claim=claim, secrets={("copy", "HF_TOKEN"): TOKEN})
+
+    return compose
+
+
+def own(directory: Path) -> dict[str, bytes]:
+    """The model's files, without the client's and our own records."""
+    found = {p.relative_to(directory).as_posix(): p for p in directory.rglob("*") if p.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".")}
+
+
+def test_downloads_everything_and_a_second_run_asks_for_nothing(hub: Hub, container: Start) -> None:
+    job_container = container()
+    assert job_container.run()[0] == 0
+    assert own(job_container.directory) == weights.SHARDED
+    assert (job_container.directory / MARKER).is_file()
+    assert (job_container.claim / "lost+found").is_dir(), "what the file system put there stays"
+    hub.requests.clear()
+    assert container(retry="again").run()[0] == 0
+    assert hub.requests == []
+
+
+@dataclass(frozen=True)
+class Kind:
+    id: str
+    files: dict[str, bytes]
+
+
+KINDS = (
+    Kind("one-safetensors", weights.SINGLE),
+    Kind("torch-shards", weights.TORCH),
+    Kind("gguf", weights.QUANTISED),
+    Kind("adapter", weights.ADAPTER),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.id)
+def test_every_kind_of_repository_is_complete(hub: Hub, container: Start, kind: Kind) -> None:
+    hub.files = kind.files
+    code, said = container().run()
+    assert code == 0, said
+    assert own(container().directory) == kind.files
+
+
+def test_patterns_drop_files_and_are_not_missed(hub: Hub, container: Start) -> None:
+    hub.files = {**weights.SHARDED, **weights.TORCH, "original/consolidated.00.pth": b"twice the space"}
+    ignoring = container(replace(SOURCE, ignore=("original/*", "*.bin")))
+    code, said = ignoring.run()
+    assert code == 0, said
+    index = {weights.TORCH_INDEX: weights.TORCH[weights.TORCH_INDEX]}
+    assert own(ignoring.directory) == {**weights.SHARDED, **index}, "an index of dropped shards promises nothing"
+
+
+@pytest.mark.usefixtures("hub")
+def test_two_models_on_one_claim_do_not_meet(container: Start) -> None:
+    first, second = container(), container(replace(SOURCE, repo="owner/other"))
+    assert first.run()[0] == second.run()[0] == 0
+    assert first.directory != second.directory
+    assert own(first.directory) == own(second.directory) == weights.SHARDED
+    assert sorted(p.name for p in first.claim.iterdir()) == ["lost+found", "models"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    id: str
+    reason: str
+    status: int
+    want: Exit
+
+
+REFUSALS = (
+    Refusal("unauthorised", "no retry finds a token", 401, Exit.UNAUTHORISED),
+    Refusal("forbidden", "no retry opens a gate", 403, Exit.UNAUTHORISED),
+    Refusal("not-found", "no retry creates a repository", 404, Exit.NOT_FOUND),
+    Refusal("rate-limited", "later is better", 429, Exit.RATE_LIMITED),
+    Refusal("broken", "later is better", 500, Exit.UNREACHABLE),
+)
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda c: c.id)
+def test_refused_over_files_that_are_there_is_no_success(hub: Hub, container: Start, case: Refusal) -> None:
+    """The program itself exits 0 here, whatever is missing."""
+    directory = container().directory
+    directory.mkdir(parents=True)
+    for name in ("config.json", weights.FIRST):
+        (directory / name).write_bytes(weights.SHARDED[name])
+    hub.statuses = {"/api/": case.status}
+    code, said = container().run()
+    assert "remote repo cannot be accessed" in said, "the case under test is that the program exits 0"
+    assert code == case.want, case.reason
+    assert not (directory / MARKER).exists(), case.reason
+
+
+def test_refused_at_first_then_over_what_came_then_complete(hub: Hub, container: Start) -> None:
+    hub.statuses = {f"/resolve/{COMMIT}/{weights.SECOND}": 404}
+    assert container().run()[0] == Exit.NOT_FOUND
+    hub.statuses = {"/api/": 500}
+    assert container().run()[0] == Exit.UNREACHABLE
+    hub.statuses = {}
+    hub.requests.clear()
+    assert container().run()[0] == 0
+    assert own(container().directory) == weights.SHARDED
+    assert weights.FIRST not in hub.fetched(), "what came is kept"
+
+
+def test_hub_gone_over_complete_files_is_no_proof(hub: Hub, container: Start) -> None:
+    assert container().run()[0] == 0
+    (container().directory / MARKER).unlink()
+    hub.statuses = {"/api/": 503}
+    assert container().run()[0] == Exit.UNREACHABLE
+
+
+def test_last_attempt_says_that_it_gives_up(hub: Hub, container: Start) -> None:
+    hub.statuses = {"/api/": 429}
+    codes = [container(backoff=1).run()[0] for _ in range(2)]
+    assert codes == [Exit.RATE_LIMITED, Exit.RATE_LIMITED.gave_up], "two attempts are all it has"
+    assert container(backoff=1, retry="1").run()[0] == Exit.RATE_LIMITED, "a new Job counts anew"
+
+
+def test_breaking_off_is_unreachable_and_keeps_what_came(hub: Hub, container: Start) -> None:
+    hub.cut = {weights.SECOND: 60}
+    assert container().run()[0] == Exit.UNREACHABLE
+    assert (container().directory / weights.FIRST).read_bytes() == weights.SHARDED[weights.FIRST]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_half_way_and_continued(hub: Hub, container: Start, number: signal.Signals) -> None:
+    hub.cut, hub.hold = {weights.SECOND: 60}, threading.Event()
+    process = container().start()
+    wait(lambda: {weights.FIRST, "config.json", "tokenizer.json"} <= {*own(container().directory)})
+    wait(lambda: any(container().directory.rglob("*.incomplete")))
+    child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    if number is signal.SIGKILL:
+        os.kill(child, signal.SIGKILL)
+        assert finish(process) == Exit.KILLED
+    else:
+        process.terminate()
+        assert finish(process) == 128 + signal.SIGTERM
+        assert not Path(f"/proc/{child}").exists(), "the signal reaches the initializer"
+    hub.hold.set()
+    hub.cut = {}
+    hub.requests.clear()
+    code, said = container().run()
+    assert code == 0, said
+    assert weights.FIRST not in hub.fetched(), "what was there is not fetched again"
+    assert weights.SECOND in hub.fetched()
+    assert not [*container().directory.rglob("*.incomplete")], "what a killed attempt left takes no space"
+
+
+@pytest.mark.usefixtures("hub")
+def test_truncated_shard_on_the_claim_is_fetched_again(container: Start) -> None:
+    assert container().run()[0] == 0
+    shard, marker = container().directory / weights.SECOND, container().directory / MARKER
+    written = shard.stat().st_mtime
+    shard.write_bytes(shard.read_bytes()[:-10])
+    os.utime(shard, (written, written))
+    marker.unlink()
+    code, said = container().run()
+    assert f"{shard}: is truncated" in said
+    assert code == 0
+    assert own(container().directory) == weights.SHARDED
+
+
+def test_truncated_shard_in_the_repository_is_refused(hub: Hub, container: Start) -> None:
+    hub.files[weights.SECOND] = weights.SHARDED[weights.SECOND][:-10]
+    code, said = container().run()
+    assert code == Exit.INCOMPLETE
+    assert f"{weights.SECOND}: is truncated" in said
+    assert not (container().directory / MARKER).exists()
+
+
+def test_index_naming_a_file_that_is_not_there_is_refused(hub: Hub, container: Start) -> None:
+    del hub.files[weights.SECOND]
+    code, said = container().run()
+    assert code == Exit.INCOMPLETE
+    assert f"{weights.SECOND}: is missing" in said
+
+
+def test_token_reaches_the_hub_and_nobody_else(hub: Hub, container: Start) -> None:
+    hub.token = TOKEN
+    assert container().run()[0] == Exit.UNAUTHORISED
+    gated = replace(SOURCE, secret=SecretKey(name="hf", namespace="modelplane-system", key="HF_TOKEN"))
+    code, said = container(gated).run()
+    assert code == 0, said
+    assert TOKEN not in said
+    assert TOKEN not in str(container(gated).job)
+
+
+def wait(done: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < limit, "it never came to that"
+        time.sleep(0.05)
+
+
+def finish(process: "subprocess.Popen[str]") -> int:
+    process.communicate(timeout=20)
+    return process.returncode
