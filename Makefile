@@ -4,15 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-.PHONY: demo test lint fmt generate conformance e2e e2e-up e2e-down bench lock clean
+.PHONY: demo test lint fmt generate conformance oracle e2e e2e-up e2e-down bench lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Runtime only: what `make demo` and the image need.
-$(VENV)/runtime.stamp: requirements/runtime.txt pyproject.toml | $(BIN)/python
+$(VENV)/runtime.stamp: requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/runtime.txt
-	$(PIP) install hatchling editables && $(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) install --require-hashes -r requirements/build.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
 $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/runtime.stamp
@@ -39,15 +40,34 @@ generate: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.generate
 
 conformance: $(VENV)/dev.stamp
-	$(BIN)/python -m tools.programs crossplane crossplane-core
+	$(BIN)/python -m tools.programs crossplane crossplane-core oracle
 	$(BIN)/pytest -m conformance tests/conformance
+
+# What the real apimachinery makes of quantities and selectors, after a new pin or new rows.
+oracle: $(VENV)/dev.stamp
+	for table in quantities selectors; do \
+	  "$$($(BIN)/python -m tools.programs oracle)" $$table > tests/oracle/$$table.json; \
+	done
+
+e2e: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.stack test
+
+e2e-up: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.stack up
+
+e2e-down: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.stack down
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.decide
+
+COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 lock: | $(BIN)/python
 	$(PIP) install pip-tools
-	$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/runtime.txt pyproject.toml
-	$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements/dev.txt requirements/dev.in
+	$(BIN)/$(COMPILE) -o requirements/runtime.txt pyproject.toml
+	for name in build dev go; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
 
 clean:
 	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

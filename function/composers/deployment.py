@@ -48,8 +48,28 @@ _ENVIRONMENTS: Memo[Environment] = Memo(_environment)
 _PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """A decision with all that it was made from. `others` are the placements of everybody else."""
+
+    need: Need
+    environments: tuple[Environment, ...]
+    own: tuple[Placement, ...]
+    others: tuple[Placement, ...]
+    decision: Decision
+    resolved: Condition
+
+
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the placements of a ModelDeployment, with what is so and what to do."""
+    found = consider(call, settings)
+    if isinstance(found, Outcome):
+        return found
+    return _answer(call, settings, found.need, found.decision, found.resolved)
+
+
+def consider(call: Call, settings: Settings) -> Considered | Outcome:
+    """Return the decision, or the outcome that keeps everything while there can be none."""
     deployment = read_deployment(call.xr)
     if isinstance(deployment, tuple):
         return hold(call, settings, {}, [report.invalid(deployment)])
@@ -67,8 +87,14 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if problems:
         return hold(call, settings, asked, [resolved, report.invalid(problems)])
     need = Need(deployment=deployment, model=model, storage=storage_need(deployment, model, settings, seen.cache))
-    decision = schedule(need, seen.environments, [*seen.others, *seen.own])
-    return _answer(call, settings, need, decision, resolved)
+    return Considered(
+        need=need,
+        environments=seen.environments,
+        own=seen.own,
+        others=seen.others,
+        decision=schedule(need, seen.environments, [*seen.others, *seen.own]),
+        resolved=resolved,
+    )
 
 
 def _requirements(deployment: Deployment) -> dict[str, Requirement]:
@@ -120,9 +146,9 @@ def _own(call: Call) -> tuple[Placement, ...]:
 
 def _answer(call: Call, settings: Settings, need: Need, decision: Decision, resolved: Condition) -> Outcome:
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
-    composed: dict[str, Composed] = {}
-    for placement in decision.carried:
-        composed[keys[placement.name]] = carried(call.observed[keys[placement.name]])
+    readable = {placement.name for placement in _own(call)}
+    stays = {*(keys.keys() - readable), *(placement.name for placement in decision.carried)}
+    composed = {keys[name]: carried(call.observed[keys[name]]) for name in sorted(stays)}
     counted = tuple(_placement(need, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
@@ -133,17 +159,17 @@ def _answer(call: Call, settings: Settings, need: Need, decision: Decision, reso
     conditions = [
         resolved,
         report.scheduled(explanation),
-        report.placements_ready(counted, need.deployment.environments),
+        report.placements_ready((*counted, *decision.carried), need.deployment.environments),
     ]
     return finish(
         call,
         settings,
         requirements=_requirements(need.deployment),
         composed=composed,
-        status=report.status(need.deployment, need.model.served_name, counted, decision.carried, explanation.unplaced),
+        status=report.status(need, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
-        ready=False if len(counted) < need.deployment.environments else None,
+        ready=False if decision.placed < need.deployment.environments else None,
     )
 
 

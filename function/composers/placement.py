@@ -20,7 +20,7 @@ from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY, VERSION, named
-from function.parse.placements import read_placement
+from function.parse.placements import placement_problems, read_placement
 from function.reasons import ConditionType, Status
 from function.report import placements as report
 from function.report import references, services
@@ -36,7 +36,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if isinstance(placement, tuple):
         return hold(call, settings, {}, [references.invalid_placement(placement)])
     asked = _requirements(placement)
-    task = gather(call, placement, settings)
+    faults = placement_problems(call.xr)
+    task = references.invalid_placement(faults) if faults else gather(call, placement, settings)
     if isinstance(task, Condition):
         return _hold(call, settings, asked, task, placement)
     site = Site(

@@ -37,8 +37,7 @@ class Task:
     def service(self) -> str:
         """The service's name: another group is another object, since KServe refuses to change its size."""
         placement = self.placement
-        stem = placement.deployment or placement.name
-        return named(stem, placement.namespace, placement.name, *identity(self.shape))
+        return named(placement.name, placement.namespace, placement.name, *identity(self.shape))
 
     @property
     def entry(self) -> CacheEntry | None:

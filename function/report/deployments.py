@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from function.domain.placement import Deployment, Placement
+from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.reasons import ConditionType, PlacementsReady, Refused, Status
 from function.report.explain import Explanation, Unplaced
+from function.scheduling.verdicts import Decision, Need
 
 
 def scheduled(explanation: Explanation) -> Condition:
@@ -40,24 +41,18 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
     return Status.FALSE, PlacementsReady.STARTING, message
 
 
-def status(
-    deployment: Deployment,
-    served_name: str | None,
-    counted: Sequence[Placement],
-    others: Sequence[Placement],
-    unplaced: Sequence[Unplaced],
-) -> Manifest:
-    """Return the status. `counted` placements count as placed; `others` stay until a replacement is ready."""
-    every = sorted([*counted, *others], key=lambda p: (p.environment, p.name))
-    urls = [p.url for p in counted if p.url]
+def status(need: Need, decision: Decision, counted: Sequence[Placement], unplaced: Sequence[Unplaced]) -> Manifest:
+    """Return the status. `counted` are the placements of the decision's assignments; those carried stay beside them."""
+    every = sorted([*counted, *decision.carried], key=lambda p: (p.environment, p.name))
+    urls = [p.url for p in every if p.url]
     rows: list[JSON] = [_row(p) for p in every]
     refused: list[JSON] = [{"environment": u.environment, "reason": u.reason, "message": u.message} for u in unplaced]
     return prune(
         {
-            "model": {"name": served_name} if served_name else None,
+            "model": {"name": need.model.served_name},
             "environments": {
-                "desired": deployment.environments,
-                "placed": len(counted),
+                "desired": decision.wanted,
+                "placed": decision.placed,
                 "ready": sum(p.ready for p in every),
             },
             "replicas": sum(p.replicas for p in counted),

@@ -98,8 +98,8 @@ def _reason(decision: Decision, misses: Sequence[Miss]) -> Scheduled | Refused:
 def _placed(decision: Decision) -> str:
     places = [*map(_place, decision.assignments), *sorted(decision.unreadable)]
     more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-    stays = _staying(decision)
-    return _clip("; ".join([f"Placed on {', '.join(places[:SHOWN])}{more}", *stays]), LIMIT)
+    stays = "".join(f"; {line[0].lower()}{line[1:]}" for line in _staying(decision))
+    return _clip(f"Placed on {', '.join(places[:SHOWN])}{more}{stays}", LIMIT)
 
 
 def _place(assignment: Assignment) -> str:
@@ -143,7 +143,7 @@ def _staying(decision: Decision) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return [f"until others are Ready it stays on {', '.join(names[:SHOWN])}{more}"]
+    return [f"Until others are Ready it stays on {', '.join(names[:SHOWN])}{more}"]
 
 
 def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:

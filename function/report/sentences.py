@@ -88,7 +88,7 @@ def _cache_choice(_: Refusal) -> str:
 
 
 def _no_environments(_: Refusal) -> str:
-    return "There is no InferenceEnvironment"
+    return "There is no InferenceEnvironment to run on"
 
 
 def _no_vram(_: Refusal) -> str:
@@ -143,9 +143,9 @@ def _replicas(refusal: Refusal) -> str:
     wanted = f"{size(replicas, shape)} wanted"
     nodes = count(use.nodes, "node")
     if refusal.reason is Refused.POOL_TOO_SMALL:
-        return f"pool {refusal.pool} is too small: {wanted}, all its {nodes} hold {refusal.found}"
+        return f"pool {refusal.pool} is too small: {wanted}, the whole pool ({nodes}) holds {refusal.found}"
     others = f"{use.nodes_in_use} of {nodes} in use by {count(use.placements, 'placement')}"
-    return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}, {others} of others"
+    return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}: {others} of others"
 
 
 def size(replicas: int, shape: Shape) -> str:
@@ -160,7 +160,9 @@ def count(number: int, noun: str) -> str:
 
 
 def _not_ready(refusal: Refusal) -> str:
-    return f"not Ready: {refusal.found}" if refusal.found else "has not reported Ready yet"
+    if refusal.found is None:
+        return "the environment has not reported Ready yet"
+    return f"the environment is not Ready: {refusal.found}"
 
 
 _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {

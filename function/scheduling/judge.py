@@ -7,6 +7,7 @@ capacity, readiness.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
@@ -23,6 +24,26 @@ from function.scheduling.verdicts import Field, Fit, Miss, Need, Refusal, Verdic
 _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
 NEVER, NOT_NOW, READINESS = range(len(CHECKS), len(CHECKS) + 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A profile on a pool with all that refuses it; no candidate: it did not come to a pool."""
+
+    candidate: Candidate | None
+    refusals: tuple[Refusal, ...]
+
+
+def attempts(need: Need, environment: Environment, ledger: Ledger) -> tuple[Attempt, ...]:
+    """Return all that `judge` would look at if nothing fitted, in its order."""
+    if environment.broken:
+        return (Attempt(None, poolless(environment, Field.ENVIRONMENT).refusals),)
+    outside = unselected(need, environment)
+    if outside:
+        return (Attempt(None, outside),)
+    late = None if environment.ready else _not_ready(environment)
+    found = _attempts(need, environment, ledger, late)
+    return tuple(Attempt(candidate, tuple(refusal for _, refusal in steps)) for candidate, steps in found)
 
 
 def judge(need: Need, environment: Environment, ledger: Ledger) -> Verdict:

@@ -49,7 +49,7 @@ class Ledger:
         if key not in self._rooms:
             self._rooms[key] = room = _empty(pool)
             for placement in sorted(self._by_pool.get(key, ()), key=charge_order):
-                _charge(room, placement)
+                charge(room, placement)
         return self._rooms[key]
 
     def keeps(self, pool: Pool, placement: Placement) -> bool:
@@ -59,8 +59,8 @@ class Ledger:
         room, turn = _empty(pool), charge_order(placement)
         others = self._by_pool.get((placement.environment, pool.name), ())
         for other in sorted((p for p in others if charge_order(p) < turn), key=charge_order):
-            _charge(room, other)
-        return _charge(room, placement)
+            charge(room, other)
+        return charge(room, placement)
 
 
 def use(room: Room) -> Use:
@@ -72,8 +72,8 @@ def _empty(pool: Pool) -> Room:
     return Room(pool.max_nodes, pool.gpus_per_node)
 
 
-def _charge(room: Room, placement: Placement) -> bool:
-    """Charge a placement in its turn; False where it yields."""
+def charge(room: Room, placement: Placement) -> bool:
+    """Take a placement's room in its turn; False where it yields."""
     shape, replicas = placement.shape, placement.replicas
     if shape is None or replicas <= 0:
         return True

@@ -1,9 +1,9 @@
 """How much room one pool has: nodes counted by their free GPUs, so that no cost depends on their number.
 
-A replica takes `gpus` on each of `nodes` distinct nodes, so no node ever carries two pods of one replica and none
-more pods than there are replicas. Nothing else binds: pods that keep to this can always be dealt out to replicas in
-turn. They go to the fullest node that still has room (best fit), which keeps whole nodes whole for those who need
-them.
+A replica takes `gpus` on each of `nodes` distinct nodes, so no node ever carries two pods of one replica
+and none more pods than there are replicas. Nothing else binds: pods that keep to this can always be dealt
+out to replicas in turn. They go to the fullest node that still has room (best fit), which keeps whole nodes
+whole for those who need them.
 """
 
 from dataclasses import dataclass, field
@@ -66,13 +66,14 @@ class Room:
             each = min(level // gpus, replicas)
             full = min(self.free[level], pods // each)
             rest = pods - full * each if full < self.free[level] else 0
-            self._move(level, each * gpus, full)
-            self._move(level, rest * gpus, 1)
+            self.move(level, each * gpus, full)
+            self.move(level, rest * gpus, 1)
             pods -= full * each + rest
             if not pods:
                 break
 
-    def _move(self, level: int, by: int, count: int) -> None:
+    def move(self, level: int, by: int, count: int) -> None:
+        """Take so many GPUs on each of some nodes that have `level` free: the one place where room changes."""
         self.free[level] -= count
         self.free[level - by] = self.free.get(level - by, 0) + count
 

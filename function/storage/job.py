@@ -65,7 +65,13 @@ def build(task: Task) -> Manifest:
     )
     hashed = json.dumps(spec, sort_keys=True)
     name = names.named(task.stem, task.namespace, task.stem, hashed, task.retry, limit=NAME_LIMIT)
-    metadata: Manifest = {"name": name, "namespace": task.namespace, "labels": labels}
+    metadata: Manifest = {
+        "name": name,
+        "namespace": task.namespace,
+        "labels": labels,
+        # A Job deleted by a client that says nothing about its pods leaves them, and they hold the claim for good.
+        "finalizers": ["foregroundDeletion"],
+    }
     if task.retry:
         metadata["annotations"] = {names.ANNOTATION_RETRY: task.retry}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}

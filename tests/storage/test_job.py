@@ -202,3 +202,8 @@ def test_retry_stands_on_the_job() -> None:
         "modelplane.ai/retry": "2"
     }
     assert manifests.get(job.build(TASK), "metadata.annotations") is None
+
+
+def test_pods_go_with_their_job() -> None:
+    finalizers = manifests.get(job.build(TASK), "metadata.finalizers")
+    assert finalizers == ["foregroundDeletion"], "pods that stay hold the claim, which then never goes"

@@ -1,0 +1,251 @@
+"""Keyword builders for domain objects: each fills in everything that is not under test."""
+
+from function.domain.bandwidth import BandwidthRequirement
+from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.environment import Environment, EnvironmentStorage, Pool
+from function.domain.model import (
+    BrokenProfile,
+    Engine,
+    EngineName,
+    HuggingFaceSource,
+    Model,
+    Parallelism,
+    Profile,
+    Requires,
+    Shape,
+    Source,
+    Spread,
+)
+from function.domain.placement import Deployment, ModelRef, Placement
+from function.domain.problem import Problem
+from function.kube.quantity import whole
+from function.kube.selectors import Operator, Requirement, Selector
+from function.reasons import Phase
+
+GIB = 2**30
+NAMESPACE = "team"
+ANYWHERE = Selector()
+NOTHING = Requires()
+VLLM = Engine(name=EngineName.VLLM, image="engine:1")
+HUB = HuggingFaceSource(repo="org/kimi")
+MODEL = ModelRef(kind="ClusterModel", name="kimi")
+NO_CACHE = ManagedCache()
+ONE_NODE = Shape(nodes=1, gpus_per_node=8, parallelism=Parallelism(tensor=8))
+
+
+def selector(**labels: str) -> Selector:
+    """Return a selector on equal labels."""
+    return Selector(
+        tuple(Requirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items()))
+    )
+
+
+def shape(nodes: int = 1, gpus: int = 8, parallelism: Parallelism | None = None) -> Shape:
+    """Return a shape in pipeline mode, unless the parallelism says otherwise."""
+    split = parallelism or Parallelism(tensor=gpus, pipeline=nodes)
+    return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=split)
+
+
+def requires(
+    *,
+    memory: str | None = None,
+    interconnect: str | None = None,
+    bandwidth: str | None = None,
+    precision: tuple[str, ...] = (),
+    nvlink_domain: int | None = None,
+    accelerator_type: str | None = None,
+) -> Requires:
+    """Return requirements as a manifest spells them: `memory="80Gi"`, `bandwidth="ib-400g-or-better"`."""
+    rung = (bandwidth or "").removesuffix("-or-better")
+    return Requires(
+        memory_per_gpu=None if memory is None else whole(memory),
+        interconnect=interconnect,
+        bandwidth=BandwidthRequirement(rung=rung, or_better=rung != bandwidth) if bandwidth else None,
+        precision=precision,
+        nvlink_domain=nvlink_domain,
+        accelerator_type=accelerator_type,
+    )
+
+
+def engine(name: EngineName = EngineName.VLLM, *args: str, image: str = "engine:1") -> Engine:
+    """Return an engine with these arguments."""
+    return Engine(name=name, image=image, args=args)
+
+
+def profile(
+    name: str = "default",
+    shape: Shape | None = None,
+    *,
+    engine: Engine = VLLM,
+    selector: Selector = ANYWHERE,
+    requires: Requires = NOTHING,
+    pods_across_nodes: Spread = Spread.NONE,
+    replicas_across_nodes: Spread = Spread.NONE,
+) -> Profile:
+    """Return a serving profile; no shape means VRAM maths."""
+    return Profile(
+        name=name,
+        engine=engine,
+        shape=shape,
+        selector=selector,
+        requires=requires,
+        pods_across_nodes=pods_across_nodes,
+        replicas_across_nodes=replicas_across_nodes,
+    )
+
+
+def broken_profile(name: str = "broken") -> BrokenProfile:
+    """Return a declared profile with a static fault."""
+    return BrokenProfile(name=name, problems=(Problem("spec.serving[0]", "cannot be read"),))
+
+
+def model(
+    *profiles: Profile,
+    name: str = "kimi",
+    kind: str = "ClusterModel",
+    namespace: str = "",
+    served_name: str = "org/kimi",
+    source: Source = HUB,
+    broken: tuple[BrokenProfile, ...] = (),
+    vram: str | None = None,
+    disk: str | None = None,
+    selector: Selector = ANYWHERE,
+) -> Model:
+    """Return a model; without profiles it has one of a single node with 8 GPUs."""
+    return Model(
+        kind=kind,
+        name=name,
+        namespace=namespace,
+        served_name=served_name,
+        source=source,
+        profiles=profiles or (profile(shape=shape()),),
+        broken=broken,
+        vram=None if vram is None else whole(vram),
+        disk=None if disk is None else whole(disk),
+        selector=selector,
+    )
+
+
+def pool(
+    name: str = "pool",
+    *,
+    gpus: int = 8,
+    nodes: int = 4,
+    memory: str | None = "80Gi",
+    multi_node: bool = True,
+    interconnect: str | None = "nvlink",
+    bandwidth: str | None = "ib-400g",
+    precision: tuple[str, ...] | None = ("bf16", "fp16", "fp8"),
+    nvlink_domain: int | None = 8,
+    accelerator_type: str = "nvidia-h100-80gb",
+) -> Pool:
+    """Return a pool that can do everything."""
+    return Pool(
+        name=name,
+        gpus_per_node=gpus,
+        max_nodes=nodes,
+        accelerator_type=accelerator_type,
+        memory_per_gpu=None if memory is None else whole(memory),
+        interconnect=interconnect,
+        precision=precision,
+        multi_node=multi_node,
+        bandwidth=bandwidth,
+        nvlink_domain=nvlink_domain,
+    )
+
+
+def environment(
+    name: str = "env",
+    *pools: Pool,
+    labels: dict[str, str] | None = None,
+    broken_pools: tuple[str, ...] = (),
+    broken: bool = False,
+    storage_class: str | None = "shared",
+    access_mode: str = "ReadWriteMany",
+    storage: EnvironmentStorage | None = None,
+    ready: bool = True,
+    ready_message: str = "",
+    deleting: bool = False,
+) -> Environment:
+    """Return a Ready environment with shared storage; its pools are those given, none without."""
+    return Environment(
+        name=name,
+        uid=f"uid-{name}",
+        labels=tuple(sorted((labels or {}).items())),
+        pools=pools,
+        broken_pools=broken_pools,
+        broken=broken,
+        storage=storage or EnvironmentStorage(class_name=storage_class, access_mode=access_mode),
+        provider_config=name,
+        ready=ready,
+        ready_message=ready_message,
+        deleting=deleting,
+    )
+
+
+def deployment(
+    name: str = "chat",
+    *,
+    namespace: str = NAMESPACE,
+    model: ModelRef = MODEL,
+    environments: int = 1,
+    replicas: int = 1,
+    selector: Selector = ANYWHERE,
+    cache: CacheChoice = NO_CACHE,
+) -> Deployment:
+    """Return a deployment of one replica on one environment."""
+    return Deployment(
+        namespace=namespace,
+        name=name,
+        model=model,
+        environments=environments,
+        replicas=replicas,
+        selector=selector,
+        cache=cache,
+    )
+
+
+def placement(
+    environment: str = "env",
+    pool: str = "pool",
+    *,
+    deployment: str = "chat",
+    namespace: str = NAMESPACE,
+    name: str | None = None,
+    model: ModelRef = MODEL,
+    profile: str = "default",
+    shape: Shape | None = ONE_NODE,
+    replicas: int = 1,
+    cache: CacheChoice = NO_CACHE,
+    uid: str = "",
+    created: str = "2026-01-01T00:00:00Z",
+    vram: str | None = None,
+    served: bool = False,
+    ready: bool = False,
+    unreachable: bool = False,
+    deleting: bool = False,
+    phase: Phase = Phase.PENDING,
+    url: str = "",
+) -> Placement:
+    """Return a placement of one replica of 1 x 8 GPUs that never served."""
+    return Placement(
+        namespace=namespace,
+        name=name or f"{deployment}-{environment}",
+        deployment=deployment,
+        model=model,
+        environment=environment,
+        profile=profile,
+        pool=pool,
+        shape=shape,
+        replicas=replicas,
+        cache=cache,
+        uid=uid,
+        created=created,
+        vram=None if vram is None else whole(vram),
+        served=served,
+        ready=ready,
+        unreachable=unreachable,
+        deleting=deleting,
+        phase=phase,
+        url=url,
+    )

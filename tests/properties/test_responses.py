@@ -1,0 +1,143 @@
+"""Whatever the input: no traceback, nothing fatal, nothing that runs is lost, and order changes nothing."""
+
+import copy
+import random
+
+import pytest
+from crossplane.function import resource
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from function.kube.manifests import JSON, Manifest
+from function.report.conditions import OWNED
+from tests.composers.plane import call, manifests, plane
+from tests.conformance.control_plane import ControlPlane
+
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SCALARS = st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats(allow_nan=False) | st.text(max_size=12)
+VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=8), v, max_size=3))
+
+
+@pytest.fixture(scope="module")
+def serving() -> ControlPlane:
+    """Kimi K2 at rest, and a ModelCache beside it."""
+    return plane("model-cache")
+
+
+def _request(control: ControlPlane, kind: str) -> fnv1.RunFunctionRequest:
+    """Return the request for the first composite of a kind, every requirement answered."""
+    ref = control.all(kind)[0]
+    request = fnv1.RunFunctionRequest()
+    resource.update(request.observed.composite, control.composites[ref])
+    for key, observed in control.rounds[-1].observed[ref].items():
+        resource.update(request.observed.resources[key], observed)
+    for name, selector in call(request).requirements.resources.items():
+        answer = request.required_resources[name]
+        for other, manifest in sorted(control.composites.items()):
+            if other.kind == selector.kind and selector.match_name in {"", other.name}:
+                resource.update(answer.items.add(), manifest)
+    return request
+
+
+def _paths(value: JSON, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    found = [path] if path else []
+    if isinstance(value, dict):
+        return found + [p for key in sorted(value) for p in _paths(value[key], (*path, key))]
+    if isinstance(value, list):
+        return found + [p for index, item in enumerate(value) for p in _paths(item, (*path, index))]
+    return found
+
+
+def _replaced(value: JSON, path: tuple[str | int, ...], new: JSON) -> JSON:
+    if not path:
+        return new
+    changed = copy.copy(value)
+    changed[path[0]] = _replaced(value[path[0]], path[1:], new)  # type: ignore[index,call-overload]
+    return changed
+
+
+def _check(request: fnv1.RunFunctionRequest, kind: str) -> None:
+    response = call(request)
+    assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL]
+    assert [c.type for c in response.conditions] == list(OWNED[kind])
+    assert all(c.reason for c in response.conditions)
+    assert "InternalError" not in {c.reason for c in response.conditions}
+
+
+@pytest.mark.parametrize(
+    "kind", ["ClusterModel", "InferenceEnvironment", "ModelDeployment", "ModelPlacement", "ModelCache"]
+)
+@QUICK
+@given(data=st.data())
+def test_any_value_anywhere_in_a_spec(serving: ControlPlane, kind: str, data: st.DataObject) -> None:
+    request = _request(serving, kind)
+    spec: Manifest = resource.struct_to_dict(request.observed.composite.resource)["spec"]
+    path = data.draw(st.sampled_from(_paths(spec)))
+    broken = _replaced(spec, path, data.draw(VALUES))
+    resource.update(request.observed.composite, {"spec": None})
+    request.observed.composite.resource.update({"spec": broken})
+    _check(request, kind)
+    services = {key for key in request.observed.resources if key.startswith("service-")}
+    assert services <= set(call(request).desired.resources), "a slip in a spec takes no service down"
+
+
+@pytest.mark.parametrize(
+    ("kind", "requirement"),
+    [
+        ("ModelDeployment", "model"),
+        ("ModelDeployment", "environments"),
+        ("ModelDeployment", "placements"),
+        ("ModelPlacement", "model"),
+        ("ModelPlacement", "environment"),
+        ("ModelPlacement", "cache"),
+        ("ModelCache", "environments"),
+    ],
+)
+@QUICK
+@given(data=st.data())
+def test_any_value_anywhere_in_what_is_required(
+    serving: ControlPlane, kind: str, requirement: str, data: st.DataObject
+) -> None:
+    request = _request(serving, kind)
+    item = request.required_resources[requirement].items[0]
+    manifest: Manifest = resource.struct_to_dict(item.resource)
+    paths = [p for p in _paths(manifest) if p[0] in {"spec", "status"}]
+    broken = _replaced(manifest, data.draw(st.sampled_from(paths)), data.draw(VALUES))
+    item.resource.Clear()
+    item.resource.update(broken)  # type: ignore[arg-type]
+    _check(request, kind)
+    kept = {key for key in request.observed.resources if key.startswith(("service-", "placement-"))}
+    assert kept <= set(call(request).desired.resources), "another object's slip takes nothing down"
+
+
+@QUICK
+@given(seed=st.integers(0, 10**6))
+def test_order_of_environments_and_placements_changes_nothing(seed: int) -> None:
+    request = _request(_SHUFFLED, "ModelDeployment")
+    wanted = call(request).SerializeToString(deterministic=True)
+    shuffled = fnv1.RunFunctionRequest()
+    shuffled.CopyFrom(request)
+    for found in shuffled.required_resources.values():
+        items = list(found.items)
+        random.Random(seed).shuffle(items)
+        del found.items[:]
+        found.items.extend(items)
+    assert call(shuffled).SerializeToString(deterministic=True) == wanted
+
+
+def _many() -> ControlPlane:
+    """Return a plane with several environments that do and do not fit, and two deployments."""
+    found = manifests("two-environments")
+    environment = next(m for m in found if m["kind"] == "InferenceEnvironment")
+    for name in ("x-one", "b-two", "m-three"):
+        other = copy.deepcopy(environment)
+        other["metadata"] = {"name": name, "labels": {}}
+        found.append(other)
+    control = ControlPlane(renderer=plane("gemma-one-gpu").renderer)
+    control.apply(found)
+    control.settle()
+    return control
+
+
+_SHUFFLED = _many()

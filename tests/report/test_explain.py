@@ -1,0 +1,153 @@
+"""A decision in words: the reason, the message and `status.unplaced` say the same."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from function.domain.environment import Environment
+from function.domain.model import Model, Parallelism
+from function.domain.placement import Placement
+from function.reasons import Refused, Status
+from function.report.explain import PHRASES, Explanation, explain
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import Need, StorageNeed
+from tests.builders import (
+    deployment,
+    environment,
+    model,
+    placement,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+)
+
+CLAIM = StorageNeed(multi_node_claim=True)
+KIMI = model(
+    profile(
+        "multinode",
+        shape(2),
+        requires=requires(
+            memory="141Gi",
+            interconnect="nvlink",
+            bandwidth="ib-400g-or-better",
+            precision=("fp8",),
+            nvlink_domain=8,
+        ),
+    ),
+    name="kimi-k2-instruct",
+    selector=selector(tier="production"),
+)
+SMALL = model(profile("small", shape(1, 1)), name="gemma")
+PRODUCTION = {"tier": "production"}
+FRONTIER = pool("frontier", memory="141Gi")
+MINE = placement("a", "frontier", profile="multinode", shape=shape(2))
+
+
+def site(name: str, *pools: object, **fields: object) -> Environment:
+    return environment(name, *pools, **{"labels": PRODUCTION, **fields})  # type: ignore[arg-type]  # its keywords
+
+
+def need(environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI) -> Need:
+    wanted = deployment(environments=environments, replicas=replicas)
+    return Need(deployment=wanted, model=of, storage=storage)
+
+
+def explained(
+    wanted: Need, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
+) -> Explanation:
+    return explain(wanted, schedule(wanted, environments, placements))
+
+
+def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
+    """The design's example: three environments, three reasons, the nearest first."""
+    found = explained(
+        need(replicas=2),
+        (
+            site("dev", FRONTIER, labels={"tier": "dev"}),
+            site("bare", FRONTIER, storage_class=None),
+            site("full", pool("medium", multi_node=False), FRONTIER),
+        ),
+        (placement("full", "frontier", deployment="other", replicas=3),),
+    )
+    assert found.status is Status.FALSE
+    assert found.reason is Refused.INSUFFICIENT_CAPACITY
+    assert found.message.splitlines() == [
+        (
+            "0/3 environments can run kimi-k2-instruct: "
+            "1 selector does not match, 1 no shared storage, 1 insufficient capacity."
+        ),
+        (
+            "full: profile multinode: pool frontier has no room now: 2 replicas of 2 nodes x 8 GPUs wanted, "
+            "room for 0: 3 of 4 nodes in use by 1 placement of others"
+        ),
+        "bare: profile multinode: multi-node model requires shared storage on the inference environment.",
+        "dev: the model's environmentSelector wants tier=production (found dev)",
+        "Wait until others leave pool frontier of InferenceEnvironment full, or raise its maxNodeCount",
+    ]
+    assert [(u.environment, u.reason) for u in found.unplaced] == [
+        ("bare", Refused.SHARED_STORAGE_MISSING),
+        ("dev", Refused.NO_ENVIRONMENT_MATCHES),
+        ("full", Refused.INSUFFICIENT_CAPACITY),
+    ]
+    assert (
+        found.unplaced[0].message
+        == "profile multinode: multi-node model requires shared storage on the inference environment."
+    )
+
+
+def test_placed_names_at_most_five() -> None:
+    found = explained(need(7), tuple(site(f"env-{n}", FRONTIER) for n in range(7)))
+    assert "env-4" in found.message
+    assert "env-5" not in found.message
+    assert found.message.endswith(" and 2 more")
+    assert found.unplaced == ()
+
+
+def test_forty_refusals_keep_within_a_kibibyte() -> None:
+    """Five lines and how many more there are; 32 entries in the status, each in full."""
+    long = tuple(site(f"environment-with-a-long-name-{n:02}", pool(precision=None, bandwidth=None)) for n in range(40))
+    found = explained(need(), long)
+    assert len(found.message.encode()) <= 1024
+    lines = found.message.splitlines()
+    assert len(lines) == 7
+    assert lines[0].endswith("40 no pool satisfies the requirements.")
+    assert all(line.endswith("...") for line in lines[1:6])
+    assert lines[6] == "and 35 more"
+    assert len(found.unplaced) == 32
+    assert found.unplaced[0].message.endswith("pool pool does not declare precisionSupport, fp8 wanted")
+
+
+def test_more_than_five_that_stay_are_counted() -> None:
+    own = tuple(placement(f"env-{n}", ready=True) for n in range(7))
+    found = explained(need(7), (), own)
+    assert "it stays on env-0, env-1, env-2, env-3, env-4 and 2 more" in found.message
+
+
+@pytest.mark.parametrize("length", [60, 253])
+def test_names_of_any_length_keep_within_a_kibibyte(length: int) -> None:
+    long = "é" * (length // 2)
+    own = tuple(placement(f"{long}{n}", ready=True) for n in range(7))
+    for environments in ((), tuple(site(f"{n}{long}", ready_message=long) for n in range(7))):
+        found = explained(replace(need(7), model=replace(KIMI, name=long)), environments, own)
+        assert len(found.message.encode()) <= 1024
+
+
+def test_the_order_of_the_inputs_changes_nothing() -> None:
+    environments = (site("a", FRONTIER, storage_class=None), site("b"), site("c", FRONTIER, ready=False))
+    placements = (MINE, placement("c", "frontier", deployment="other"), placement("b", deployment="third"))
+    found = {explained(need(), e, p) for e in permutations(environments) for p in permutations(placements)}
+    assert len(found) == 1
+
+
+def test_every_reason_has_a_phrase() -> None:
+    assert set(PHRASES) == set(Refused)
+
+
+def test_a_changed_split_says_where_it_goes() -> None:
+    """Expert parallelism switched on: the placement is updated where it is."""
+    split = model(profile("multinode", shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))))
+    found = explained(need(of=split), (site("a", FRONTIER),), (MINE,))
+    assert found.message == ("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)")

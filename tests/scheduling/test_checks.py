@@ -1,0 +1,367 @@
+"""What a pool must satisfy: one table over the design's, each row asked of the judge."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.environment import Environment, Pool
+from function.domain.model import EngineName, Profile
+from function.reasons import Refused
+from function.scheduling.judge import judge
+from function.scheduling.ledger import Ledger
+from function.scheduling.verdicts import Field, Fit, Miss, Need, StorageNeed, Value
+from tests.builders import deployment, engine, environment, model, pool, profile, requires, shape
+
+NO_POOL = Refused.NO_POOL_SATISFIES_REQUIREMENTS
+NO_STORAGE = Refused.SHARED_STORAGE_MISSING
+CLAIM = StorageNeed(multi_node_claim=True)
+CLAIM_FOR_ONE = StorageNeed(multi_node_claim=True, single_node_claim=True)
+
+
+def asking(**fields: object) -> Profile:
+    return profile(shape=shape(), requires=requires(**fields))  # type: ignore[arg-type]  # keywords of requires()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    reason: str
+    profile: Profile = profile(shape=shape())
+    pool: Pool = pool()
+    storage: StorageNeed = StorageNeed()
+    environment: Environment = environment()
+    replicas: int = 1
+    vram: str | None = None
+    refused: Refused | None = None
+    field: Field | None = None
+    wanted: Value = None
+    found: Value = None
+
+
+POOL_CASES = (
+    Case(id="nothing-asked", reason="a pool that declares all satisfies a profile that asks nothing"),
+    Case(
+        id="one-node-on-a-pool-that-cannot-do-several",
+        reason="multiNodeCapable does not block nodes = 1",
+        pool=pool(multi_node=False),
+    ),
+    Case(
+        id="two-nodes-on-a-pool-that-cannot",
+        reason="must be true; missing = false",
+        profile=profile(shape=shape(2)),
+        pool=pool(multi_node=False),
+        refused=NO_POOL,
+        field=Field.MULTI_NODE,
+        wanted=2,
+        found="false",
+    ),
+    Case(
+        id="as-many-gpus-as-a-node-has",
+        reason="gpusPerNode <= acceleratorCount",
+        profile=profile(shape=shape(1, 4)),
+        pool=pool(gpus=4),
+    ),
+    Case(
+        id="more-gpus-than-a-node-has",
+        reason="gpusPerNode <= acceleratorCount",
+        pool=pool(gpus=4),
+        refused=NO_POOL,
+        field=Field.GPUS_PER_NODE,
+        wanted=8,
+        found=4,
+    ),
+    Case(id="memory-just-enough", reason=">=", profile=asking(memory="80Gi")),
+    Case(
+        id="memory-too-small",
+        reason=">=",
+        profile=asking(memory="141Gi"),
+        refused=NO_POOL,
+        field=Field.MEMORY_PER_GPU,
+        wanted=141 * 2**30,
+        found=80 * 2**30,
+    ),
+    Case(
+        id="memory-not-declared",
+        reason="asked for but not declared is not satisfied",
+        profile=asking(memory="1Gi"),
+        pool=pool(memory=None),
+        refused=NO_POOL,
+        field=Field.MEMORY_PER_GPU,
+        wanted=2**30,
+    ),
+    Case(id="nvlink-domain-larger", reason=">=", profile=asking(nvlink_domain=4)),
+    Case(
+        id="nvlink-domain-too-small",
+        reason=">=",
+        profile=asking(nvlink_domain=72),
+        refused=NO_POOL,
+        field=Field.NVLINK_DOMAIN,
+        wanted=72,
+        found=8,
+    ),
+    Case(
+        id="nvlink-domain-not-declared",
+        reason="asked for but not declared is not satisfied",
+        profile=asking(nvlink_domain=8),
+        pool=pool(nvlink_domain=None),
+        refused=NO_POOL,
+        field=Field.NVLINK_DOMAIN,
+        wanted=8,
+    ),
+    Case(id="interconnect-equal", reason="equal", profile=asking(interconnect="nvlink")),
+    Case(
+        id="interconnect-differs",
+        reason="equal, not at least",
+        profile=asking(interconnect="pcie"),
+        refused=NO_POOL,
+        field=Field.INTERCONNECT,
+        wanted="pcie",
+        found="nvlink",
+    ),
+    Case(
+        id="interconnect-not-declared",
+        reason="asked for but not declared is not satisfied",
+        profile=asking(interconnect="pcie"),
+        pool=pool(interconnect=None),
+        refused=NO_POOL,
+        field=Field.INTERCONNECT,
+        wanted="pcie",
+    ),
+    Case(id="type-equal", reason="equal", profile=asking(accelerator_type="nvidia-h100-80gb")),
+    Case(
+        id="type-differs",
+        reason="equal",
+        profile=asking(accelerator_type="nvidia-h200-141gb"),
+        refused=NO_POOL,
+        field=Field.ACCELERATOR_TYPE,
+        wanted="nvidia-h200-141gb",
+        found="nvidia-h100-80gb",
+    ),
+    Case(
+        id="type-not-declared",
+        reason="an empty type is none",
+        profile=asking(accelerator_type="nvidia-h100-80gb"),
+        pool=pool(accelerator_type=""),
+        refused=NO_POOL,
+        field=Field.ACCELERATOR_TYPE,
+        wanted="nvidia-h100-80gb",
+    ),
+    Case(id="bandwidth-equal", reason="without suffix equal", profile=asking(bandwidth="ib-400g")),
+    Case(id="bandwidth-better", reason="suffix = >=", profile=asking(bandwidth="eth-800g-or-better")),
+    Case(
+        id="bandwidth-better-but-not-asked-so",
+        reason="without suffix equal",
+        profile=asking(bandwidth="ib-200g"),
+        refused=NO_POOL,
+        field=Field.BANDWIDTH,
+        wanted=requires(bandwidth="ib-200g").bandwidth,
+        found="ib-400g",
+    ),
+    Case(
+        id="bandwidth-lower-on-the-ladder",
+        reason="ib-800g stands above ib-400g",
+        profile=asking(bandwidth="ib-800g-or-better"),
+        refused=NO_POOL,
+        field=Field.BANDWIDTH,
+        wanted=requires(bandwidth="ib-800g-or-better").bandwidth,
+        found="ib-400g",
+    ),
+    Case(
+        id="bandwidth-not-declared",
+        reason="asked for but not declared is not satisfied",
+        profile=asking(bandwidth="eth-10g-or-better"),
+        pool=pool(bandwidth=None),
+        refused=NO_POOL,
+        field=Field.BANDWIDTH,
+        wanted=requires(bandwidth="eth-10g-or-better").bandwidth,
+    ),
+    Case(id="precision-superset", reason="superset", profile=asking(precision=("fp8", "bf16"))),
+    Case(
+        id="precision-partly",
+        reason="every one must be there",
+        profile=asking(precision=("fp8", "fp4")),
+        refused=NO_POOL,
+        field=Field.PRECISION,
+        wanted=("fp8", "fp4"),
+        found=("bf16", "fp16", "fp8"),
+    ),
+    Case(
+        id="precision-not-declared",
+        reason="asked for but not declared is not satisfied",
+        profile=asking(precision=("fp8",)),
+        pool=pool(precision=None),
+        refused=NO_POOL,
+        field=Field.PRECISION,
+        wanted=("fp8",),
+    ),
+)
+
+VRAM_CASES = (
+    Case(
+        id="vram-on-a-pool-without-memory",
+        reason="the maths needs it, whether the profile asks for it or not",
+        profile=profile(),
+        vram="810Gi",
+        pool=pool(memory=None),
+        refused=NO_POOL,
+        field=Field.MEMORY_PER_GPU,
+        wanted=810 * 2**30,
+    ),
+    Case(
+        id="no-shape-and-no-vram",
+        reason="nothing says how large a replica is",
+        profile=profile(),
+        refused=Refused.INVALID_PROFILE,
+        field=Field.VRAM,
+    ),
+    Case(
+        id="flags-agree-with-the-maths",
+        reason="810Gi on 8 x 80Gi is tensor 8, pipeline 2",
+        profile=profile(engine=engine(EngineName.VLLM, "--tensor-parallel-size=8", "-pp=2")),
+        vram="810Gi",
+    ),
+    Case(
+        id="vram-on-several-nodes-with-storage-for-one",
+        reason="a pool that needs two nodes cannot serve a deployment that asked for EmptyDir",
+        profile=profile(),
+        vram="810Gi",
+        storage=StorageNeed(single_node_only=True),
+        refused=NO_POOL,
+        field=Field.ONE_NODE,
+        wanted=1,
+        found=2,
+    ),
+    Case(
+        id="vram-on-one-node-with-storage-for-one",
+        reason="640Gi fit 8 x 80Gi",
+        profile=profile(),
+        vram="640Gi",
+        storage=StorageNeed(single_node_only=True),
+    ),
+)
+
+BARE = environment(storage_class=None)
+STORAGE_CASES = (
+    Case(id="class-of-the-environment", reason="named", profile=profile(shape=shape(2)), storage=CLAIM),
+    Case(
+        id="no-class-for-two-nodes",
+        reason="the environment, the deployment or the defaults must name one",
+        profile=profile(shape=shape(2)),
+        storage=CLAIM,
+        environment=BARE,
+        refused=NO_STORAGE,
+        field=Field.STORAGE_CLASS,
+    ),
+    Case(
+        id="no-class-for-one-node",
+        reason="one node with the default needs no claim",
+        storage=CLAIM,
+        environment=BARE,
+    ),
+    Case(
+        id="no-class-for-one-node-that-needs-a-claim",
+        reason="type: PVC, gs and https sources",
+        storage=CLAIM_FOR_ONE,
+        environment=BARE,
+        refused=NO_STORAGE,
+        field=Field.STORAGE_CLASS,
+    ),
+    Case(
+        id="two-nodes-without-a-claim-of-ours",
+        reason="OCI, PVC, claimName and modelCache.name bring their own",
+        profile=profile(shape=shape(2)),
+        environment=BARE,
+    ),
+    Case(
+        id="class-of-the-deployment",
+        reason="the deployment's own counts first",
+        profile=profile(shape=shape(2)),
+        storage=replace(CLAIM, class_name="mine"),
+        environment=BARE,
+    ),
+    Case(
+        id="default-class-of-the-platform",
+        reason="the defaults count last",
+        profile=profile(shape=shape(2)),
+        storage=replace(CLAIM, default_class="theirs"),
+        environment=BARE,
+    ),
+    Case(
+        id="empty-class-is-a-class",
+        reason='"" is the cluster default, absent is not configured',
+        profile=profile(shape=shape(2)),
+        storage=CLAIM,
+        environment=environment(storage_class=""),
+    ),
+    Case(
+        id="rwo-environment-for-two-nodes",
+        reason="RWO is for one node and one replica",
+        profile=profile(shape=shape(2)),
+        storage=CLAIM,
+        environment=environment(access_mode="ReadWriteOnce"),
+        refused=NO_STORAGE,
+        field=Field.ACCESS_MODE,
+        wanted="ReadWriteMany",
+        found="ReadWriteOnce",
+    ),
+    Case(
+        id="rwo-environment-for-two-replicas",
+        reason="RWO is for one node and one replica",
+        storage=CLAIM_FOR_ONE,
+        environment=environment(access_mode="ReadWriteOnce"),
+        replicas=2,
+        refused=NO_STORAGE,
+        field=Field.ACCESS_MODE,
+        wanted="ReadWriteMany",
+        found="ReadWriteOnce",
+    ),
+    Case(
+        id="rwo-environment-for-one-replica",
+        reason="one node and one replica",
+        storage=CLAIM_FOR_ONE,
+        environment=environment(access_mode="ReadWriteOnce"),
+    ),
+    Case(
+        id="rwo-environment-without-a-claim",
+        reason="no claim, no mode",
+        environment=environment(access_mode="ReadWriteOnce"),
+        replicas=2,
+    ),
+    Case(
+        id="mode-of-the-deployment",
+        reason="deployment > environment",
+        profile=profile(shape=shape(2)),
+        storage=replace(CLAIM, access_mode="ReadWriteMany"),
+        environment=environment(access_mode="ReadWriteOnce"),
+    ),
+    Case(
+        id="cache-on-the-environment",
+        reason="the ModelCache keeps its weights there",
+        storage=StorageNeed(cache_environments=frozenset({"env"}), cache_name="weights"),
+    ),
+    Case(
+        id="cache-elsewhere",
+        reason="the ModelCache keeps its weights elsewhere",
+        storage=StorageNeed(cache_environments=frozenset({"far"}), cache_name="weights"),
+        refused=Refused.CACHE_NOT_ON_ENVIRONMENT,
+        field=Field.CACHE,
+        wanted="weights",
+    ),
+)
+
+
+@pytest.mark.parametrize("case", [*POOL_CASES, *VRAM_CASES, *STORAGE_CASES], ids=lambda c: c.id)
+def test_one_requirement(case: Case) -> None:
+    """Each refusal stands alone: nothing else of the pool is at fault."""
+    need = Need(
+        deployment=deployment(replicas=case.replicas),
+        model=model(case.profile, vram=case.vram),
+        storage=case.storage,
+    )
+    verdict = judge(need, replace(case.environment, pools=(case.pool,)), Ledger(()))
+    if case.refused is None:
+        assert isinstance(verdict, Fit), case.reason
+        return
+    assert isinstance(verdict, Miss), case.reason
+    found = [(r.reason, r.field, r.wanted, r.found) for r in verdict.refusals]
+    assert found == [(case.refused, case.field, case.wanted, case.found)], case.reason

@@ -1,0 +1,134 @@
+"""Who is charged, in which order, and who yields."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.placement import Placement
+from function.scheduling.ledger import Ledger, charge_order, use
+from function.scheduling.room import Demand
+from function.scheduling.verdicts import Use
+from tests.builders import placement, pool, shape
+
+TWO_NODES = pool(nodes=2)
+BIG = shape(2, 8)
+
+
+def other(name: str, created: str = "2026-01-02", **fields: object) -> Placement:
+    return placement(deployment=name, created=created, **fields)  # type: ignore[arg-type]  # keywords of placement()
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    others: tuple[Placement, ...]
+    want: int
+
+
+CASES = (
+    Case("nobody", "4 nodes hold 4 replicas of 1 x 8", (), 4),
+    Case("by-spec", "charged before anything runs", (other("a"),), 3),
+    Case("replicas-multiply", "3 x (1 x 8)", (other("a", replicas=3),), 1),
+    Case("two-nodes", "2 x 8 takes two nodes", (other("a", shape=BIG),), 2),
+    Case("deleting", "it holds its nodes until it is gone", (other("a", deleting=True),), 3),
+    Case("scaled-to-zero", "no replicas, no nodes", (other("a", replicas=0),), 4),
+    Case("unreadable", "an unknown shape cannot be charged", (other("a", shape=None),), 4),
+    Case("other-pool", "pools do not share nodes", (other("a", pool="elsewhere"),), 4),
+    Case("other-environment", "environments do not share nodes", (other("a", environment="far"),), 4),
+    Case(
+        "served-beyond-the-pool",
+        "it runs, so all that is there is taken",
+        (other("a", replicas=9, served=True),),
+        0,
+    ),
+    Case(
+        "never-served-beyond-the-pool",
+        "its own deployment lets it yield, so nobody is charged for it",
+        (other("a", replicas=9),),
+        4,
+    ),
+    Case(
+        "nodes-shrank",
+        "16 GPUs a node no longer exist: whole nodes are taken",
+        (other("a", shape=shape(1, 16)),),
+        3,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_others_leave_of_four_nodes(case: Case) -> None:
+    room = Ledger(case.others).room("env", pool(nodes=4))
+    assert room.holds(Demand(shape(1, 8), 4)) == case.want, case.reason
+
+
+def test_a_pool_is_counted_once() -> None:
+    ledger = Ledger(())
+    assert ledger.room("env", TWO_NODES) is ledger.room("env", TWO_NODES)
+
+
+def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
+    """The 2 x 8 has no turn beside the older 1 x 8, hence the youngest 1 x 8 still finds its node."""
+    room = Ledger(
+        [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
+    ).room("env", TWO_NODES)
+    assert use(room) == Use(nodes=2, nodes_in_use=2, placements=2)
+
+
+def test_the_order_is_served_then_creation_then_uid_then_name() -> None:
+    want = [
+        other("e", "2026-01-09", ready=True, uid="9"),
+        other("d", "2026-01-10", served=True, uid="9"),
+        other("c", "2026-01-01", uid="2"),
+        other("b", "2026-01-02", uid="1"),
+        other("f", "2026-01-02", uid="2", namespace="a"),
+        other("a", "2026-01-02", uid="2", namespace="b"),
+        other("g", "2026-01-02", uid="2", namespace="b"),
+    ]
+    assert sorted([*want[4:], *want[:4]], key=charge_order) == want
+
+
+@dataclass(frozen=True)
+class Turn:
+    id: str
+    reason: str
+    mine: Placement
+    others: tuple[Placement, ...]
+    want: bool
+
+
+MINE = placement(created="2026-01-02", uid="m", shape=BIG)
+TURNS = (
+    Turn("alone", "there is room", MINE, (), True),
+    Turn("younger-other", "I was first", MINE, (other("a", "2026-01-03", shape=BIG),), True),
+    Turn("older-other", "it was first", MINE, (other("a", "2026-01-01", shape=BIG),), False),
+    Turn("same-second-lower-uid", "the uid breaks the tie", MINE, (other("a", uid="a", shape=BIG),), False),
+    Turn("same-second-higher-uid", "the uid breaks the tie", MINE, (other("a", uid="z", shape=BIG),), True),
+    Turn(
+        "younger-other-served",
+        "what served comes before what only was first",
+        MINE,
+        (other("a", "2026-01-03", served=True, shape=BIG),),
+        False,
+    ),
+    Turn(
+        "i-served",
+        "nothing that served moves for capacity",
+        placement(shape=BIG, served=True),
+        (other("a", "2026-01-01", served=True, shape=BIG),),
+        True,
+    ),
+    Turn(
+        "older-other-yields-itself",
+        "5 x (1 x 8) never fit two nodes, so its deployment gives way",
+        MINE,
+        (other("a", "2026-01-01", replicas=5),),
+        True,
+    ),
+)
+
+
+@pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
+def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
+    assert Ledger(turn.others).keeps(TWO_NODES, turn.mine) is turn.want, turn.reason

@@ -1,0 +1,219 @@
+"""What stays, what is decided again, what yields: DESIGN.md "Retain"."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from function.domain.environment import Environment
+from function.domain.model import Model, Parallelism
+from function.domain.placement import Placement
+from function.scheduling.ledger import Ledger
+from function.scheduling.retain import retain
+from function.scheduling.verdicts import DropCause, Need
+from tests.builders import (
+    broken_profile,
+    deployment,
+    environment,
+    model,
+    placement,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+)
+
+STAYS, AGAIN, YIELDS = "stays", "again", "yields"
+MODEL = model(profile(shape=shape()))
+COMPUTED = model(profile(), vram="640Gi")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    reason: str
+    want: str
+    model: Model = MODEL
+    environment: Environment | None = environment("env", pool())
+    placement: Placement = placement()
+    others: tuple[Placement, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+FULL = tuple(placement(deployment=f"other-{n}", created="2025", served=True) for n in range(4))
+CASES = (
+    Case(id="nothing-changed", reason="it stays", want=STAYS),
+    Case(
+        id="environment-not-ready",
+        reason="an outage moves nothing",
+        environment=environment("env", pool(), ready=False),
+        want=STAYS,
+    ),
+    Case(
+        id="capabilities-drifted",
+        reason="what was true when it was decided counts",
+        model=model(profile(shape=shape(), requires=requires(memory="80Gi", interconnect="nvlink"))),
+        environment=environment("env", pool(memory="40Gi", interconnect="pcie", multi_node=False)),
+        want=STAYS,
+    ),
+    Case(
+        id="fewer-gpus-per-node",
+        reason="acceleratorCount is a capability as well",
+        environment=environment("env", pool(gpus=4)),
+        want=STAYS,
+    ),
+    Case(
+        id="storage-class-removed",
+        reason="its claim exists",
+        environment=environment("env", pool(), storage_class=None),
+        want=STAYS,
+    ),
+    Case(
+        id="better-profile-possible",
+        reason="a profile of higher priority moves nothing",
+        model=model(profile("better", shape(1, 1)), profile(shape=shape())),
+        want=STAYS,
+    ),
+    Case(
+        id="overcommitted-but-served",
+        reason="nothing that served moves for capacity",
+        placement=placement(served=True),
+        others=FULL,
+        want=STAYS,
+    ),
+    Case(
+        id="overcommitted-and-never-served",
+        reason="it does not fit in its turn",
+        others=FULL,
+        want=YIELDS,
+    ),
+    Case(
+        id="profile-broken",
+        reason="invalid input tears nothing down",
+        model=model(profile("valid", shape()), broken=(broken_profile("default"),)),
+        want=STAYS,
+    ),
+    Case(
+        id="pool-broken",
+        reason="invalid input tears nothing down",
+        environment=environment("env", broken_pools=("pool",)),
+        want=STAYS,
+    ),
+    Case(
+        id="environment-broken",
+        reason="not even its labels can be read",
+        model=model(profile(shape=shape()), selector=selector(tier="production")),
+        environment=environment("env", broken=True),
+        want=STAYS,
+    ),
+    Case(
+        id="topology-unreadable",
+        reason="what is not understood is left alone",
+        placement=placement(shape=None),
+        want=STAYS,
+    ),
+    Case(id="environment-gone", reason="or being deleted", environment=None, want=AGAIN),
+    Case(id="pool-gone", reason="vanished", environment=environment("env", pool("new")), want=AGAIN),
+    Case(id="profile-gone", reason="vanished", model=model(profile("new", shape())), want=AGAIN),
+    Case(
+        id="shape-changed",
+        reason="another number of nodes",
+        model=model(profile(shape=shape(2))),
+        want=AGAIN,
+    ),
+    Case(
+        id="parallelism-changed",
+        reason="the shape includes how it is split",
+        model=model(profile(shape=shape(1, 8, Parallelism(tensor=8, expert=True)))),
+        want=AGAIN,
+    ),
+    Case(
+        id="deployment-selector-refuses",
+        reason="no longer admitted",
+        labels={"team": "a"},
+        want=AGAIN,
+    ),
+    Case(
+        id="model-selector-refuses",
+        reason="no longer admitted",
+        model=model(profile(shape=shape()), selector=selector(tier="production")),
+        want=AGAIN,
+    ),
+    Case(
+        id="profile-selector-refuses",
+        reason="no longer admitted",
+        model=model(profile(shape=shape(), selector=selector(tier="production"))),
+        want=AGAIN,
+    ),
+    Case(
+        id="selector-refuses-though-profile-broken",
+        reason="where it may run is said clearly",
+        model=model(profile("valid", shape()), broken=(broken_profile("default"),)),
+        labels={"team": "a"},
+        want=AGAIN,
+    ),
+    Case(
+        id="vram-same",
+        reason="the pool's memory drifted (40Gi would need 16 GPUs), the model's vram did not",
+        model=COMPUTED,
+        environment=environment("env", pool(memory="40Gi")),
+        placement=placement(vram="640Gi"),
+        want=STAYS,
+    ),
+    Case(
+        id="vram-changed",
+        reason="even where the shape would come out equal: 600Gi / 80Gi = 7.5 -> 8",
+        model=model(profile(), vram="600Gi"),
+        placement=placement(vram="640Gi"),
+        want=AGAIN,
+    ),
+    Case(
+        id="vram-not-recorded-same-shape",
+        reason="640Gi / 80Gi = 8",
+        model=COMPUTED,
+        want=STAYS,
+    ),
+    Case(
+        id="vram-not-recorded-other-shape",
+        reason="640Gi / 160Gi = 4",
+        model=COMPUTED,
+        environment=environment("env", pool(memory="160Gi")),
+        want=AGAIN,
+    ),
+    Case(
+        id="vram-not-recorded-and-not-computable",
+        reason="a pool that no longer declares its memory only drifted",
+        model=COMPUTED,
+        environment=environment("env", pool(memory=None)),
+        want=STAYS,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_becomes_of_a_placement(case: Case) -> None:
+    need = Need(deployment=deployment(selector=selector(**case.labels)), model=case.model)
+    known = {} if case.environment is None else {"env": case.environment}
+    found = retain(need, known, (case.placement,), Ledger(case.others))
+    yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.YIELDED)
+    got = {STAYS: found.stays, AGAIN: found.again, YIELDS: yielded}
+    assert {name for name, placements in got.items() if placements} == {case.want}, case.reason
+
+
+def test_one_placement_an_environment() -> None:
+    """Of two on the same environment the Ready one counts, the other goes."""
+    need = Need(deployment=deployment(), model=MODEL)
+    ready, other = placement(name="b", ready=True), placement(name="a")
+    found = retain(need, {"env": environment("env", pool())}, (other, ready), Ledger(()))
+    assert found.stays == (ready,)
+    assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
+
+
+def test_those_that_shall_stay_longest_come_first() -> None:
+    """Ready before not Ready, what is being deleted last, then by environment."""
+    names = ("a", "b", "c", "d")
+    known = {name: environment(name, pool()) for name in names}
+    own = [placement(name, ready=name in "bc") for name in names]
+    own[1] = replace(own[1], deleting=True)
+    found = retain(Need(deployment=deployment(), model=MODEL), known, own, Ledger(()))
+    assert [p.environment for p in found.stays] == ["c", "a", "d", "b"]

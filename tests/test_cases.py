@@ -1,0 +1,126 @@
+"""One YAML file for each case: `cases/<kind>/<case>.yaml` goes in, `golden/<kind>/<case>.yaml` must come out.
+
+A case holds `reason` (why it exists), `xr`, and where they count `observed` ({name: manifest}), `required`
+({requirement: [manifests]}; a name that is absent is not answered yet), `input` and `context`. The answer is
+the whole response. After a change that is meant: `pytest tests/test_cases.py --snapshot-update`, and read the
+difference. The Job's script stands as
+`<verify.py>` in both. Cases and answers have a folder each because the update deletes what it does not know. An answer
+without a case fails `pytest tests`, though not a run of this file alone.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from crossplane.function.resource import dict_to_struct
+from google.protobuf.json_format import MessageToDict
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.location import PyTestLocation
+
+from function.fn import Runner
+from function.storage import job
+from function.storage.job import literal
+
+CASES = Path(__file__).parent / "cases"
+GOLDEN = Path(__file__).parent / "golden"
+NAMES = [path.relative_to(CASES).with_suffix("").as_posix() for path in sorted(CASES.glob("*/*.yaml"))]
+SCRIPT = literal(job.SCRIPT)
+STANDS_FOR_SCRIPT = "<verify.py>"
+KEYS = {"reason", "xr", "observed", "required", "input", "context"}
+
+
+class Answers(SingleFileSnapshotExtension):
+    """Writes `<kind>/<case>` as YAML under `golden`."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "yaml"
+
+    def serialize(self, data: object, **_: object) -> str:
+        """Return the response as a person reads it."""
+        return yaml.safe_dump(replaced(data, SCRIPT, STANDS_FOR_SCRIPT), width=110, allow_unicode=True)
+
+    @classmethod
+    def get_snapshot_name(cls, *, test_location: PyTestLocation, **_: object) -> str:
+        """Return `<case>`."""
+        return _case_of(test_location).name
+
+    @classmethod
+    def dirname(cls, *, test_location: PyTestLocation) -> str:
+        """Return `golden/<kind>`."""
+        return str(GOLDEN / _case_of(test_location).parent)
+
+    @classmethod
+    def discovery_dirname(cls, **_: object) -> str:
+        """Return where answers without a case are looked for."""
+        return str(GOLDEN)
+
+
+def _case_of(test_location: PyTestLocation) -> Path:
+    # pytest's own item type has no callspec; every item here is parametrized.
+    return Path(getattr(test_location.item, "callspec").id)  # noqa: B009
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(Answers)
+
+
+def load(name: str) -> dict[str, Any]:
+    case = yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    assert case.keys() <= KEYS, f"unknown keys {sorted(case.keys() - KEYS)}"
+    assert case["reason"], "a case says why it exists"
+    return dict(replaced(case, STANDS_FOR_SCRIPT, SCRIPT))
+
+
+def replaced(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, dict):
+        return {key: replaced(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [replaced(item, old, new) for item in value]
+    return new if value == old else value
+
+
+def request_of(case: Mapping[str, Any]) -> fnv1.RunFunctionRequest:
+    def resource(manifest: dict[str, Any]) -> fnv1.Resource:
+        return fnv1.Resource(resource=dict_to_struct(manifest))
+
+    return fnv1.RunFunctionRequest(
+        observed=fnv1.State(
+            composite=resource(case["xr"]),
+            resources={name: resource(manifest) for name, manifest in case.get("observed", {}).items()},
+        ),
+        required_resources={
+            name: fnv1.Resources(items=[resource(manifest) for manifest in manifests])
+            for name, manifests in case.get("required", {}).items()
+        },
+        **{key: dict_to_struct(case[key]) for key in ("input", "context") if key in case},
+    )
+
+
+def answer(case: Mapping[str, Any]) -> fnv1.RunFunctionResponse:
+    # Nothing of a call's context is used, so there is none here.
+    return asyncio.run(Runner().RunFunction(request_of(case), None))
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_answer(name: str, golden: SnapshotAssertion) -> None:
+    case = load(name)
+    assert MessageToDict(answer(case)) == golden, case["reason"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_order_does_not_matter(name: str) -> None:
+    case = load(name)
+    for found in case.get("required", {}).values():
+        random.Random(name).shuffle(found)
+    backwards = {
+        key: dict(reversed(value.items())) if isinstance(value, dict) else value for key, value in case.items()
+    }
+    wanted = answer(load(name)).SerializeToString(deterministic=True)
+    assert answer(backwards).SerializeToString(deterministic=True) == wanted, "Crossplane sends maps in any order"
