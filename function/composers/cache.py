@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from function.composers import requirements, resolve
 from function.composers.carryover import carry_over
-from function.composers.finish import finish, hold
+from function.composers.finish import finish, hold, unready
 from function.composers.remote import NAMESPACE, Site, namespace
 from function.composers.weights import Weights, weigh
 from function.domain.cache import ModelCache, NamedCache
@@ -76,14 +76,17 @@ def compose(call: Call, settings: Settings) -> Outcome:
     rows = [scope.row for scope in scopes if scope.row]
     sizes = [scope.size for scope in scopes if scope.size]
     conditions = (references.model_resolved(ConditionType.MODEL_RESOLVED, task.model), report.hydrated(rows))
+    composed = {key: item for scope in scopes for key, item in scope.composed.items()}
+    settled = all(c.status is Status.TRUE for c in conditions)
     return finish(
         call,
         settings,
         requirements=asked,
-        composed={key: item for scope in scopes for key, item in scope.composed.items()},
+        composed=composed,
         status=report.status(task.model, sizes[0] if sizes else None, rows, _users(task)),
         conditions=conditions,
-        settled=all(c.status is Status.TRUE for c in conditions),
+        settled=settled,
+        ready=unready(composed, works=settled),
     )
 
 

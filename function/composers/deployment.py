@@ -169,7 +169,7 @@ def _answer(call: Call, settings: Settings, need: Need, decision: Decision, reso
         status=report.status(need, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
-        ready=False if decision.placed < need.deployment.environments else None,
+        ready=False if decision.placed < decision.wanted else None,
     )
 
 

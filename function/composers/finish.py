@@ -21,7 +21,10 @@ def finish(  # noqa: PLR0913  # the parts of an Outcome
     settled: bool,
     ready: bool | None = None,
 ) -> Outcome:
-    """Return the outcome; conditions that are missing are Unknown for the reason of the first that is not True."""
+    """Return the outcome; conditions that are missing are Unknown for the reason of the first that is not True.
+
+    `settled`: it is as it shall be, so that nobody need look again soon. `ready` as in the outcome.
+    """
     known = tuple(conditions)
     blocking = next((c for c in known if c.status != "True"), None)
     every = complete(
@@ -48,7 +51,11 @@ def hold(
     requirements: Mapping[str, Requirement],
     conditions: Iterable[Condition],
 ) -> Outcome:
-    """Return the outcome that keeps everything as observed, resources and status, while an input is unusable."""
+    """Return the outcome that keeps everything as observed, resources and status, while an input is unusable.
+
+    Where there is nothing to keep the composite is not ready, although Crossplane would think so; where there is, it is
+    as ready as what is kept.
+    """
     return finish(
         call,
         settings,
@@ -57,7 +64,13 @@ def hold(
         status=observed_status(call.xr),
         conditions=conditions,
         settled=False,
+        ready=None if call.observed else False,
     )
+
+
+def unready(composed: Mapping[str, Composed], *, works: bool) -> bool | None:
+    """Return False where all that is composed so far is ready and yet it does not work: there is more to come."""
+    return False if not works and all(item.ready for item in composed.values()) else None
 
 
 def observed_status(xr: Manifest) -> Manifest:

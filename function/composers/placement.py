@@ -9,7 +9,7 @@ resolve, everything stays as observed.
 from dataclasses import replace
 
 from function.composers import requirements, service
-from function.composers.finish import finish, hold
+from function.composers.finish import finish, hold, unready
 from function.composers.remote import NAMESPACE, Site, namespace
 from function.composers.service import SERVICE
 from function.composers.task import Task, gather
@@ -90,11 +90,12 @@ def _answer(call: Call, task: Task, asked: dict[str, Requirement], site: Site, s
     }
     if not service.moved(remote, stored, written, key):
         composed |= stored.stale
+    serving = services.serving(remote, task.placement.replicas, served=task.placement.served)
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
         report.storage_ready(stored.said),
         written.refusal or services.accepted(remote, gate_open=stored.open),
-        services.serving(remote, task.placement.replicas, served=task.placement.served),
+        serving,
     )
     return finish(
         call,
@@ -107,6 +108,7 @@ def _answer(call: Call, task: Task, asked: dict[str, Requirement], site: Site, s
         },
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
+        ready=unready(composed, works=serving.status is Status.TRUE),
     )
 
 

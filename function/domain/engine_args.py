@@ -134,9 +134,7 @@ def _switch(arg: str, value: int, index: int, where: str) -> ParallelFlag | Prob
 def _size(arg: str, following: str, field: str, index: int, where: str) -> ParallelFlag | Problem:
     flag, equals, value = arg.partition("=")
     if re.search(r"\s", flag):
-        return Problem(
-            where, f"{arg!r} is one argument; must be {flag.split()[0]}=N, or flag and number apart"
-        )
+        return Problem(where, f"{arg!r} is one argument; must be {flag.split()[0]}=N, or flag and number apart")
     if not equals:
         value = following
     if not _NUMBER.fullmatch(value):

@@ -1,0 +1,67 @@
+"""One call of Crossplane: read the request, let the composer of its kind decide, write the response.
+
+A bug must cost nobody what runs. Should composing fail, the answer is what `recover` makes of the same call
+(everything observed, and conditions that say so); should that fail too, a fatal result makes Crossplane keep
+all as it is. One line is logged for each call. It never holds a manifest, nor the message or the locals of
+an exception, since both may quote one: observed resources may hold the copy of a Secret.
+"""
+
+import time
+import traceback
+from collections.abc import Callable
+
+import grpc
+from crossplane.function import logging
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
+from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceServicer
+
+from function import composers
+from function.adapter import requests, responses
+from function.exchange import Call, Outcome
+from function.kube.manifests import text
+
+
+class Runner(FunctionRunnerServiceServicer):
+    """Answers RunFunction with what `compose` makes of a call."""
+
+    def __init__(
+        self,
+        compose: Callable[[Call], Outcome] = composers.compose,
+        recover: Callable[[Call], Outcome] = composers.recover,
+    ) -> None:
+        self._answers = (compose, recover)
+        self._log = logging.get_logger()
+
+    async def RunFunction(  # noqa: N802  # gRPC's name
+        self,
+        request: RunFunctionRequest,
+        context: grpc.aio.ServicerContext[RunFunctionRequest, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
+    ) -> RunFunctionResponse:
+        """Answer one call; only a bug in both composing and recovering makes the result fatal."""
+        started = time.perf_counter()
+        call = requests.read(request)
+        log = self._log.bind(
+            kind=text(call.xr, "kind"),
+            namespace=text(call.xr, "metadata.namespace"),
+            name=text(call.xr, "metadata.name"),
+        )
+        for answer in self._answers:
+            try:
+                outcome = answer(call)
+                response = responses.write(request, outcome)
+            except Exception as error:  # noqa: BLE001  # a bug anywhere must not reach Crossplane
+                frames = traceback.extract_tb(error.__traceback__)
+                log.error(  # noqa: TRY400  # the SDK prints the locals with an exception
+                    "cannot compose",
+                    error=type(error).__name__,
+                    at=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+                )
+                continue
+            log.info(
+                "composed",
+                composed=len(outcome.composed),
+                ready=sum(composed.ready for composed in outcome.composed.values()),
+                milliseconds=round(1000 * (time.perf_counter() - started), 1),
+            )
+            return response
+        return responses.refuse(request, "Internal error, see the function's log")

@@ -1,0 +1,182 @@
+"""A cursor over a map of fields that knows its path and collects what is wrong below it.
+
+Reading never stops at a fault: what the schema refuses was reported when it was checked and reads as absent,
+so that the rules across fields still look at everything else and the list of problems is complete. `fields`
+holds what was found all the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from pydantic import BaseModel
+
+from function.domain.problem import Problem
+from function.kube import quantity
+from function.kube.manifests import JSON, Manifest
+from function.parse.problems import join, not_a_quantity, shape_problems, unknown, wrong
+
+_LONGEST = 32  # characters of a quantity, as in the XRDs
+
+
+class Faults:
+    """What the schema and our own rules found in one object."""
+
+    def __init__(self, shape: Sequence[Problem]) -> None:
+        self._shape = {problem.path: problem for problem in shape}
+        self._own: set[Problem] = set()
+
+    def misshapen(self, path: str) -> bool:
+        """Tell whether the schema refuses what stands at a path."""
+        return path in self._shape
+
+    def add(self, problem: Problem) -> None:
+        """Take in a fault that one of our own rules found."""
+        self._own.add(problem)
+
+    def update(self, problems: Iterable[Problem]) -> None:
+        """Take in several faults."""
+        self._own.update(problems)
+
+    def within(self, path: str) -> tuple[Problem, ...]:
+        """Return the sorted faults at a path and below; where a rule of ours speaks, the schema is silent."""
+        spoken = {p.path for p in self._own}
+        everything = self._own.union(p for p in self._shape.values() if p.path not in spoken)
+        return tuple(sorted(p for p in everything if _is_within(p.path, path)))
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
+
+
+class Block:
+    """The fields of one map."""
+
+    def __init__(self, value: JSON, path: str, faults: Faults) -> None:
+        self.fields: Manifest = value if isinstance(value, dict) else {}
+        self.path = path
+        self.faults = faults
+
+    @classmethod
+    def checked(cls, schema: type[BaseModel], value: JSON, path: str) -> "Block":
+        """Return a map at `path` whose faults are those that its schema finds."""
+        return cls(value, path, Faults(shape_problems(schema, value, path)))
+
+    def problems(self, key: str = "") -> tuple[Problem, ...]:
+        """Return the faults of a field and of all below it, or of the whole map."""
+        return self.faults.within(self.at(key))
+
+    def at(self, key: str) -> str:
+        """Return the path of a field, given relative to this map; of the map itself for none."""
+        return join(self.path, key) if key else self.path
+
+    def deny(self, key: str, allowed: str) -> None:
+        """Note that a field must be something else."""
+        self.faults.add(wrong(self.at(key), self.fields.get(key), allowed))
+
+    def demand(self, key: str, why: str) -> None:
+        """Note that a field must be set."""
+        self.faults.add(Problem(self.at(key), f"is required, {why}"))
+
+    def has(self, key: str) -> bool:
+        """Tell whether a field is set."""
+        return self.fields.get(key) is not None
+
+    def sound(self, key: str) -> bool:
+        """Tell whether a field is set and has no fault, nor anything below it."""
+        return self.has(key) and not self.problems(key)
+
+    def block(self, key: str) -> "Block":
+        """Return a map among the fields, an empty one where it is absent."""
+        return Block(self.fields.get(key), self.at(key), self.faults)
+
+    def blocks(self, key: str) -> tuple["Block", ...]:
+        """Return the items of a list of maps."""
+        items = enumerate(self._items(key))
+        return tuple(Block(item, join(self.at(key), index), self.faults) for index, item in items)
+
+    def text(self, key: str, default: str = "") -> str:
+        """Return a text field."""
+        found = self._get(key)
+        return found if isinstance(found, str) else default
+
+    def optional_text(self, key: str) -> str | None:
+        """Return a text field whose emptiness differs from its absence."""
+        found = self._get(key)
+        return found if isinstance(found, str) else None
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return the items of a list of texts."""
+        return tuple(item for item in self._items(key) if isinstance(item, str))
+
+    def integer(self, key: str) -> int | None:
+        """Return a whole number."""
+        found = self._get(key)
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+    def flag(self, key: str) -> bool | None:
+        """Return a truth value."""
+        found = self._get(key)
+        return found if isinstance(found, bool) else None
+
+    def strings(self, key: str) -> tuple[tuple[str, str], ...]:
+        """Return the entries of a map of texts, sorted."""
+        entries = self.block(key).fields.items()
+        return tuple(sorted((name, value) for name, value in entries if isinstance(value, str)))
+
+    def maps(self, key: str) -> tuple[Manifest, ...]:
+        """Return the items of a list of maps as they are."""
+        return tuple(item for item in self._items(key) if isinstance(item, dict))
+
+    def amount(self, key: str) -> int | None:
+        """Return a quantity that must be more than nothing, rounded up to whole base units."""
+        found = self._quantity(key)
+        if found is not None and found <= 0:
+            self.deny(key, "more than 0")
+            return None
+        return None if found is None else quantity.whole(str(self.fields[key]))
+
+    def quantity(self, key: str, default: str) -> str:
+        """Return a quantity in the author's words."""
+        found = self._quantity(key)
+        if found is not None and found < 0:
+            self.deny(key, "0 or more")
+        return default if found is None else str(self.fields[key])
+
+    def member(self, key: str, known: Sequence[str], also: Sequence[str] = ()) -> str | None:
+        """Return a text that is one of those known whatever its case, spelled as it is known.
+
+        Those in `also` are accepted without being listed where the text is refused.
+        """
+        found = self.optional_text(key)
+        return None if found is None else self._member(self.at(key), found, known, also)
+
+    def members(self, key: str, known: Sequence[str]) -> tuple[str, ...]:
+        """Return the texts of a list, each one of those known whatever its case."""
+        found = enumerate(self._items(key))
+        named = (self._member(join(self.at(key), i), t, known, ()) for i, t in found if isinstance(t, str))
+        return tuple(name for name in named if name is not None)
+
+    def _member(self, path: str, found: str, known: Sequence[str], also: Sequence[str]) -> str | None:
+        accepted = {name.lower(): name for name in (*known, *also)}
+        if found.lower() not in accepted:
+            self.faults.add(unknown(path, found, known, also))
+        return accepted.get(found.lower())
+
+    def _quantity(self, key: str) -> Decimal | None:
+        found = self.fields.get(key)
+        if isinstance(found, bool) or not isinstance(found, int | str):
+            return None
+        try:
+            if len(str(found)) <= _LONGEST:
+                return quantity.parse(found)
+        except ValueError:
+            pass
+        self.faults.add(not_a_quantity(self.at(key), found))
+        return None
+
+    def _get(self, key: str) -> JSON:
+        return None if self.faults.misshapen(self.at(key)) else self.fields.get(key)
+
+    def _items(self, key: str) -> list[JSON]:
+        found = self.fields.get(key)
+        return found if isinstance(found, list) else []

@@ -1,0 +1,112 @@
+"""ModelCaches, and the `modelCache` block with which deployments choose how their weights reach the pods.
+
+The block names a ModelCache, or a claim of the user's, or describes a claim that is made; what is said beside
+a form that it does not belong to is refused instead of ignored. `preload` and `retry` belong to downloads,
+hence to both kinds of claims; a ModelCache has them beside its `storage`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from function.domain.cache import (
+    CacheChoice,
+    CacheEntry,
+    CacheType,
+    ManagedCache,
+    ModelCache,
+    NamedCache,
+    UserClaim,
+)
+from function.domain.model import Model, PvcSource
+from function.domain.problem import Problem
+from function.kube.manifests import Manifest, get, listing, text
+from function.parse.block import Block
+from function.parse.problems import wrong
+from function.parse.references import read_model_ref
+from function.parse.selectors import read_selector
+from function.reasons import Phase
+from function.schemas.cache import CacheSpec
+
+_OF_MANAGED = ("type", "size", "storageClassName", "accessMode", "retain")
+_OF_DOWNLOADS = ("preload", "retry")
+# Defaults that the API server writes beside every form.
+_DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}
+
+
+def read_choice(block: Block) -> CacheChoice:
+    """Return how the weights reach the pods; without the block the number of nodes decides it."""
+    if name := block.text("name"):
+        _stand_alone(block, "name", ("claimName", *_OF_MANAGED, *_OF_DOWNLOADS))
+        return NamedCache(name=name)
+    return _claim(block, block)
+
+
+def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
+    """Return the cache, or every fault that it has."""
+    spec = Block.checked(CacheSpec, manifest.get("spec"), "spec")
+    listed, selected = spec.has("environments"), spec.has("environmentSelector")
+    if listed and selected:
+        spec.deny("environmentSelector", "left out together with environments")
+    if not listed and not selected:
+        spec.demand("environments", "unless environmentSelector is set")
+    choice = _claim(spec.block("storage"), spec)
+    if isinstance(choice, ManagedCache):
+        choice = replace(choice, type=CacheType.PVC)
+    cache = ModelCache(
+        namespace=text(manifest, "metadata.namespace"),
+        name=text(manifest, "metadata.name"),
+        uid=text(manifest, "metadata.uid"),
+        model=read_model_ref(spec),
+        environments=tuple(sorted(set(spec.texts("environments")))) if listed else None,
+        selector=read_selector(spec.block("environmentSelector")),
+        choice=choice,
+        preload=choice.preload,
+        retry=choice.retry,
+        entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
+        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+    )
+    return spec.problems() or cache
+
+
+def check_cache_fits_source(model: Model, choice: CacheChoice) -> tuple[Problem, ...]:
+    """Return a problem where a claim is to be filled although the weights are on a claim already."""
+    if isinstance(model.source, PvcSource) and isinstance(choice, UserClaim):
+        allowed = f"left out, as the model's weights are on the claim {model.source.claim} already"
+        return (wrong("spec.modelCache.claimName", choice.claim, allowed),)
+    return ()
+
+
+def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
+    preload, retry = download.flag("preload"), download.text("retry")
+    preload = True if preload is None else preload
+    if claim := block.text("claimName"):
+        _stand_alone(block, "claimName", _OF_MANAGED)
+        return UserClaim(claim=claim, preload=preload, retry=retry)
+    type_ = block.text("type")
+    return ManagedCache(
+        type=CacheType(type_) if type_ else None,
+        size=block.amount("size"),
+        class_name=block.optional_text("storageClassName"),
+        access_mode=block.optional_text("accessMode"),
+        preload=preload,
+        retain=block.flag("retain") or False,
+        retry=retry,
+    )
+
+
+def _stand_alone(block: Block, form: str, others: tuple[str, ...]) -> None:
+    for key in others:
+        if block.has(key) and block.fields[key] != _DEFAULTS.get(key):
+            block.deny(key, f"left out together with {form}")
+
+
+def _entry(entry: Manifest) -> CacheEntry:
+    phase = text(entry, "phase")
+    return CacheEntry(
+        environment=text(entry, "name"),
+        phase=Phase(phase) if phase in tuple(Phase) else Phase.PENDING,
+        claim=text(entry, "claimName"),
+        path=text(entry, "path"),
+        message=text(entry, "message"),
+        completed_at=text(entry, "completedAt"),
+    )

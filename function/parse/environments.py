@@ -1,0 +1,159 @@
+"""InferenceEnvironments: the cluster's access, its pools, its storage, and whether it is observed to be up.
+
+A pool with faults is left out and named, the others still count. A fault anywhere else makes the environment
+broken: nothing new is decided there and what runs stays, because a storage class that cannot be read is not
+one that is absent. A pool without GPUs is no GPU pool and is left out silently.
+"""
+
+from dataclasses import dataclass
+
+from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
+from function.domain.model import SecretKey
+from function.domain.problem import Problem
+from function.domain.settings import Settings
+from function.kube import names
+from function.kube.manifests import Manifest, condition, get, strings, text
+from function.parse.block import Block
+from function.parse.downloads import read_download, read_kserve
+from function.parse.hardware import read_pool
+from function.schemas.environment import EnvironmentSpec
+
+_SOURCES = {"Existing": "existing", "GKE": "gke"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """The Secrets with which a cluster is reached; the type of identity in provider-kubernetes' words."""
+
+    kubeconfig: SecretKey
+    identity: SecretKey | None = None
+    identity_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedEnvironment:
+    """An environment as decisions see it, how to reach its cluster, and every fault of its manifest."""
+
+    environment: Environment
+    access: ClusterAccess | None
+    pool_problems: tuple[Problem, ...] = ()
+    other_problems: tuple[Problem, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every fault, sorted by path."""
+        return tuple(sorted(self.pool_problems + self.other_problems))
+
+
+def provider_config(environment: str) -> str:
+    """Return the name of the ClusterProviderConfig of an environment's cluster."""
+    return names.named(environment, "environment", environment)
+
+
+def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironment:
+    """Return the environment with what the platform's settings add where it says nothing."""
+    name = text(manifest, "metadata.name")
+    spec = Block.checked(EnvironmentSpec, manifest.get("spec"), "spec")
+    access = _access(spec.block("cluster"), name, settings.secret_namespace or "")
+    pools, broken_pools, pool_problems = _pools(spec)
+    storage = _storage(spec.block("storage"), settings)
+    kserve = read_kserve(spec.block("kserve")).or_else(settings.kserve)
+    other_problems = tuple(p for p in spec.problems() if p not in pool_problems)
+    ready, ready_message = _readiness(manifest)
+    environment = Environment(
+        name=name,
+        uid=text(manifest, "metadata.uid"),
+        labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
+        pools=pools,
+        broken_pools=broken_pools,
+        broken=bool(other_problems),
+        storage=storage,
+        kserve=kserve,
+        provider_config=text(manifest, "status.providerConfigRef.name") or provider_config(name),
+        ready=ready,
+        ready_message=ready_message,
+        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+    )
+    return ParsedEnvironment(
+        environment=environment, access=access, pool_problems=pool_problems, other_problems=other_problems
+    )
+
+
+def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess | None:
+    """Return the access to the cluster; None where it has faults.
+
+    A Secret that names no namespace is in the platform's. GKE's kubeconfig has a name by default, under which
+    whatever made the cluster writes it.
+    """
+    source = cluster.text("source")
+    for name, field in _SOURCES.items():
+        if source and name != source and cluster.has(field):
+            cluster.deny(field, f"left out, as source is {source}")
+        if name == source and not cluster.has(field):
+            cluster.demand(field, f"as source is {source}")
+    block = cluster.block(_SOURCES.get(source, ""))
+    if not block.fields or block.problems("secretRef") or block.problems("identitySecretRef"):
+        return None
+    kubeconfig = _secret(block.block("secretRef"), f"{environment}-kubeconfig", "kubeconfig", namespace)
+    reference = block.block("identitySecretRef")
+    if not reference.fields:
+        return ClusterAccess(kubeconfig=kubeconfig)
+    return ClusterAccess(
+        kubeconfig=kubeconfig,
+        identity=_secret(reference, "", "private_key", namespace),
+        identity_type=reference.text("type", "GoogleApplicationCredentials"),
+    )
+
+
+def _secret(block: Block, name: str, key: str, namespace: str) -> SecretKey:
+    return SecretKey(
+        name=block.text("name", name),
+        namespace=block.text("namespace", namespace),
+        key=block.text("key", key),
+    )
+
+
+def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Problem, ...]]:
+    """Return the valid pools, the names of the others, and what is wrong with those."""
+    cluster = spec.block("cluster")
+    places = [b for b in (spec, cluster.block("existing"), cluster.block("gke")) if b.has("nodePools")]
+    for place in places[1:]:
+        place.deny("nodePools", f"left out together with {places[0].at('nodePools')}")
+    pools: list[Pool] = []
+    broken: list[str] = []
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for item in (item for place in places for item in place.blocks("nodePools")):
+        pool = read_pool(item)
+        if pool.name and seen.setdefault(pool.name, item.path) != item.path:
+            item.deny("name", f"unique, and {seen[pool.name]} has it already")
+        faults = item.problems()
+        problems += faults
+        if faults:
+            broken.append(pool.name)
+        elif pool.gpus_per_node > 0:
+            pools.append(pool)
+    return tuple(pools), tuple(broken), tuple(problems)
+
+
+def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
+    class_name = block.optional_text("storageClassName")
+    claim = block.block("sharedClaim")
+    size = claim.amount("size")
+    ours = EnvironmentStorage()
+    return EnvironmentStorage(
+        class_name=settings.storage_class if class_name is None else class_name,
+        access_mode=block.text("accessMode", ours.access_mode),
+        mode=StorageMode.SHARED if block.text("mode") == StorageMode.SHARED else StorageMode.PER_MODEL,
+        shared_claim=claim.text("name", ours.shared_claim),
+        shared_size=ours.shared_size if size is None else size,
+        download=read_download(block.block("download")).or_else(settings.download),
+    )
+
+
+def _readiness(manifest: Manifest) -> tuple[bool, str]:
+    observed = condition(manifest, "Ready")
+    if observed.get("status") == "True":
+        return True, ""
+    words = (text(observed, "reason"), text(observed, "message"))
+    return False, ": ".join(word for word in words if word) or "has not reported Ready yet"

@@ -1,0 +1,61 @@
+"""Words for hardware that profiles ask for and pools declare: compared ignoring case, kept in lower case.
+
+The speed between nodes has one name on each side, `multiNodeBandwidth` and `interNodeBandwidth`; either is
+accepted on both. Only a profile may ask for a speed `-or-better`.
+"""
+
+from function.domain.bandwidth import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
+from function.domain.environment import Pool
+from function.domain.model import Requires
+from function.parse.block import Block
+
+_BANDWIDTH = ("multiNodeBandwidth", "interNodeBandwidth")
+
+
+def read_requires(block: Block) -> Requires:
+    """Return what a profile asks of a pool."""
+    return Requires(
+        memory_per_gpu=block.amount("memoryPerGpu"),
+        interconnect=block.member("interconnect", INTERCONNECTS),
+        bandwidth=_required_bandwidth(block),
+        precision=tuple(sorted(set(block.members("precisionSupport", PRECISIONS)))),
+        nvlink_domain=block.integer("nvlinkDomainSize"),
+        accelerator_type=block.text("acceleratorType").lower() or None,
+    )
+
+
+def read_pool(block: Block) -> Pool:
+    """Return a pool of an environment; its capacity in nodes is maxNodeCount, else nodeCount."""
+    capabilities = block.block("capabilities")
+    declared, count = capabilities.has("precisionSupport"), block.integer("acceleratorCount")
+    most = block.integer("maxNodeCount")
+    return Pool(
+        name=block.text("name"),
+        gpus_per_node=1 if count is None else count,
+        max_nodes=(block.integer("nodeCount") or 0) if most is None else most,
+        accelerator_type=block.text("acceleratorType").lower(),
+        gpu_resource=block.text("gpuResource", "nvidia.com/gpu"),
+        labels=block.strings("labels"),
+        taints=block.maps("taints"),
+        memory_per_gpu=capabilities.amount("memoryPerGpu"),
+        interconnect=capabilities.member("interconnect", INTERCONNECTS),
+        precision=capabilities.members("precisionSupport", PRECISIONS) if declared else None,
+        multi_node=capabilities.flag("multiNodeCapable") or False,
+        bandwidth=capabilities.member(_bandwidth_field(capabilities), LADDER),
+        nvlink_domain=capabilities.integer("nvlinkDomainSize"),
+    )
+
+
+def _required_bandwidth(block: Block) -> BandwidthRequirement | None:
+    name = block.member(_bandwidth_field(block), LADDER, also=tuple(rung + OR_BETTER for rung in LADDER))
+    if name is None:
+        return None
+    return BandwidthRequirement(rung=name.removesuffix(OR_BETTER), or_better=name.endswith(OR_BETTER))
+
+
+def _bandwidth_field(block: Block) -> str:
+    """Return the name under which the speed is given; both at once is a fault, also if they are equal."""
+    given = [name for name in _BANDWIDTH if block.has(name)]
+    if len(given) > 1:
+        block.deny(given[1], f"left out together with {given[0]}")
+    return given[0] if given else _BANDWIDTH[0]

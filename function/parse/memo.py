@@ -1,0 +1,34 @@
+"""Reading a long list again costs nothing for the items that have not changed.
+
+Every decision is sent every environment and every placement, and from one call to the next nearly all of them
+are the same bytes. What an item was parsed to is kept under its content, so the result is a function of the
+items alone. The table is made anew from each list and so never outgrows the last one: a memo therefore serves
+one kind of list (all environments, all placements), whichever deployment's call carries it, and no other.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from function.exchange import Seen
+from function.kube.manifests import Manifest
+
+T = TypeVar("T")
+
+
+class Memo(Generic[T]):
+    """Parses the items of one kind of list, each content once for as long as it is in the list."""
+
+    def __init__(self, parse: Callable[[Manifest], T]) -> None:
+        self._parse = parse
+        self._known: dict[bytes, T] = {}
+
+    def read(self, items: Iterable[Seen]) -> tuple[T, ...]:
+        """Return what the items parse to, in their order."""
+        known, kept, facts = self._known, dict[bytes, T](), list[T]()
+        for item in items:
+            digest = item.digest
+            fact = known[digest] if digest in known else self._parse(item.load())
+            kept[digest] = fact
+            facts.append(fact)
+        self._known = kept
+        return tuple(facts)

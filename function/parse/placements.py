@@ -1,0 +1,86 @@
+"""ModelPlacements, read twice over: by the ledger, which must not lose one, and by the one that executes it.
+
+The ledger charges what a placement's spec says, so `read_placement` gives up only where no environment is
+named. A topology that cannot be read leaves `shape` None, and any other field that cannot be read counts as
+absent; what is wrong with them is what `placement_problems` says.
+"""
+
+from function.domain.placement import Placement
+from function.domain.problem import Problem
+from function.kube import names, quantity
+from function.kube.manifests import Manifest, condition, flag, get, text
+from function.parse.block import Block
+from function.parse.caches import read_choice
+from function.parse.references import read_model_ref
+from function.parse.topology import read_shape
+from function.reasons import ConditionType, Phase, ServiceReady, Status
+from function.schemas.placement import PlacementSpec
+
+
+def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
+    """Return the placement as far as it can be read, or why it says nothing at all."""
+    spec = _open(manifest)
+    environment = spec.block("inferenceEnvironmentRef").text("name")
+    if not environment:
+        return placement_problems(manifest)
+    replicas = spec.integer("replicas")
+    return Placement(
+        namespace=text(manifest, "metadata.namespace"),
+        name=text(manifest, "metadata.name"),
+        deployment=spec.block("deploymentRef").text("name"),
+        model=read_model_ref(spec),
+        environment=environment,
+        profile=spec.text("profile"),
+        pool=spec.text("pool"),
+        shape=read_shape(spec.block("topology")),
+        replicas=1 if replicas is None else replicas,
+        cache=read_choice(spec.block("modelCache")),
+        uid=text(manifest, "metadata.uid"),
+        created=text(manifest, "metadata.creationTimestamp"),
+        vram=_vram(manifest),
+        served=flag(manifest, "status.served"),
+        ready=_ready(manifest),
+        unreachable=_unreachable(manifest),
+        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        phase=_phase(manifest),
+        url=text(manifest, "status.service.url"),
+        uri=text(manifest, "status.storage.uri"),
+    )
+
+
+def placement_problems(manifest: Manifest) -> tuple[Problem, ...]:
+    """Return every fault of a placement."""
+    spec = _open(manifest)
+    read_shape(spec.block("topology"))
+    read_choice(spec.block("modelCache"))
+    return spec.problems()
+
+
+def _open(manifest: Manifest) -> Block:
+    return Block.checked(PlacementSpec, manifest.get("spec"), "spec")
+
+
+def _vram(manifest: Manifest) -> int | None:
+    annotations = get(manifest, "metadata.annotations")
+    value = annotations.get(names.ANNOTATION_VRAM) if isinstance(annotations, dict) else None
+    try:
+        return quantity.whole(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _ready(manifest: Manifest) -> bool:
+    """Trust Ready only if it speaks of the present spec: Crossplane writes the generation that it saw."""
+    ready, generation = condition(manifest, "Ready"), get(manifest, "metadata.generation")
+    seen = ready.get("observedGeneration", generation)
+    return ready.get("status") == Status.TRUE and (generation is None or seen == generation)
+
+
+def _unreachable(manifest: Manifest) -> bool:
+    service = condition(manifest, ConditionType.SERVICE_READY)
+    return service.get("status") == Status.UNKNOWN and service.get("reason") == ServiceReady.UNREACHABLE
+
+
+def _phase(manifest: Manifest) -> Phase:
+    phase = text(manifest, "status.phase")
+    return Phase(phase) if phase in tuple(Phase) else Phase.PENDING

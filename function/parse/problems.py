@@ -1,0 +1,116 @@
+"""Faults of a manifest's shape, as sentences with the field, what was found and what is allowed.
+
+The typed models that are generated from the XRDs find them; here their locations become the paths that users
+write (`spec.serving[0].replicaTopology.nodes`) and their error types become words. Every value that is not of
+a fixed set is answered with the nearest one of it.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from function.domain.problem import Problem
+from function.kube.manifests import JSON
+
+_ALLOWED: Mapping[str, str] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a block of fields",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length} long",
+    "too_long": "at most {max_length} long",
+    "string_too_short": "at least {min_length} long",
+    "string_too_long": "at most {max_length} long",
+    "string_pattern_mismatch": "of the form {pattern}",
+}
+_LONGEST = 60
+
+
+def shape_problems(schema: type[BaseModel], value: JSON, path: str) -> tuple[Problem, ...]:
+    """Return every field of a value at `path` that does not have the shape its schema asks for."""
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        return tuple(sorted({_problem(e, value, path) for e in error.errors(include_url=False)}))
+    return ()
+
+
+def wrong(path: str, found: JSON, allowed: str) -> Problem:
+    """Return the problem of a value that is not what is allowed."""
+    return Problem(path, f"{shown(found)} is not allowed; must be {allowed}")
+
+
+def not_a_quantity(path: str, found: JSON) -> Problem:
+    """Return the problem of a value that cannot be read as an amount."""
+    return Problem(path, f"{shown(found)} is not a quantity; must be like 80Gi, 1.5T or 500m")
+
+
+def unknown(path: str, found: JSON, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
+    """Return the problem of a value that is not one of those known, naming the nearest one.
+
+    Those in `also` are too many to list.
+    """
+    close = nearest(found if isinstance(found, str) else shown(found), (*known, *also))
+    hint = f" (did you mean {close}?)" if close else ""
+    return Problem(path, f"{shown(found)} is not known; must be one of {', '.join(known)}{hint}")
+
+
+def nearest(found: str, known: Iterable[str]) -> str:
+    """Return the known value that resembles the one found, whatever its case; empty if none does."""
+    by_lower = {value.lower(): value for value in known}
+    close = difflib.get_close_matches(found.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else ""
+
+
+def shown(found: JSON) -> str:
+    """Return a value as it stands in a manifest, cut where it is long."""
+    text = json.dumps(found, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def join(path: str, key: str | int) -> str:
+    """Return the path of an entry of what stands at `path`."""
+    return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
+
+
+def _problem(error: ErrorDetails, value: JSON, path: str) -> Problem:
+    if error["type"] == "missing":
+        for key in error["loc"]:
+            path = join(path, key)
+        return Problem(path, "is required")
+    path, union = _locate(error, value, path)
+    if union:
+        return not_a_quantity(path, error["input"])
+    context = error.get("ctx", {})
+    if error["type"] == "literal_error":
+        return unknown(path, error["input"], _distinct(re.findall("'([^']*)'", context["expected"])))
+    return wrong(path, error["input"], _ALLOWED.get(error["type"], "of another kind").format(**context))
+
+
+def _locate(error: ErrorDetails, value: JSON, path: str) -> tuple[str, bool]:
+    """Return the field's path, and whether pydantic's location goes on with a branch of a union.
+
+    Only quantities are unions (a number or text), and pydantic reports each branch.
+    """
+    for key in error["loc"]:
+        if value is error["input"]:
+            return path, True
+        path = join(path, key)
+        value = value[key]  # type: ignore[index]  # pydantic has been there
+    return path, False
+
+
+def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+    """Leave out spellings that differ from an earlier one only in case."""
+    spellings: dict[str, str] = {}
+    for value in values:
+        spellings.setdefault(value.lower(), value)
+    return tuple(spellings.values())

@@ -1,0 +1,99 @@
+"""Serving profiles: the static faults that make one unusable, wherever it might be placed.
+
+A profile with faults is kept with all of them, so that the others still serve and what runs on it stays.
+Nothing in a profile's engine may contain `{{`: KServe sends the merged spec through a Go template.
+"""
+
+from collections.abc import Iterator
+
+from function.domain.engine_args import disagreements, parallel_flags
+from function.domain.model import BrokenProfile, Engine, EngineName, Profile, Shape, Spread
+from function.kube.manifests import JSON
+from function.parse.block import Block
+from function.parse.downloads import check_env
+from function.parse.hardware import read_requires
+from function.parse.problems import join, wrong
+from function.parse.selectors import read_selector
+from function.parse.topology import fit_engine, read_shape
+
+
+def read_profiles(spec: Block) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
+    """Return the valid profiles and the broken ones, each in the order in which they are declared."""
+    profiles: list[Profile] = []
+    broken: list[BrokenProfile] = []
+    seen: dict[str, str] = {}
+    sized = spec.block("resources").has("vram")
+    for block in spec.blocks("serving"):
+        name = block.text("name")
+        if name and seen.setdefault(name, block.path) != block.path:
+            block.deny("name", f"unique, and {seen[name]} has it already")
+        profile = _profile(block, sized=sized)
+        if isinstance(profile, Profile):
+            profiles.append(profile)
+        else:
+            broken.append(profile)
+    return tuple(profiles), tuple(broken)
+
+
+def _profile(block: Block, *, sized: bool) -> Profile | BrokenProfile:
+    topology = block.block("replicaTopology")
+    selector = read_selector(block.block("environmentSelector"))
+    requires = read_requires(topology.block("requires"))
+    engine = _engine(block.block("engine"))
+    shape = _shape(block, engine, sized=sized)
+    problems = block.problems()
+    if problems or engine is None:
+        return BrokenProfile(name=block.text("name"), problems=problems)
+    placement = topology.block("placement")
+    return Profile(
+        name=block.text("name"),
+        engine=engine,
+        shape=shape,
+        selector=selector,
+        requires=requires,
+        pods_across_nodes=Spread(placement.text("podsAcrossNodes", Spread.NONE)),
+        replicas_across_nodes=Spread(placement.text("replicasAcrossNodes", Spread.NONE)),
+    )
+
+
+def _engine(block: Block) -> Engine | None:
+    for path, text in _texts(block.fields, block.path):
+        if "{{" in text:
+            block.faults.add(wrong(path, text, "without {{, which KServe reads as a template"))
+    check_env(block)
+    name = block.text("name")
+    if name not in tuple(EngineName):
+        return None
+    return Engine(
+        name=EngineName(name),
+        image=block.text("image"),
+        args=block.texts("args"),
+        env=block.maps("env"),
+    )
+
+
+def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:
+    """Return the declared shape; None where there is none, and the GPU memory of a pool shall decide it."""
+    topology, args_path = block.block("replicaTopology"), block.at("engine.args")
+    shape = read_shape(topology)
+    if block.fields and not block.has("replicaTopology") and not sized:
+        block.demand("replicaTopology", "unless spec.resources.vram is set")
+    if engine is None:
+        return shape
+    if shape is None:
+        block.faults.update(parallel_flags(engine.name, engine.args, args_path).problems)
+        return None
+    block.faults.update(disagreements(engine.name, engine.args, shape, args_path))
+    return fit_engine(topology, shape, engine, args_path)
+
+
+def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
+    """Yield every text within a value, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, join(path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, join(path, index))

@@ -1,0 +1,64 @@
+"""What the platform set once for all: the function's input, and above it EnvironmentConfigs from context.
+
+A fault is reported and what it concerns is left out, so that the weaker level shows through: a slip in a
+setting must not stop every object at once. Durations are Go's.
+"""
+
+import math
+import re
+from decimal import Decimal
+
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN, Download, Settings
+from function.kube.manifests import JSON, Manifest, prune
+from function.parse.block import Block
+from function.parse.downloads import read_download, read_kserve
+from function.schemas.defaults import Defaults
+
+ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
+OUR_KEY = "modelplane"
+
+_SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
+_DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+
+
+def read_settings(function_input: Manifest, context: Manifest) -> tuple[Settings, tuple[Problem, ...]]:
+    """Return the settings, completed by what is built in, and what was wrong with them."""
+    environment = context.get(ENVIRONMENT_KEY)
+    ours = environment.get(OUR_KEY) if isinstance(environment, dict) else None
+    weaker, input_problems = _level(function_input, "input")
+    stronger, context_problems = _level({} if ours is None else ours, OUR_KEY)
+    return stronger.or_else(weaker).or_else(BUILT_IN), input_problems + context_problems
+
+
+def _level(fields: JSON, path: str) -> tuple[Settings, tuple[Problem, ...]]:
+    if isinstance(fields, dict):
+        fields = prune(fields)
+    block = Block.checked(Defaults, fields, path)
+    download = read_download(block.block("download"))
+    ttl = block.block("ttl")
+    settings = Settings(
+        download=download.or_else(Download(image=block.optional_text("storageInitializerImage"))),
+        kserve=read_kserve(block.block("kserve")),
+        storage_class=block.optional_text("storageClassName"),
+        ttl_settled=_seconds(ttl, "settled"),
+        ttl_pending=_seconds(ttl, "pending"),
+        secret_namespace=block.optional_text("secretNamespace"),
+        object_watch=block.flag("objectWatch"),
+        remote_namespace_prefix=block.optional_text("remoteNamespacePrefix"),
+    )
+    return settings, block.problems()
+
+
+def _seconds(block: Block, key: str) -> int | None:
+    """Return a duration in whole seconds, rounded up; none at all would switch the wake-up off."""
+    found = block.fields.get(key)
+    if not isinstance(found, str):
+        return None
+    parts = _PART.findall(found) if _DURATION.fullmatch(found) and len(found) <= 32 else ()
+    seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in parts))
+    if seconds < 1:
+        block.deny(key, "a duration like 30s, 10m or 1h30m")
+        return None
+    return seconds

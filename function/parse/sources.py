@@ -1,0 +1,99 @@
+"""Where a model's weights come from: exactly the block that `source` names, and what that block may say.
+
+`owner/name` is all that KServe's initializer takes for a repository, and a revision without a slash or colon,
+because both end up in one address. An address of a scheme that has a source of its own is sent there.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
+from function.parse.block import Block
+from function.parse.problems import nearest
+
+SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
+_OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
+_REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRule:
+    """Where a model's Secret may be: a Model's in its own namespace only."""
+
+    namespace: str
+    fixed: bool
+
+
+def read_source(spec: Block, rule: SecretRule) -> Source | None:
+    """Return the source; its faults, and those of blocks that do not belong to it, are noted."""
+    if spec.problems("source"):
+        return None
+    wanted = next(name for name in _SOURCES if name.lower() == spec.text("source", "HuggingFace").lower())
+    for name, (field, _) in _SOURCES.items():
+        if name != wanted and spec.has(field):
+            spec.deny(field, f"left out, as source is {wanted}")
+        elif name == wanted and not spec.has(field):
+            spec.demand(field, f"as source is {wanted}")
+    field, read = _SOURCES[wanted]
+    return read(spec.block(field), rule)
+
+
+def _hugging_face(block: Block, rule: SecretRule) -> Source:
+    repo = block.fields.get("repo")
+    if isinstance(repo, str) and not _REPO.fullmatch(repo):
+        block.deny("repo", "owner/name")
+    return HuggingFaceSource(
+        repo=block.text("repo"),
+        revision=block.text("revision", "main"),
+        secret=_secret(block, rule, "HF_TOKEN"),
+        allow=block.texts("allowPatterns"),
+        ignore=block.texts("ignorePatterns"),
+    )
+
+
+def _oci(block: Block, _: SecretRule) -> Source:
+    return OciSource(image=block.text("image"))
+
+
+def _uri(block: Block, rule: SecretRule) -> Source:
+    uri = block.fields.get("uri")
+    if isinstance(uri, str):
+        _check_uri(block, uri)
+    return UriSource(uri=block.text("uri"), secret=_secret(block, rule, ""))
+
+
+def _check_uri(block: Block, uri: str) -> None:
+    scheme, separator, rest = uri.partition("://")
+    close = nearest(scheme, SCHEMES)
+    if separator and scheme in _OWN_SOURCE:
+        block.deny("uri", f"given as source {_OWN_SOURCE[scheme]}")
+    elif scheme not in SCHEMES or not rest:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        hint = f" (did you mean {close}://?)" if close and close != scheme else ""
+        block.deny("uri", f"an address of {known}{hint}")
+
+
+def _pvc(block: Block, _: SecretRule) -> Source:
+    path = block.text("path")
+    if ".." in path.split("/"):
+        block.deny("path", "a directory within the claim, without ..")
+    return PvcSource(claim=block.text("claimName"), path=path)
+
+
+def _secret(block: Block, rule: SecretRule, key: str) -> SecretKey | None:
+    if not block.has("secretRef"):
+        return None
+    reference = block.block("secretRef")
+    namespace = reference.text("namespace", rule.namespace)
+    if rule.fixed and namespace != rule.namespace:
+        reference.deny("namespace", f"left out, as a Model's Secret is in its namespace {rule.namespace}")
+    return SecretKey(name=reference.text("name"), namespace=namespace, key=reference.text("key", key))
+
+
+_SOURCES: Mapping[str, tuple[str, Callable[[Block, SecretRule], Source]]] = {
+    "HuggingFace": ("huggingFace", _hugging_face),
+    "OCI": ("oci", _oci),
+    "URI": ("uri", _uri),
+    "PVC": ("pvc", _pvc),
+}

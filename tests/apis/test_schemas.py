@@ -1,0 +1,103 @@
+"""The committed models are what the XRDs say, and read every manifest that shall work unchanged."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from function.kube.manifests import JSON, Manifest
+from function.schemas.cache import CacheSpec
+from function.schemas.defaults import Defaults
+from function.schemas.deployment import DeploymentSpec
+from function.schemas.environment import EnvironmentSpec
+from function.schemas.model import ModelSpec
+from function.schemas.placement import PlacementSpec
+from tools import generate
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+SCHEMAS = generate.ROOT / "function" / "schemas"
+FOLDERS = (generate.ROOT / "examples", generate.ROOT.parent / "shared" / "acceptance")
+MODELS: dict[str, type[BaseModel]] = {
+    "ClusterModel": ModelSpec,
+    "Model": ModelSpec,
+    "InferenceEnvironment": EnvironmentSpec,
+    "ModelDeployment": DeploymentSpec,
+    "ModelPlacement": PlacementSpec,
+    "ModelCache": CacheSpec,
+}
+
+
+def _manifests() -> list[tuple[str, Manifest]]:
+    files = [path for folder in FOLDERS for path in sorted(folder.rglob("*.yaml"))]
+    return [
+        (f"{path.parent.name}/{path.stem}-{manifest['kind']}-{manifest['metadata']['name']}", manifest)
+        for path in files
+        for manifest in yaml.load_all(path.read_text(), LOADER)
+        if manifest["kind"] in MODELS
+    ]
+
+
+def _model(**fields: JSON) -> Manifest:
+    profile: JSON = {"name": "p", "engine": {"name": "vLLM", "image": "vllm/vllm-openai:v0.15.0"}}
+    return {"model": {"name": "m"}, "serving": [profile], **fields}
+
+
+def test_the_committed_models_are_not_stale(tmp_path: Path) -> None:
+    generate.write(tmp_path)
+    fresh = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    committed = {path.name: path.read_text() for path in SCHEMAS.glob("*.py")}
+    assert fresh == committed, "run make generate"
+
+
+def test_there_are_manifests_to_read() -> None:
+    assert {manifest["kind"] for _, manifest in _manifests()} == MODELS.keys() - {"ModelPlacement"}
+
+
+@pytest.mark.parametrize("manifest", [pytest.param(m, id=name) for name, m in _manifests()])
+def test_a_manifest_that_shall_work_is_read(manifest: Manifest) -> None:
+    MODELS[str(manifest["kind"])].model_validate(manifest["spec"])
+
+
+def test_the_input_of_an_example_is_read() -> None:
+    composition = generate.ROOT / "examples" / "air-gap" / "composition.yaml"
+    for manifest in yaml.safe_load_all(composition.read_text()):
+        read = Defaults.model_validate(manifest["spec"]["pipeline"][0]["input"])
+        assert read.download
+        assert read.download.image_pull_secrets
+        assert read.download.image_pull_secrets[0].name == "platform-images"
+
+
+def test_defaults_apply_where_crossplane_did_not() -> None:
+    model = ModelSpec.model_validate(_model(huggingFace={"repo": "a/b", "secretRef": {"name": "s"}}))
+    assert model.source == "HuggingFace"
+    assert model.hugging_face
+    assert model.hugging_face.revision == "main"
+    assert model.hugging_face.secret_ref
+    assert model.hugging_face.secret_ref.key == "HF_TOKEN"
+    assert (model.resources.cpu, model.resources.memory) == ("4", "16Gi")
+    deployment = DeploymentSpec.model_validate({"modelRef": {"name": "m"}})
+    assert (deployment.model_ref.kind, deployment.environments) == ("ClusterModel", 1)
+    assert deployment.scaling.fixed.replicas == 1
+
+
+def test_fields_that_crossplane_adds_are_ignored() -> None:
+    ModelSpec.model_validate(_model(crossplane={"compositionRef": {"name": "models"}}))
+
+
+@pytest.mark.parametrize("value", ["2", True, 2.5, None])
+def test_only_a_whole_number_is_one(value: JSON) -> None:
+    with pytest.raises(ValidationError):
+        DeploymentSpec.model_validate({"modelRef": {"name": "m"}, "environments": value})
+
+
+@pytest.mark.parametrize("value", ["80Gi", "nonsense", 85899345920])
+def test_a_quantity_is_text_or_a_whole_number_and_judged_elsewhere(value: JSON) -> None:
+    read = ModelSpec.model_validate(_model(resources={"vram": value}))
+    assert read.resources.vram == value
+
+
+def test_models_are_frozen() -> None:
+    read = DeploymentSpec.model_validate({"modelRef": {"name": "m"}})
+    with pytest.raises(ValidationError, match="frozen"):
+        read.__setattr__("environments", 2)

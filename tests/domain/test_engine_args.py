@@ -1,0 +1,114 @@
+"""Parallelism flags are found in every spelling, and only those that contradict the shape are refused.
+
+Spellings are those of `vllm serve --help` and of SGLang's server arguments.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.engine_args import disagreements, parallel_flags
+from function.domain.model import EngineName, Parallelism, Shape
+from function.domain.problem import Problem
+
+VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG
+PIPELINE = Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2))
+DATA = Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=1, data=16, data_local=8))
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    engine: EngineName
+    args: tuple[str, ...]
+    want: dict[str, int]
+
+
+CASES = [
+    Case("none", "other flags are not read", VLLM, ("--max-model-len=8", "gemma"), {}),
+    Case("vllm-equals", "flag and value in one", VLLM,
+         ("--tensor-parallel-size=8", "--pipeline-parallel-size=2"), {"tensor": 8, "pipeline": 2}),
+    Case("vllm-apart", "flag and value as two arguments", VLLM,
+         ("--data-parallel-size", "16", "--data-parallel-size-local", "8"), {"data": 16, "data_local": 8}),
+    Case("vllm-short", "short flags", VLLM, ("-tp", "8", "-pp=2", "-dp", "4", "-dpl", "2", "-ep"),
+         {"tensor": 8, "pipeline": 2, "data": 4, "data_local": 2, "expert": 1}),
+    Case("vllm-underscores", "vLLM turns underscores into dashes", VLLM, ("--tensor_parallel_size=4",),
+         {"tensor": 4}),
+    Case("vllm-expert", "expert parallelism is a switch", VLLM, ("--enable-expert-parallel",), {"expert": 1}),
+    Case("vllm-no-expert", "a switch that is off", VLLM, ("--no-enable-expert-parallel",), {"expert": 0}),
+    Case("last-wins", "as in argparse", VLLM, ("-tp=2", "-tp=4"), {"tensor": 4}),
+    Case("vllm-knows-no-tp", "SGLang's spellings mean nothing to vLLM", VLLM, ("--tp=4", "--ep-size=8"), {}),
+    Case("sglang-short", "short spellings", SGLANG, ("--tp", "8", "--pp", "2", "--dp", "2", "--ep", "8"),
+         {"tensor": 8, "pipeline": 2, "data": 2, "expert": 1}),
+    Case("sglang-size", "-size spellings", SGLANG,
+         ("--tp-size=8", "--pp-size=2", "--dp-size=2", "--ep-size=1"),
+         {"tensor": 8, "pipeline": 2, "data": 2, "expert": 0}),
+    Case("sglang-long", "long spellings", SGLANG,
+         ("--tensor-parallel-size=8", "--pipeline-parallel-size=2", "--data-parallel-size=2",
+          "--expert-parallel-size=8"), {"tensor": 8, "pipeline": 2, "data": 2, "expert": 1}),
+    Case("sglang-ep-moe", "the former switch", SGLANG, ("--enable-ep-moe",), {"expert": 1}),
+    Case("sglang-dp-attention", "data ranks that share the tensor ranks' GPUs are no size", SGLANG,
+         ("--tp=8", "--dp=8", "--enable-dp-attention"), {"tensor": 8}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_flags(case: Case) -> None:
+    flags = parallel_flags(case.engine, case.args)
+    assert flags.values == case.want, case.reason
+    assert flags.problems == (), case.reason
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    args: tuple[str, ...]
+    want: Problem
+    shape: Shape = PIPELINE
+
+
+FAULTS = [
+    Fault("not-a-number", "a variable cannot be compared", ("--x", "-tp=$(N)"),
+          Problem("engine.args[1]", "-tp has '$(N)'; must be a whole number")),
+    Fault("no-value", "nothing follows", ("-tp",),
+          Problem("engine.args[0]", "-tp has ''; must be a whole number")),
+    Fault("one-argument", "the engine would read the blank as part of the flag", ("-tp 8",),
+          Problem("engine.args[0]", "'-tp 8' is one argument; must be -tp=N, or flag and number apart")),
+    Fault("switch-with-value", "argparse refuses it", ("--enable-expert-parallel=true",),
+          Problem("engine.args[0]", "'--enable-expert-parallel=true' must be given without a value")),
+    Fault("tensor", "another size than the block's", ("--tensor-parallel-size", "4"),
+          Problem("engine.args[0]",
+                  "--tensor-parallel-size=4 disagrees with the shape of the replica; must be 8")),
+    Fault("pipeline", "pipeline stages are pods", ("-pp=1",),
+          Problem("engine.args[0]", "-pp=1 disagrees with the shape of the replica; must be 2")),
+    Fault("data", "no data parallelism is a size of 1", ("-dp=2",),
+          Problem("engine.args[0]", "-dp=2 disagrees with the shape of the replica; must be 1")),
+    Fault("data-local", "ranks per node", ("-dpl=4",),
+          Problem("engine.args[0]", "-dpl=4 disagrees with the shape of the replica; must be 8"), DATA),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
+def test_disagreements(case: Fault) -> None:
+    assert disagreements(VLLM, case.args, case.shape) == (case.want,), case.reason
+
+
+@pytest.mark.parametrize(
+    ("engine", "args", "shape"),
+    [
+        (VLLM, ("-tp=8", "-pp=2", "--enable-expert-parallel"), PIPELINE),
+        (VLLM, ("-tp=1", "-dp=16", "-dpl=8", "-pp=1"), DATA),
+        (VLLM, ("-tp=4", "-tp=8"), PIPELINE),
+        (SGLANG, ("--tp=8", "--pp=2", "--dp=8", "--enable-dp-attention", "--ep=8"), PIPELINE),
+        (VLLM, (), PIPELINE),
+    ],
+)
+def test_what_repeats_the_shape_agrees(engine: EngineName, args: tuple[str, ...], shape: Shape) -> None:
+    assert disagreements(engine, args, shape) == ()
+
+
+def test_problems_stand_where_the_caller_says() -> None:
+    (problem,) = disagreements(VLLM, ("-tp=1",), PIPELINE, "spec.serving[0].engine.args")
+    assert problem.path == "spec.serving[0].engine.args[0]"

@@ -1,0 +1,53 @@
+"""What follows from a model's fields: pods of one replica, its GPUs, the list of its faults."""
+
+import pytest
+
+from function.domain.environment import Environment, Pool
+from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Shape
+from function.domain.problem import Problem
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "want"),
+    [
+        (Parallelism(tensor=8), 1),
+        (Parallelism(tensor=8, pipeline=2), 2),
+        (Parallelism(tensor=1, data=16, data_local=8), 2),
+        (Parallelism(tensor=1, pipeline=1, data=16), 1),
+    ],
+)
+def test_groups_follow_kserve(parallelism: Parallelism, want: int) -> None:
+    """KServe: size = data / dataLocal, else pipeline."""
+    assert parallelism.groups == want
+
+
+def test_gpus_of_a_replica_are_nodes_times_gpus_per_node() -> None:
+    assert Shape(nodes=4, gpus_per_node=4, parallelism=Parallelism(tensor=4, pipeline=4)).gpus == 16
+
+
+def test_faults_of_all_profiles_come_sorted_by_path() -> None:
+    first, second = (
+        Problem("spec.serving[0].name", "is required"),
+        Problem("spec.serving[1].name", "is required"),
+    )
+    model = Model(
+        kind="ClusterModel",
+        name="m",
+        namespace="",
+        served_name="m",
+        source=HuggingFaceSource(repo="a/b"),
+        profiles=(),
+        broken=(BrokenProfile(name="b", problems=(second,)), BrokenProfile(name="a", problems=(first,))),
+    )
+    assert model.problems == (first, second)
+
+
+def test_a_problem_reads_as_path_and_sentence() -> None:
+    assert str(Problem("spec.serving[0].name", "is required")) == "spec.serving[0].name: is required"
+
+
+def test_a_pool_is_found_by_name() -> None:
+    pool = Pool(name="h100", gpus_per_node=8, max_nodes=2)
+    environment = Environment(name="east", pools=(pool,))
+    assert environment.pool("h100") is pool
+    assert environment.pool("h200") is None

@@ -1,0 +1,55 @@
+"""Names are DNS-1035, bounded, and told apart by a hash of what they stand for."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function.kube import names
+
+DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+
+
+def test_digest_tells_parts_apart_not_only_their_concatenation() -> None:
+    assert names.digest("a", "bc") != names.digest("ab", "c")
+    assert names.digest("a", "b") != names.digest("b", "a")
+    assert re.fullmatch("[0-9a-f]{16}", names.digest("a"))
+
+
+def test_a_name_is_the_readable_stem_and_the_start_of_the_digest() -> None:
+    # printf 'ml\0gemma' | sha256sum begins with fb4e9e2d1c535a39.
+    assert names.digest("ml", "gemma") == "fb4e9e2d1c535a39"
+    assert names.named("Gemma 3/27B", "ml", "gemma") == "gemma-3-27b-fb4e9e2d"
+
+
+@pytest.mark.parametrize(
+    ("stem", "start"),
+    [("3gemma", "m-3gemma-"), ("", "m-"), ("---", "m-"), ("Ünïcode", "n-code-")],
+)
+def test_the_readable_part_starts_with_a_letter(stem: str, start: str) -> None:
+    name = names.named(stem, "x")
+    assert name.startswith(start)
+    assert DNS_1035.fullmatch(name)
+
+
+def test_long_stems_that_share_a_beginning_stay_apart() -> None:
+    long = "a" * 60
+    one, two = names.named(long, "1"), names.named(long, "2")
+    assert one != two
+    assert len(one) == len(two) == names.PREFIXED_LIMIT
+    assert len(names.named(long, "1", limit=names.SERVICE_LIMIT)) == names.SERVICE_LIMIT
+
+
+@given(st.text(), st.lists(st.text(), min_size=1, max_size=3), st.sampled_from((35, 40)))
+def test_every_name_is_dns_1035_and_bounded(stem: str, identity: list[str], limit: int) -> None:
+    name = names.named(stem, *identity, limit=limit)
+    assert DNS_1035.fullmatch(name)
+    assert len(name) <= limit
+
+
+def test_a_label_holds_63_characters_where_a_name_holds_253() -> None:
+    assert names.label_value("a" * 63) == "a" * 63
+    one, two = names.label_value("a" * 64), names.label_value("a" * 65)
+    assert one != two
+    assert len(one) == len(two) == 63

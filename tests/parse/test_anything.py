@@ -1,0 +1,75 @@
+"""Whatever stands in a manifest, reading it returns an object or problems, and never raises."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import JSON, Manifest
+from function.parse.caches import read_cache
+from function.parse.deployments import read_deployment
+from function.parse.environments import ParsedEnvironment, read_environment
+from function.parse.models import read_model
+from function.parse.placements import placement_problems, read_placement
+from function.parse.settings import read_settings
+from tests.parse.fields import KINDS, Kind, put, sample, walk
+
+WORDS = st.sampled_from(
+    ("", "a", "a/b", "{{", "80Gi", "80 gigs", "-1", "9" * 40, "In", "ib-400g", "-tp", "--tp=x", "s3://", "1h", "vLLM")
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS
+ANYTHING: st.SearchStrategy[JSON] = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _read_everything(manifest: Manifest) -> None:
+    for read in (read_model, read_deployment, read_cache, read_placement):
+        result = read(manifest)
+        assert not isinstance(result, tuple) or all(isinstance(p, Problem) for p in result)
+        assert result != (), "no object without a reason"
+    parsed = read_environment(manifest, BUILT_IN)
+    assert isinstance(parsed, ParsedEnvironment)
+    assert parsed.environment.broken is bool(parsed.other_problems)
+    placement_problems(manifest)
+
+
+@QUICK
+@given(spec=ANYTHING, metadata=ANYTHING, status=ANYTHING)
+def test_any_manifest(spec: JSON, metadata: JSON, status: JSON) -> None:
+    for kind in ("Model", "ClusterModel"):
+        _read_everything({"kind": kind, "metadata": metadata, "spec": spec, "status": status})
+
+
+@QUICK
+@given(fields=st.dictionaries(st.text(max_size=5), ANYTHING), context=ANYTHING)
+def test_any_settings(fields: Manifest, context: JSON) -> None:
+    merged, _ = read_settings(fields, {"apiextensions.crossplane.io/environment": context})
+    merged, _ = read_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}})
+    assert merged.ttl_settled
+    assert merged.ttl_pending
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@QUICK
+@given(data=st.data())
+def test_anything_in_any_field(kind: Kind, data: st.DataObject) -> None:
+    """Two fields at a time, so that rules across fields meet what they do not expect."""
+    manifest = kind.manifest(sample(kind.schema))
+    fields = [f for f in walk(kind.schema, (kind.root,), required=False) if len(f.steps) > 1]
+    first, second = data.draw(st.sampled_from(fields)), data.draw(st.sampled_from(fields))
+    manifest = put(manifest, first.steps, data.draw(ANYTHING))
+    if second.steps[: len(first.steps)] != first.steps:
+        manifest = put(manifest, second.steps, data.draw(ANYTHING))
+    problems = kind.problems(manifest)
+    assert list(problems) == sorted(set(problems))
+    assert all(p.path.startswith(kind.root) and p.message for p in problems)
+
+
+def test_numbers_that_json_cannot_write_are_shown_all_the_same() -> None:
+    problems = read_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}})
+    assert problems == (Problem("spec.environments", "NaN is not allowed; must be a whole number"),)

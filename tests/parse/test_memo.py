@@ -1,0 +1,55 @@
+"""The memo: what is parsed again, what is not, and what is forgotten."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from function.exchange import Seen
+from function.kube.manifests import Manifest
+from function.parse.memo import Memo
+
+
+@dataclass(frozen=True)
+class Case:
+    """Lists read one after the other, and the names that had to be parsed for each of them."""
+
+    id: str
+    reason: str
+    lists: tuple[str, ...]
+    parsed: tuple[str, ...]
+
+
+CASES = (
+    Case("first-sight", "everything is parsed once", ("abc",), ("abc",)),
+    Case("unchanged", "the same contents are not parsed again", ("abc", "abc"), ("abc", "")),
+    Case("other-order", "contents count, not places", ("abc", "cab"), ("abc", "")),
+    Case("one-changed", "only what changed is parsed", ("abc", "abd"), ("abc", "d")),
+    Case("bounded", "what left the list is forgotten", ("abc", "a", "abc"), ("abc", "", "bc")),
+    Case("empty", "an empty list empties the table", ("a", "", "a"), ("a", "", "a")),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_is_parsed_again(case: Case) -> None:
+    seen: list[str] = []
+
+    def parse(manifest: Manifest) -> str:
+        seen.append(str(manifest["name"]))
+        return f"fact {manifest['name']}"
+
+    memo = Memo(parse)
+    for names, parsed in zip(case.lists, case.parsed, strict=True):
+        seen.clear()
+        facts = memo.read(Seen(name.encode(), partial(dict, name=name)) for name in names)
+        assert facts == tuple(f"fact {name}" for name in names), case.reason
+        assert "".join(seen) == parsed, case.reason
+
+
+def test_a_fact_may_be_none() -> None:
+    calls: list[Manifest] = []
+    memo = Memo(calls.append)
+    item = Seen(b"x", dict)
+    assert memo.read([item]) == (None,)
+    assert memo.read([item]) == (None,)
+    assert len(calls) == 1, "nothing is a result like any other"

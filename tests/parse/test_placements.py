@@ -1,0 +1,174 @@
+"""The ledger reads any placement that names an environment; its executor gets the full list of faults."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.cache import UserClaim
+from function.domain.model import Parallelism, Shape
+from function.domain.placement import ModelRef, Placement
+from function.domain.problem import Problem
+from function.kube.manifests import JSON, Manifest
+from function.parse.placements import placement_problems, read_placement
+from function.reasons import Phase
+from tests.parse import manifests
+
+GIB = 2**30
+
+
+def _read(manifest: Manifest) -> Placement:
+    placement = read_placement(manifest)
+    assert isinstance(placement, Placement), placement
+    return placement
+
+
+def test_every_field_is_read() -> None:
+    given = manifests.placement(
+        modelRef={"kind": "Model", "name": "gemma"},
+        topology={"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2, "expert": "enabled"}},
+        replicas=3,
+        modelCache={"claimName": "mine"},
+    )
+    given["metadata"] = {
+        "name": "chat-east",
+        "namespace": "ml-team",
+        "uid": "1",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "annotations": {"modelplane.ai/vram": "1200Gi"},
+    }
+    given["status"] = {
+        "served": True,
+        "phase": "Ready",
+        "service": {"url": "http://chat"},
+        "storage": {"uri": "pvc://mine/models/0"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    assert _read(given) == Placement(
+        namespace="ml-team",
+        name="chat-east",
+        deployment="chat",
+        model=ModelRef(kind="Model", name="gemma"),
+        environment="east",
+        profile="vllm",
+        pool="h100",
+        shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2, expert=True)),
+        replicas=3,
+        cache=UserClaim(claim="mine"),
+        uid="1",
+        created="2026-01-01T00:00:00Z",
+        vram=1200 * GIB,
+        served=True,
+        ready=True,
+        deleting=True,
+        phase=Phase.READY,
+        url="http://chat",
+        uri="pvc://mine/models/0",
+    )
+    assert placement_problems(given) == ()
+
+
+def test_what_is_left_out_has_the_documented_default() -> None:
+    assert _read(manifests.placement(deploymentRef=None)) == Placement(
+        namespace="ml-team",
+        name="chat-east",
+        deployment="",
+        model=ModelRef(kind="ClusterModel", name="gemma"),
+        environment="east",
+        profile="vllm",
+        pool="h100",
+        shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2)),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    topology: JSON
+    path: str
+
+
+CASES = [
+    Case("absent", "nothing is recorded", None, "spec.topology"),
+    Case("no-gpus", "half of it is recorded", {"nodes": 2}, "spec.topology.gpusPerNode"),
+    Case("contradictory", "rules across fields hold here too",
+         {"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 4}}, "spec.topology.parallelism.tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_an_unreadable_topology_leaves_the_placement(case: Case) -> None:
+    given = manifests.placement(topology=case.topology)
+    assert _read(given).shape is None, case.reason
+    assert [p.path for p in placement_problems(given)] == [case.path], case.reason
+
+
+def test_what_is_out_of_bounds_counts_as_absent() -> None:
+    given = manifests.placement(replicas=-1, modelCache={"claimName": "a", "size": "x"})
+    assert _read(given).replicas == 1
+    assert [p.path for p in placement_problems(given)] == ["spec.modelCache.size", "spec.replicas"]
+
+
+@pytest.mark.parametrize("reference", [None, {"name": 3}])
+def test_without_an_environment_it_says_nothing(reference: JSON) -> None:
+    given = manifests.placement(inferenceEnvironmentRef=reference)
+    problems = read_placement(given)
+    assert isinstance(problems, tuple)
+    assert problems == placement_problems(given) != ()
+    assert problems[0].path.startswith("spec.inferenceEnvironmentRef")
+
+
+def test_no_spec_at_all() -> None:
+    assert read_placement({}) == (Problem("spec", "null is not allowed; must be a block of fields"),)
+
+
+@dataclass(frozen=True)
+class Ready:
+    id: str
+    reason: str
+    generation: JSON
+    condition: Manifest
+    want: bool
+
+
+READY = [
+    Ready("current", "it saw this spec", 2, {"status": "True", "observedGeneration": 2}, True),
+    Ready("stale", "it saw an earlier spec", 2, {"status": "True", "observedGeneration": 1}, False),
+    Ready("unsaid", "nothing is said about what it saw", 2, {"status": "True"}, True),
+    Ready("no-generation", "there is nothing to compare with", None, {"status": "True", "observedGeneration": 1}, True),
+    Ready("false", "it is not ready", 2, {"status": "False", "observedGeneration": 2}, False),
+    Ready("none", "it never said", 2, {"type": "Other"}, False),
+]
+
+
+@pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
+def test_ready_speaks_of_the_present_spec(case: Ready) -> None:
+    given = manifests.placement()
+    given["metadata"] = {"generation": case.generation}
+    given["status"] = {"conditions": [{"type": "Ready", **case.condition}]}
+    assert _read(given).ready is case.want, case.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "want"),
+    [
+        ({"status": "Unknown", "reason": "Unreachable"}, True),
+        ({"status": "Unknown", "reason": "Starting"}, False),
+        ({"status": "False", "reason": "Unreachable"}, False),
+    ],
+)
+def test_unreachable(condition: Manifest, *, want: bool) -> None:
+    given = manifests.placement() | {"status": {"conditions": [{"type": "ServiceReady", **condition}]}}
+    assert _read(given).unreachable is want
+
+
+@pytest.mark.parametrize("vram", ["80 gigs", 80, None])
+def test_an_unreadable_annotation_is_none(vram: JSON) -> None:
+    given = manifests.placement()
+    given["metadata"] = {"annotations": {"modelplane.ai/vram": vram}}
+    assert _read(given).vram is None
+
+
+def test_an_unknown_phase_is_pending() -> None:
+    assert _read(manifests.placement() | {"status": {"phase": "Thinking"}}).phase is Phase.PENDING

@@ -1,0 +1,137 @@
+"""Settings fall through from EnvironmentConfigs to the input to what is built in; a bad one is left out."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN, Download, Kserve, Settings
+from function.kube.manifests import JSON, Manifest
+from function.parse.settings import read_settings
+
+
+def _context(fields: JSON) -> Manifest:
+    return {"apiextensions.crossplane.io/environment": {"modelplane": fields}}
+
+
+def test_nothing_said_is_what_is_built_in() -> None:
+    assert read_settings({}, {}) == (BUILT_IN, ())
+    assert read_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == (BUILT_IN, ())
+
+
+def test_every_field_is_read() -> None:
+    settings, problems = read_settings(
+        {
+            "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
+            "kind": "Defaults",
+            "storageInitializerImage": "mirror/storage-initializer:v0.20.0",
+            "download": {
+                "resources": {"requests": {"cpu": 1}, "limits": {"memory": "64Gi"}},
+                "env": [{"name": "HF_ENDPOINT", "value": "http://mirror"}],
+                "nodeSelector": {"pool": "cpu"},
+                "tolerations": [{"operator": "Exists"}],
+                "serviceAccountName": "loader",
+                "imagePullSecrets": [{"name": "registry"}],
+                "tokenSecretName": "hub",
+                "activeDeadlineSeconds": 60,
+                "backoffLimit": 0,
+            },
+            "storageClassName": "",
+            "ttl": {"settled": "1h30m", "pending": "1.5s"},
+            "secretNamespace": "vault",
+            "kserve": {"namespace": "llm", "configPrefix": "", "gateway": False},
+            "objectWatch": True,
+            "remoteNamespacePrefix": "mp-",
+        },
+        {},
+    )
+    assert problems == ()
+    assert settings == Settings(
+        download=Download(
+            image="mirror/storage-initializer:v0.20.0",
+            resources={"requests": {"cpu": 1}, "limits": {"memory": "64Gi"}},
+            env=({"name": "HF_ENDPOINT", "value": "http://mirror"},),
+            node_selector={"pool": "cpu"},
+            tolerations=({"operator": "Exists"},),
+            service_account="loader",
+            pull_secrets=("registry",),
+            token_secret="hub",
+            deadline_seconds=60,
+            backoff_limit=0,
+        ),
+        kserve=Kserve(namespace="llm", config_prefix="", gateway=False),
+        storage_class="",
+        ttl_settled=5400,
+        ttl_pending=2,
+        secret_namespace="vault",
+        object_watch=True,
+        remote_namespace_prefix="mp-",
+    )
+
+
+def test_the_context_wins_field_by_field() -> None:
+    settings, problems = read_settings(
+        {"storageClassName": "slow", "kserve": {"namespace": "a", "gateway": False}},
+        _context({"storageClassName": "fast", "kserve": {"namespace": "b"}}),
+    )
+    assert problems == ()
+    kserve = Kserve(namespace="b", config_prefix="kserve-", gateway=False)
+    assert settings == replace(BUILT_IN, storage_class="fast", kserve=kserve)
+
+
+def test_the_downloads_own_image_is_more_specific() -> None:
+    settings, _ = read_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
+    assert settings.download.image == "b"
+
+
+def test_null_says_nothing() -> None:
+    assert read_settings({"objectWatch": None, "download": None}, _context(None)) == (BUILT_IN, ())
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    fields: Manifest
+    want: Problem
+
+
+ENV: JSON = [{"name": "A", "value": "1", "valueFrom": {}}]
+DURATION = "must be a duration like 30s, 10m or 1h30m"
+CASES = [
+    Case("type", "text where a truth value belongs", {"objectWatch": "yes"},
+         Problem("input.objectWatch", '"yes" is not allowed; must be true or false')),
+    Case("bound", "a negative number", {"download": {"backoffLimit": -1}},
+         Problem("input.download.backoffLimit", "-1 is not allowed; must be at least 0")),
+    Case("duration", "no unit", {"ttl": {"settled": "10"}},
+         Problem("input.ttl.settled", f'"10" is not allowed; {DURATION}')),
+    Case("duration-zero", "no wake-up at all would hang", {"ttl": {"pending": "0s"}},
+         Problem("input.ttl.pending", f'"0s" is not allowed; {DURATION}')),
+    Case("duration-long", "as long as the schema allows", {"ttl": {"pending": "1s" * 17}},
+         Problem("input.ttl.pending", f'"{"1s" * 17}" is not allowed; {DURATION}')),
+    Case("duration-type", "a number", {"ttl": {"pending": 3}},
+         Problem("input.ttl.pending", "3 is not allowed; must be text")),
+    Case("quantity", "a resource that is none", {"download": {"resources": {"limits": {"memory": "80 gigs"}}}},
+         Problem("input.download.resources.limits.memory",
+                 '"80 gigs" is not a quantity; must be like 80Gi, 1.5T or 500m')),
+    Case("item", "one bad item spoils its list", {"download": {"env": ENV}},
+         Problem("input.download.env[0].valueFrom", "{} is not allowed; must be left out together with value")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_a_bad_value_is_reported_and_left_out(case: Case) -> None:
+    assert read_settings(case.fields, {}) == (BUILT_IN, (case.want,)), case.reason
+
+
+def test_a_bad_value_lets_the_weaker_level_through() -> None:
+    settings, problems = read_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
+    assert settings.ttl_settled == 300
+    assert [str(p) for p in problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
+
+
+def test_a_context_of_another_shape_is_reported() -> None:
+    assert read_settings({}, _context("odd")) == (
+        BUILT_IN,
+        (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),),
+    )
