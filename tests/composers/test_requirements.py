@@ -6,6 +6,7 @@ import pytest
 from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.kube.manifests import text
 from tests.composers.plane import call, only, plane
 
 STORY = "kimi-k2-two-nodes"
@@ -71,7 +72,7 @@ def _request(kind: str) -> fnv1.RunFunctionRequest:
     for name, selector in wanted.items():
         answer = request.required_resources[name]
         for manifest in control.composites.values():
-            named = selector.WhichOneof("match") is None or selector.match_name == manifest["metadata"]["name"]  # type: ignore[call-overload,index]
+            named = selector.match_name in {"", text(manifest, "metadata.name")}
             if manifest["kind"] == selector.kind and named:
                 resource.update(answer.items.add(), manifest)
     return request

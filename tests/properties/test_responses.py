@@ -52,9 +52,11 @@ def _paths(value: JSON, path: tuple[str | int, ...] = ()) -> list[tuple[str | in
 def _replaced(value: JSON, path: tuple[str | int, ...], new: JSON) -> JSON:
     if not path:
         return new
-    changed = copy.copy(value)
-    changed[path[0]] = _replaced(value[path[0]], path[1:], new)  # type: ignore[index,call-overload]
-    return changed
+    first, *rest = path
+    if isinstance(value, dict):
+        return {k: _replaced(v, tuple(rest), new) if k == first else v for k, v in value.items()}
+    assert isinstance(value, list)
+    return [_replaced(v, tuple(rest), new) if i == first else v for i, v in enumerate(value)]
 
 
 def _check(request: fnv1.RunFunctionRequest, kind: str) -> None:
@@ -105,7 +107,8 @@ def test_any_value_anywhere_in_what_is_required(
     paths = [p for p in _paths(manifest) if p[0] in {"spec", "status"}]
     broken = _replaced(manifest, data.draw(st.sampled_from(paths)), data.draw(VALUES))
     item.resource.Clear()
-    item.resource.update(broken)  # type: ignore[arg-type]
+    assert isinstance(broken, dict)
+    item.resource.update(broken)
     _check(request, kind)
     kept = {key for key in request.observed.resources if key.startswith(("service-", "placement-"))}
     assert kept <= set(call(request).desired.resources), "another object's slip takes nothing down"
