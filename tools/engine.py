@@ -115,7 +115,19 @@ def _named(composite: Manifest, key: str, manifest: Manifest) -> Manifest:
             **metadata,
             **({"namespace": namespace} if namespace else {}),
             "annotations": {**mapping(metadata, "annotations"), COMPOSITION_KEY: key},
+            "ownerReferences": [_controller(composite)],
         },
+    }
+
+
+def _controller(composite: Manifest) -> Manifest:
+    return {
+        "apiVersion": text(composite, "apiVersion"),
+        "kind": text(composite, "kind"),
+        "name": text(composite, "metadata.name"),
+        "uid": text(composite, "metadata.uid"),
+        "controller": True,
+        "blockOwnerDeletion": True,
     }
 
 

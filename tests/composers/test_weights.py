@@ -1,0 +1,237 @@
+"""How weights get to a service and stay there: change, failure, claims that are not ours, and what goes when."""
+
+import copy
+from dataclasses import dataclass, replace
+
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
+from tests.composers.plane import manifests, only, plane, remote, said
+from tests.conformance.control_plane import ControlPlane, Ref
+from tools.engine import Engine
+from tools.world import World
+
+NEVER_DELETED = ["Observe", "Create", "Update", "LateInitialize"]
+UNAUTHORISED = "Container download for pod assistants/x failed with exit code 41 matching FailJob rule at index 0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing(World):
+    """A world in which Jobs without a retry fail, as podFailurePolicy says."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return the Object; the Job in it failed where it should not have completed."""
+        observed = World.advance(self, resource, step)
+        job = mapping(observed, "status.atProvider.manifest")
+        if job.get("kind") == "Job" and not mapping(job, "metadata.annotations"):
+            failed: Manifest = {
+                "type": "Failed",
+                "status": "True",
+                "reason": "PodFailurePolicy",
+                "message": UNAUTHORISED,
+            }
+            job["status"] = {"failed": 1, "conditions": [failed]}
+        return observed
+
+
+def _change(control: ControlPlane, ref: Ref, path: str, value: object) -> None:
+    """Set a field of a spec; absent maps on the way are made."""
+    changed = copy.deepcopy(control.composites[ref])
+    *way, last = path.split(".")
+    place = mapping(changed, "spec")
+    for key in way:
+        place = place.setdefault(key, {})  # type: ignore[assignment]  # maps all the way
+    place[last] = value  # type: ignore[assignment]  # any JSON
+    control.composites[ref] = changed
+
+
+def _policies(control: ControlPlane, ref: Ref, prefix: str) -> list[object]:
+    composed = control.rounds[-1].rendered[ref].composed
+    return [get(resource, "spec.managementPolicies") for key, resource in composed.items() if key.startswith(prefix)]
+
+
+def _uri(control: ControlPlane, ref: Ref) -> str:
+    (service,) = remote(control, ref, "service-").values()
+    return text(service, "spec.model.uri")
+
+
+def test_the_service_appears_with_the_finished_job_and_never_leaves() -> None:
+    control = plane("kimi-k2-two-nodes")
+    placement = only(control, "ModelPlacement")
+    seen = []
+    for latest in control.rounds:
+        if placement in latest.rendered:
+            jobs = [o for k, o in latest.observed[placement].items() if k.startswith("job-")]
+            done = any(condition(get(o, "status.atProvider.manifest"), "Complete") for o in jobs)
+            serves = any(k.startswith("service-") for k in latest.rendered[placement].composed)
+            seen.append((done, serves))
+    assert (False, False) in seen, "there must be a time before the Job is Complete"
+    assert all(done == serves for done, serves in seen), seen
+
+
+def test_a_new_revision_is_fetched_beside_the_old_one() -> None:
+    control = plane("kimi-k2-two-nodes")
+    model, placement = only(control, "ClusterModel"), only(control, "ModelPlacement")
+    old_uri, old_claims = _uri(control, placement), remote(control, placement, "claim-")
+    _change(control, model, "huggingFace.revision", "v2")
+    control.advance()
+    assert _uri(control, placement) == old_uri, "the service stays on the verified bytes"
+    assert len(remote(control, placement, "claim-")) == len(remote(control, placement, "job-")) == 2
+    moved_while_old_was_there = False
+    for _ in range(20):
+        control.advance()
+        both = len(remote(control, placement, "claim-")) == 2
+        moved_while_old_was_there |= both and _uri(control, placement) != old_uri
+    assert moved_while_old_was_there, "the old bytes go after the service has moved, not before"
+    assert not old_claims.keys() & remote(control, placement, "claim-").keys(), "then they go"
+    assert said(control, placement, "ServiceReady") == ("True", "Serving")
+
+
+def test_another_group_size_is_another_service_on_the_same_bytes() -> None:
+    control = plane("kimi-k2-two-nodes")
+    model, placement = only(control, "ClusterModel"), only(control, "ModelPlacement")
+    before, claims = remote(control, placement, "service-"), remote(control, placement, "claim-")
+    changed = copy.deepcopy(control.composites[model])
+    topology = mapping(listing(changed, "spec.serving")[0], "replicaTopology")
+    topology.update({"nodes": 4, "parallelism": {"tensor": 8, "pipeline": 4}})
+    control.composites[model] = changed
+    control.settle()
+    after = remote(control, placement, "service-")
+    assert len(after) == 1, "GPUs rarely suffice for both"
+    assert not before.keys() & after.keys(), "KServe refuses to change the size of a group"
+    assert remote(control, placement, "claim-").keys() == claims.keys(), "nothing is downloaded again"
+
+
+def test_a_finished_job_stays_whatever_the_settings_become() -> None:
+    control = plane("kimi-k2-two-nodes")
+    placement = only(control, "ModelPlacement")
+    jobs = remote(control, placement, "job-")
+    newer: Manifest = {
+        "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
+        "kind": "Defaults",
+        "storageInitializerImage": "kserve/storage-initializer:v0.21.0",
+    }
+    assert isinstance(control.renderer, Engine)
+    control.renderer = replace(control.renderer, input=newer)
+    control.settle()
+    assert remote(control, placement, "job-") == jobs
+
+
+def test_a_failed_download_says_why_and_retry_starts_another_job() -> None:
+    control = plane("kimi-k2-two-nodes", Failing())
+    deployment, placement = only(control, "ModelDeployment"), only(control, "ModelPlacement")
+    failed = remote(control, placement, "job-")
+    assert said(control, placement, "StorageReady") == ("False", "DownloadFailed")
+    message = text(condition(control.composites[placement], "StorageReady"), "message")
+    assert "check the token" in message
+    assert "modelCache.retry" in message
+    assert text(control.composites[placement], "status.phase") == "Failed"
+    _change(control, deployment, "modelCache.retry", "1")
+    control.settle()
+    again = remote(control, placement, "job-")
+    assert len(again) == 1
+    assert not again.keys() & failed.keys()
+    assert said(control, placement, "ServiceReady") == ("True", "Serving")
+
+
+def test_a_claim_of_the_user_is_only_observed() -> None:
+    control = plane("bring-your-own-claim")
+    placement = only(control, "ModelPlacement")
+    (claim,) = remote(control, placement, "claim-").values()
+    assert claim == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "team-models", "namespace": "lab"},
+    }
+    assert _policies(control, placement, "claim-") == [["Observe"]]
+    assert _uri(control, placement).startswith("pvc://team-models/models/")
+
+
+def test_a_missing_claim_is_waited_for_without_a_fallback() -> None:
+    control = plane("bring-your-own-claim", World(absent=frozenset({"PersistentVolumeClaim/team-models"})))
+    placement = only(control, "ModelPlacement")
+    assert said(control, placement, "StorageReady") == ("False", "ClaimNotFound")
+    message = text(condition(control.composites[placement], "StorageReady"), "message")
+    assert all(word in message for word in ("team-models", "lab", "h100-lab"))
+    assert not remote(control, placement, "job-")
+    assert not remote(control, placement, "service-")
+    control.world = World()
+    control.settle()
+    assert said(control, placement, "ServiceReady") == ("True", "Serving")
+
+
+def test_a_missing_token_is_said_and_waited_for() -> None:
+    names = {text(m, "metadata.name") for m in manifests("private-model") if m["kind"] == "Secret"}
+    control = plane("private-model", World(absent=frozenset(f"Secret/{name}" for name in names)))
+    placement = only(control, "ModelPlacement")
+    assert said(control, placement, "StorageReady") == ("False", "TokenMissing")
+
+
+def test_a_copied_token_goes_with_the_verified_download() -> None:
+    control = plane("private-model")
+    placement = only(control, "ModelPlacement")
+    composed = [set(r.rendered[placement].composed) for r in control.rounds if placement in r.rendered]
+    assert any(key.startswith("token-") for keys in composed for key in keys), "it is copied for the download"
+    if remote(control, placement, "job-"):
+        assert not remote(control, placement, "token-"), "and gone after it"
+
+
+def test_a_shared_claim_is_never_deleted() -> None:
+    control = plane("shared-claim")
+    for placement in control.all("ModelPlacement"):
+        for prefix in ("claim-", "job-"):
+            assert _policies(control, placement, prefix) in ([], [NEVER_DELETED])
+    assert any(_policies(control, placement, "claim-") for placement in control.all("ModelPlacement"))
+
+
+def test_retained_weights_are_found_again_by_name() -> None:
+    control = ControlPlane(renderer=plane("kimi-k2-two-nodes").renderer)
+    found = manifests("kimi-k2-two-nodes")
+    for manifest in found:
+        if manifest["kind"] == "ModelDeployment":
+            mapping(manifest, "spec")["modelCache"] = {"type": "PVC", "retain": True}
+    control.apply(found)
+    control.settle()
+    placement, deployment = only(control, "ModelPlacement"), only(control, "ModelDeployment")
+    before = {**remote(control, placement, "claim-"), **remote(control, placement, "job-")}
+    assert _policies(control, placement, "claim-") == _policies(control, placement, "job-") == [NEVER_DELETED]
+    control.delete(deployment)
+    other = copy.deepcopy(next(m for m in found if m["kind"] == "ModelDeployment"))
+    mapping(other, "metadata")["name"] = "another-name"
+    control.apply([other])
+    control.settle()
+    placement = only(control, "ModelPlacement")
+    assert {**remote(control, placement, "claim-"), **remote(control, placement, "job-")} == before
+
+
+def test_a_named_cache_leaves_the_deployment_without_a_job() -> None:
+    control = plane("model-cache")
+    for placement in control.all("ModelPlacement"):
+        composed = control.rounds[-1].rendered[placement].composed
+        assert {key.split("-")[0] for key in composed} == {"namespace", "cache", "service"}
+        assert composed["cache-usage"]["kind"] == "Usage"
+    cache = only(control, "ModelCache")
+    assert said(control, cache, "Hydrated") == ("True", "Hydrated")
+    assert mapping(control.composites[cache], "status")["usedBy"] == ["qwen"]
+
+
+def test_a_cache_that_vanishes_takes_no_service_with_it() -> None:
+    control = plane("model-cache")
+    placements = control.all("ModelPlacement")
+    services = [remote(control, placement, "service-") for placement in placements]
+    del control.composites[only(control, "ModelCache")]
+    for _ in range(3):
+        control.advance()
+    assert [remote(control, placement, "service-") for placement in placements] == services
+    assert {said(control, p, "ReferencesResolved") for p in placements} == {("False", "CacheNotFound")}
+
+
+def test_without_preload_the_service_comes_at_once() -> None:
+    control = ControlPlane(renderer=plane("kimi-k2-two-nodes").renderer)
+    found = manifests("kimi-k2-two-nodes")
+    for manifest in found:
+        if manifest["kind"] == "ModelDeployment":
+            mapping(manifest, "spec")["modelCache"] = {"type": "PVC", "preload": False}
+    control.apply(found)
+    control.settle()
+    placement = only(control, "ModelPlacement")
+    first = next(r.rendered[placement].composed for r in control.rounds if placement in r.rendered)
+    assert {key.split("-")[0] for key in first} == {"namespace", "claim", "service"}
