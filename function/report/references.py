@@ -11,8 +11,9 @@ from function.domain.problem import Problem
 from function.exchange import Condition
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
 
-# A condition message; longer lists of faults stand on the model itself.
+# A condition message; longer lists of faults stand on the object itself.
 _LIMIT = 1024
+_KEPT = "What runs is kept"
 
 
 def resolved(type_: ConditionType, message: str) -> Condition:
@@ -22,104 +23,8 @@ def resolved(type_: ConditionType, message: str) -> Condition:
 
 def resolving(type_: ConditionType) -> Condition:
     """Return the condition while Crossplane has not answered a requirement yet."""
-    return Condition(
-        type=type_,
-        status=Status.UNKNOWN,
-        reason=ModelResolved.RESOLVING,
-        message="Waits for Crossplane to fetch what is referred to",
-    )
-
-
-def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Condition:
-    """Return the condition of a model that does not exist."""
-    where = f" in namespace {namespace}" if ref.kind == "Model" else ""
-    return Condition(
-        type=type_,
-        status=Status.FALSE,
-        reason=ModelResolved.MODEL_NOT_FOUND,
-        message=f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. "
-        "What runs is kept",
-    )
-
-
-def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a model whose faults leave nothing to serve."""
-    faults = "; ".join(map(str, problems))
-    return Condition(
-        type=type_,
-        status=Status.FALSE,
-        reason=ModelResolved.MODEL_INVALID,
-        message=_cut(f"Correct {ref.kind} {ref.name}: {faults}"),
-    )
-
-
-def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
-    """Return the condition of a placement whose profile is not declared any more."""
-    known = ", ".join(p.name for p in model.profiles) or "none"
-    return Condition(
-        type=ConditionType.REFERENCES_RESOLVED,
-        status=Status.FALSE,
-        reason=ReferencesResolved.MODEL_INVALID,
-        message=f"spec.profile: {ref.kind} {ref.name} has no valid profile {profile}; it has {known}. "
-        "What runs is kept",
-    )
-
-
-def environment_not_found(name: str) -> Condition:
-    """Return the condition of a placement whose environment does not exist."""
-    return Condition(
-        type=ConditionType.REFERENCES_RESOLVED,
-        status=Status.FALSE,
-        reason=ReferencesResolved.ENVIRONMENT_NOT_FOUND,
-        message=f"spec.inferenceEnvironmentRef: InferenceEnvironment {name} does not exist; create it again, or delete "
-        "the deployment to give up what runs there",
-    )
-
-
-def environment_invalid(name: str, problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a placement whose environment cannot be read."""
-    return Condition(
-        type=ConditionType.REFERENCES_RESOLVED,
-        status=Status.FALSE,
-        reason=ReferencesResolved.ENVIRONMENT_NOT_FOUND,
-        message=_cut(f"Correct InferenceEnvironment {name}: {'; '.join(map(str, problems))}"),
-    )
-
-
-def pool_not_found(environment: str, pool: str) -> Condition:
-    """Return the condition of a placement whose pool is gone from its environment, or invalid."""
-    return Condition(
-        type=ConditionType.REFERENCES_RESOLVED,
-        status=Status.FALSE,
-        reason=ReferencesResolved.POOL_NOT_FOUND,
-        message=f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. "
-        "What runs is kept",
-    )
-
-
-def cache_not_found(name: str, namespace: str) -> Condition:
-    """Return the condition of a placement whose ModelCache does not exist."""
-    return Condition(
-        type=ConditionType.REFERENCES_RESOLVED,
-        status=Status.FALSE,
-        reason=ReferencesResolved.CACHE_NOT_FOUND,
-        message=f"spec.modelCache.name: ModelCache {name} does not exist in namespace {namespace}; create it again. "
-        "What runs is kept",
-    )
-
-
-def invalid_placement(problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a placement whose own spec cannot be carried out."""
-    return Condition(
-        type=ConditionType.REFERENCES_RESOLVED,
-        status=Status.FALSE,
-        reason=ReferencesResolved.INVALID_PLACEMENT,
-        message=_cut("; ".join(map(str, problems))),
-    )
-
-
-def _cut(message: str) -> str:
-    return message if len(message) <= _LIMIT else f"{message[: _LIMIT - 1]}…"
+    message = "Waits for Crossplane to fetch what is referred to"
+    return Condition(type=type_, status=Status.UNKNOWN, reason=ModelResolved.RESOLVING, message=message)
 
 
 def model_resolved(type_: ConditionType, model: Model) -> Condition:
@@ -128,8 +33,71 @@ def model_resolved(type_: ConditionType, model: Model) -> Condition:
     return resolved(type_, f"{model.kind} {model.name} is valid{skipped}")
 
 
+def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Condition:
+    """Return the condition of a model that does not exist."""
+    where = f" in namespace {namespace}" if ref.kind == "Model" else ""
+    message = f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. {_KEPT}"
+    return _unresolved(ModelResolved.MODEL_NOT_FOUND, message, type_)
+
+
+def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
+    """Return the condition of a model whose faults leave nothing to serve."""
+    return _unresolved(ModelResolved.MODEL_INVALID, f"Correct {ref.kind} {ref.name}: {_listed(problems)}", type_)
+
+
+def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
+    """Return the condition of a placement whose profile is not declared any more."""
+    known = ", ".join(p.name for p in model.profiles) or "none"
+    message = f"spec.profile: {ref.kind} {ref.name} has no valid profile {profile}; it has {known}. {_KEPT}"
+    return _unresolved(ReferencesResolved.MODEL_INVALID, message)
+
+
+def environment_not_found(name: str) -> Condition:
+    """Return the condition of a placement whose environment does not exist."""
+    message = (
+        f"spec.inferenceEnvironmentRef: InferenceEnvironment {name} does not exist; create it again, or delete the "
+        "deployment to give up what runs there"
+    )
+    return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
+
+
+def environment_invalid(name: str, problems: Iterable[Problem]) -> Condition:
+    """Return the condition of a placement whose environment cannot be read."""
+    message = f"Correct InferenceEnvironment {name}: {_listed(problems)}"
+    return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
+
+
+def pool_not_found(environment: str, pool: str) -> Condition:
+    """Return the condition of a placement whose pool is gone from its environment, or invalid."""
+    message = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. {_KEPT}"
+    return _unresolved(ReferencesResolved.POOL_NOT_FOUND, message)
+
+
+def cache_not_found(name: str, namespace: str) -> Condition:
+    """Return the condition of a placement whose ModelCache does not exist."""
+    message = f"spec.modelCache.name: ModelCache {name} does not exist in namespace {namespace}; create it. {_KEPT}"
+    return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
+
+
+def invalid_placement(problems: Iterable[Problem]) -> Condition:
+    """Return the condition of a placement whose own spec cannot be carried out."""
+    return _unresolved(ReferencesResolved.INVALID_PLACEMENT, _listed(problems))
+
+
 def unreadable_topology() -> Condition:
     """Return the condition of a placement whose recorded topology cannot be read."""
-    return invalid_placement(
-        [Problem("spec.topology", "must have nodes, gpusPerNode and parallelism that agree with each other")]
-    )
+    message = "must have nodes, gpusPerNode and parallelism that agree with each other"
+    return invalid_placement([Problem("spec.topology", message)])
+
+
+def _unresolved(
+    reason: ModelResolved | ReferencesResolved,
+    message: str,
+    type_: ConditionType = ConditionType.REFERENCES_RESOLVED,
+) -> Condition:
+    cut = message if len(message) <= _LIMIT else f"{message[: _LIMIT - 1]}…"
+    return Condition(type=type_, status=Status.FALSE, reason=reason, message=cut)
+
+
+def _listed(problems: Iterable[Problem]) -> str:
+    return "; ".join(map(str, problems))
