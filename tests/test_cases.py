@@ -63,7 +63,7 @@ class Answers(SingleFileSnapshotExtension):
 
 def _case_of(test_location: PyTestLocation) -> Path:
     # pytest's own item type has no callspec; every item here is parametrized.
-    return Path(getattr(test_location.item, "callspec").id)  # noqa: B009
+    return Path(getattr(test_location.item, "callspec").id)  # noqa: B009  # mypy knows no such attribute
 
 
 @pytest.fixture

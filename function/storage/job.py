@@ -25,6 +25,9 @@ CONTAINER = "download"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
 # KServe's own convention: the ConfigMap holds cabundle.crt, and the initializer reads these two variables.
 BUNDLE_NAME, BUNDLE_DIRECTORY = "CA_BUNDLE_CONFIGMAP_NAME", "CA_BUNDLE_VOLUME_MOUNT_POINT"
+# A reference is applied as a whole: without its default version, two Objects that describe one Job would take it from
+# each other for ever.
+_JOB_NAME = "metadata.labels['job-name']"
 # Progress is worth a line every half minute, not ten a second, in a log that is kept for a day.
 _ENV = {
     "HF_HOME": "/tmp/hf",  # noqa: S108  # an emptyDir
@@ -139,7 +142,7 @@ def _pod(task: Task, download: Download) -> Manifest:
 def _container(task: Task, download: Download, env: list[Manifest]) -> Manifest:
     own: list[JSON] = [
         {"name": "MODELPLANE_BACKOFF_LIMIT", "value": str(download.backoff_limit)},
-        {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['job-name']"}}},
+        {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
     env_from: list[JSON] = [*task.credential.env_from] if task.credential else []
     return manifests.prune(

@@ -207,3 +207,10 @@ def test_retry_stands_on_the_job() -> None:
 def test_pods_go_with_their_job() -> None:
     finalizers = manifests.get(job.build(TASK), "metadata.finalizers")
     assert finalizers == ["foregroundDeletion"], "pods that stay hold the claim, which then never goes"
+
+
+def test_two_objects_may_describe_one_job() -> None:
+    spec = manifests.get(job.build(TASK), "spec.template.spec")
+    (container,) = manifests.listing(spec, "containers")
+    references = [manifests.mapping(entry, "valueFrom.fieldRef") for entry in manifests.listing(container, "env")]
+    assert [r["apiVersion"] for r in references if r] == ["v1"], "a default filled in by the cluster changes owners"

@@ -1,0 +1,26 @@
+"""What any Python function pays: our server around the SDK's own `response.to`, and nothing else."""
+
+import asyncio
+
+import grpc
+from crossplane.function import logging, response
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
+from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceServicer
+
+from function.main import serve
+
+
+class Echo(FunctionRunnerServiceServicer):
+    """Returns what the request desires."""
+
+    async def RunFunction(  # noqa: N802  # gRPC's name
+        self,
+        request: RunFunctionRequest,
+        context: grpc.aio.ServicerContext[RunFunctionRequest, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
+    ) -> RunFunctionResponse:
+        """Return the response that every function starts from."""
+        return response.to(request)
+
+
+logging.configure()
+asyncio.run(serve(Echo(), "127.0.0.1:0", None, (("grpc.max_receive_message_length", 32 * 2**20),)))

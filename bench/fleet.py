@@ -1,0 +1,131 @@
+"""A large fleet as Crossplane would send it: 1,000 environments, 2,000 placements of others, one deployment.
+
+Each environment has 16 nodes of 8 GPUs and carries two placements of two nodes each. The deployment finds room
+at once; the one that is too large (nine replicas of two nodes) is told why by every environment.
+"""
+
+from function.kube.manifests import JSON, Manifest
+
+API = "modelplane.ai/v1alpha1"
+ENVIRONMENTS, PLACEMENTS = 1_000, 2_000
+SINCE = "2026-10-01T12:00:00Z"
+
+MODEL: Manifest = {
+    "apiVersion": API,
+    "kind": "ClusterModel",
+    "metadata": {"name": "kimi-k2", "uid": "00000000-0000-4000-8000-000000000000"},
+    "spec": {
+        "model": {"name": "moonshotai/Kimi-K2-Instruct"},
+        "source": "HuggingFace",
+        "huggingFace": {"repo": "moonshotai/Kimi-K2-Instruct"},
+        "environmentSelector": {"matchLabels": {"modelplane.ai/tier": "production"}},
+        "serving": [
+            {
+                "name": "multinode",
+                "replicaTopology": {
+                    "nodes": 2,
+                    "gpusPerNode": 8,
+                    "parallelism": {"tensor": 8, "pipeline": 2},
+                    "requires": {"memoryPerGpu": "141Gi", "multiNodeBandwidth": "ib-400g-or-better"},
+                },
+                "engine": {"name": "vLLM", "image": "vllm/vllm-openai:v0.12.0"},
+            }
+        ],
+    },
+}
+DEPLOYMENT: Manifest = {
+    "apiVersion": API,
+    "kind": "ModelDeployment",
+    "metadata": {"namespace": "team", "name": "kimi", "uid": "00000000-0000-4000-8000-000000000001"},
+    "spec": {"modelRef": {"name": "kimi-k2"}, "environments": 3},
+}
+
+TOO_LARGE: Manifest = {
+    **DEPLOYMENT,
+    "spec": {"modelRef": {"name": "kimi-k2"}, "scaling": {"signal": "Fixed", "fixed": {"replicas": 9}}},
+}
+
+
+def _conditions(*types: str) -> list[JSON]:
+    return [{"type": type_, "status": "True", "reason": "Available", "lastTransitionTime": SINCE} for type_ in types]
+
+
+def _metadata(kind: str, number: int) -> Manifest:
+    return {
+        "name": f"{kind}-{number:04}",
+        "uid": f"{len(kind):08}-0000-4000-8000-{number:012}",
+        "resourceVersion": str(100_000 + number),
+        "generation": 3,
+        "creationTimestamp": SINCE,
+    }
+
+
+def environment(number: int) -> Manifest:
+    """Return one environment, ready to serve."""
+    labels: Manifest = {"modelplane.ai/region": f"region-{number % 7}", "modelplane.ai/tier": "production"}
+    return {
+        "apiVersion": API,
+        "kind": "InferenceEnvironment",
+        "metadata": {**_metadata("environment", number), "labels": labels},
+        "spec": {
+            "cluster": {
+                "source": "Existing",
+                "existing": {"secretRef": {"name": f"kubeconfig-{number:04}"}, "provider": "coreweave"},
+            },
+            "nodePools": [
+                {
+                    "name": "frontier",
+                    "acceleratorType": "nvidia-h200",
+                    "acceleratorCount": 8,
+                    "maxNodeCount": 16,
+                    "labels": {"node.kubernetes.io/instance-type": "gd-8xh200ib-i128"},
+                    "taints": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                    "capabilities": {
+                        "memoryPerGpu": "141Gi",
+                        "interconnect": "nvlink",
+                        "precisionSupport": ["bf16", "fp8"],
+                        "multiNodeCapable": True,
+                        "interNodeBandwidth": "ib-400g",
+                        "nvlinkDomainSize": 8,
+                    },
+                }
+            ],
+            "storage": {"storageClassName": "shared-vast"},
+        },
+        "status": {
+            "conditions": _conditions("Ready", "Synced", "ClusterReady"),
+            "providerConfigRef": {"name": f"environment-{number:04}"},
+            "gpus": {"total": 128, "inUse": 32},
+        },
+    }
+
+
+def placement(number: int) -> Manifest:
+    """Return one placement of another deployment, serving."""
+    return {
+        "apiVersion": API,
+        "kind": "ModelPlacement",
+        "metadata": {**_metadata("placement", number), "namespace": f"team-{number % 20}"},
+        "spec": {
+            "modelRef": {"kind": "ClusterModel", "name": f"model-{number % 30}"},
+            "deploymentRef": {"name": f"deployment-{number:04}"},
+            "inferenceEnvironmentRef": {"name": f"environment-{number % ENVIRONMENTS:04}"},
+            "profile": "multinode",
+            "pool": "frontier",
+            "topology": {"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2}},
+            "replicas": 1,
+        },
+        "status": {
+            "conditions": _conditions("Ready", "Synced", "ReferencesResolved", "StorageReady", "ServiceReady"),
+            "phase": "Ready",
+            "served": True,
+            "gpus": 16,
+        },
+    }
+
+
+FLEET = {
+    "ClusterModel": [MODEL],
+    "InferenceEnvironment": [environment(number) for number in range(ENVIRONMENTS)],
+    "ModelPlacement": [placement(number) for number in range(PLACEMENTS)],
+}

@@ -1,0 +1,68 @@
+"""Requests as core sends them: every map in a random order, so that the raw bytes never repeat.
+
+Protobuf's Python library keeps one order of its own, hence this encoder of the few messages it takes.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from function.kube.manifests import JSON, Manifest
+
+# Field numbers of RunFunctionRequest, State, Resource, and of a map's entries.
+OBSERVED, COMPOSITE, RESOURCE, REQUIRED, KEY, VALUE = 2, 1, 1, 8, 1, 2
+
+
+def request(xr: Manifest, required: Mapping[str, Sequence[Manifest]], order: Random) -> bytes:
+    """Return a RunFunctionRequest whose maps and lists of required resources stand in a random order."""
+    observed = _field(OBSERVED, _field(COMPOSITE, _field(RESOURCE, _struct(xr, order))))
+    return observed + b"".join(
+        _field(REQUIRED, _field(KEY, name.encode()) + _field(VALUE, _resources(required[name], order)))
+        for name in _shuffled(required, order)
+    )
+
+
+def _resources(manifests: Sequence[Manifest], order: Random) -> bytes:
+    items = [_field(1, _field(RESOURCE, _struct(manifest, order))) for manifest in manifests]
+    order.shuffle(items)
+    return b"".join(items)
+
+
+def _struct(manifest: Manifest, order: Random) -> bytes:
+    return b"".join(
+        _field(1, _field(KEY, key.encode()) + _field(VALUE, _value(manifest[key], order)))
+        for key in _shuffled(manifest, order)
+    )
+
+
+def _shuffled(names: Mapping[str, object], order: Random) -> list[str]:
+    shuffled = list(names)
+    order.shuffle(shuffled)
+    return shuffled
+
+
+def _value(value: JSON, order: Random) -> bytes:
+    match value:
+        case None:
+            return b"\x08\x00"
+        case bool():
+            return bytes((0x20, value))
+        case int() | float():
+            return b"\x11" + struct.pack("<d", value)
+        case str():
+            return _field(3, value.encode())
+        case dict():
+            return _field(5, _struct(value, order))
+        case list():
+            return _field(6, b"".join(_field(1, _value(item, order)) for item in value))
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """Return a field of bytes: its number and wire type, the length as a varint, the payload."""
+    length = len(payload)
+    head = bytearray((number << 3 | 2,))
+    while length > 0x7F:  # seven bits to a byte
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + payload
