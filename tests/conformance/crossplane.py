@@ -1,0 +1,193 @@
+"""The real Crossplane programs as functions: render with core's own engine, validate, build packages.
+
+Nothing here touches a network or a container engine: the function is a process on loopback, core a binary.
+"""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from function.kube.manifests import Manifest, listing, text
+from tools import programs
+
+APIS = programs.ROOT / "apis"
+COMPOSITION_KEY = "crossplane.io/composition-resource-name"
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class CrossplaneError(Exception):
+    """A program refused; the message is what it said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """What one reconcile makes of a composite. `text` is the program's output, byte for byte."""
+
+    text: str
+    composite: Manifest
+    composed: Mapping[str, Manifest]
+    results: tuple[Manifest, ...]
+
+
+def read(path: Path) -> list[Manifest]:
+    """Return the manifests of a file."""
+    return [item for item in yaml.load_all(path.read_text(), Loader) if item]
+
+
+def write(path: Path, manifests: Iterable[Manifest]) -> Path:
+    """Write manifests as one file; JSON, so that no string is taken for something else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"---\n{json.dumps(manifest)}\n" for manifest in manifests))
+    return path
+
+
+@cache
+def kinds() -> Mapping[str, Path]:
+    """Return the folder of each composite kind."""
+    found = {}
+    for definition in APIS.glob("*/definition.yaml"):
+        found[text(read(definition)[0], "spec.names.kind")] = definition.parent
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconcile:
+    """What one reconcile starts from. `composition` None is the package's own."""
+
+    composite: Manifest
+    observed: tuple[Manifest, ...]
+    required: tuple[Manifest, ...]
+    composition: Manifest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Renders with one running function, through files in one folder."""
+
+    function: str
+    folder: Path
+
+    def render(self, given: Reconcile) -> Rendered:
+        """Return what core makes of the function's answer.
+
+        Raises:
+            CrossplaneError: The pipeline failed, or core refused its result.
+        """
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            return _rendered(_run("composition", "render", *self._arguments(Path(folder), given)))
+
+    def _arguments(self, folder: Path, given: Reconcile) -> list[str]:
+        api = kinds()[text(given.composite, "kind")]
+        composition = api / "composition.yaml"
+        if given.composition:
+            composition = write(folder / "composition.yaml", [given.composition])
+        arguments = [
+            str(write(folder / "xr.yaml", [given.composite])),
+            str(composition),
+            str(write(folder / "functions.yaml", [self._runner()])),
+            f"--xrd={api / 'definition.yaml'}",
+            f"--crossplane-binary={programs.path('crossplane-core')}",
+            f"--required-resources={write(folder / 'required.yaml', given.required)}",
+            "--include-full-xr",
+            "--include-function-results",
+        ]
+        if given.observed:
+            arguments.append(f"--observed-resources={write(folder / 'observed.yaml', given.observed)}")
+        return arguments
+
+    def _runner(self) -> Manifest:
+        annotations: Manifest = {
+            "render.crossplane.io/runtime": "Development",
+            "render.crossplane.io/runtime-development-target": self.function,
+        }
+        return {
+            "apiVersion": "pkg.crossplane.io/v1",
+            "kind": "Function",
+            "metadata": {"name": "function-modelplane", "annotations": annotations},
+            "spec": {"package": "modelplane/function-modelplane"},
+        }
+
+
+def _rendered(said: str) -> Rendered:
+    composite, *others = (item for item in yaml.load_all(said, Loader) if item)
+    composed, results = {}, []
+    for item in others:
+        annotations = item.get("metadata", {}).get("annotations", {})
+        if COMPOSITION_KEY in annotations:
+            composed[annotations[COMPOSITION_KEY]] = item
+        else:
+            results.append(item)
+    return Rendered(text=said, composite=composite, composed=composed, results=tuple(results))
+
+
+def extensions(folder: Path) -> Path:
+    """Write every schema that manifests are checked against: our XRDs, and the CRDs of what we compose."""
+    sources = [
+        programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
+        / "package/crds/kubernetes.m.crossplane.io_objects.yaml",
+        programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
+        / "package/crds/kubernetes.m.crossplane.io_clusterproviderconfigs.yaml",
+        programs.module_dir("core", "github.com/crossplane/crossplane/v2")
+        / "cluster/crds/protection.crossplane.io_usages.yaml",
+        *(
+            programs.module_dir("kserve", "github.com/kserve/kserve") / "config/crd/full/llmisvc" / name
+            for name in (
+                "serving.kserve.io_llminferenceservices.yaml",
+                "serving.kserve.io_llminferenceserviceconfigs.yaml",
+            )
+        ),
+        programs.module_dir("core", "github.com/crossplane/crossplane/v2")
+        / "cluster/crds/apiextensions.crossplane.io_compositions.yaml",
+        programs.ROOT / "package/input/defaults.yaml",
+        *sorted(APIS.glob("*/definition.yaml")),
+    ]
+    write(folder / "extensions.yaml", (item for source in sources for item in read(source)))
+    return folder
+
+
+def validate(schemas: Path, manifests: Iterable[Manifest], folder: Path) -> list[str]:
+    """Return every fault that `crossplane resource validate` finds, as `Kind/name: message`."""
+    resources = write(folder / "resources.yaml", manifests)
+    arguments = ("resource", "validate", "--crossplane-image=", "--output=json", str(schemas), str(resources))
+    done = _start(*arguments)
+    if not done.stdout.startswith("{"):
+        raise CrossplaneError(done.stderr)
+    return [
+        f"{text(resource, 'kind')}/{text(resource, 'name')}: {fault}"
+        for resource in listing(json.loads(done.stdout), "resources")
+        for fault in _faults(resource)
+    ]
+
+
+def _faults(resource: Manifest) -> list[str]:
+    if text(resource, "status") == "missingSchema":
+        return ["there is no schema to check it against"]
+    return [text(error, "message") for error in listing(resource, "errors")]
+
+
+def build(root: Path, package: Path) -> Path:
+    """Build a package from a folder.
+
+    Raises:
+        CrossplaneError: The folder is no package.
+    """
+    _run("xpkg", "build", f"--package-root={root}", f"--package-file={package}")
+    return package
+
+
+def _run(*arguments: str) -> str:
+    done = _start(*arguments)
+    if done.returncode:
+        raise CrossplaneError(done.stderr)
+    return done.stdout
+
+
+def _start(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (str(programs.path("crossplane")), *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

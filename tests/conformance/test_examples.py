@@ -1,0 +1,40 @@
+"""Every example comes to rest through the real Crossplane, and applies as it stands."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from function.kube.manifests import listing, mapping
+from tests.conformance import crossplane
+from tests.conformance.rest import Rest
+from tools import programs
+
+pytestmark = pytest.mark.conformance
+
+STORIES = sorted({path.parent for path in (programs.ROOT / "examples").rglob("*.yaml")})
+
+
+def test_there_are_examples() -> None:
+    assert STORIES
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_example_comes_to_rest(story: Path, settle: Callable[..., Rest]) -> None:
+    manifests = [m for path in sorted(story.glob("*.yaml")) for m in crossplane.read(path)]
+    assert settle(*manifests).rendered, "an example without a composite"
+
+
+@pytest.mark.usefixtures("acceptance")
+def test_every_manifest_passes_the_schemas(schemas: Path, tmp_path: Path) -> None:
+    folders = (programs.ROOT / "examples", programs.ROOT.parent / "shared" / "acceptance")
+    files = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
+    manifests = [manifest for path in files for manifest in crossplane.read(path)]
+    inputs = [
+        mapping(step, "input")
+        for manifest in manifests
+        for step in listing(manifest, "spec.pipeline")
+        if "input" in step
+    ]
+    assert inputs, "no example shows the function's input"
+    assert crossplane.validate(schemas, [*manifests, *inputs], tmp_path) == []

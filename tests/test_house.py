@@ -1,0 +1,97 @@
+"""House rules that no linter knows: sizes, what no file may hold, what the reference must explain."""
+
+import ast
+import enum
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from function import reasons
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = ROOT / "function" / "schemas"
+FILE_LINES = 400
+FUNCTION_LINES = 50
+# Written so that this file does not match itself.
+FORBIDDEN = {
+    "a registry host": r"docker[.]io|ghcr[.]io|\bgcr[.]io|quay[.]io|registry[.]k8s[.]io|xpkg[.][a-z]+[.]\w+",
+    "a package index": r"pypi[.]org|pythonhosted[.]org|proxy[.]golang[.]org",
+    "a path of one machine": r"/(root|work)/[\w.]|/(home|Users)/\w+/",
+    "a test that never runs": r"pytest[.](mark[.])?(skip|skipif|xfail|importorskip)\b",
+    "an ignore without a reason": r"# (noqa|type: ignore)(: ?[\w, ]+|\[[\w, -]+\])?$",
+}
+
+
+def _tracked() -> list[Path]:
+    listing = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [ROOT / name for name in sorted(set(names)) if (ROOT / name).is_file()]
+
+
+def _sources() -> list[Path]:
+    return [p for p in _tracked() if p.suffix == ".py" and GENERATED not in p.parents]
+
+
+def _functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def test_a_file_is_about_one_idea() -> None:
+    lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in _sources()}
+    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES} == {}
+
+
+def test_a_function_fits_one_screen() -> None:
+    found = {f"{p.relative_to(ROOT)}:{name}": lines for p in _sources() for name, lines in _functions(p)}
+    assert {name: lines for name, lines in found.items() if lines > FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_holds(what: str) -> None:
+    pattern = re.compile(FORBIDDEN[what], re.MULTILINE)
+    found = {
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in _tracked()
+        for match in pattern.finditer(path.read_text(errors="ignore"))
+    }
+    assert found == set()
+
+
+def test_no_definition_of_another_project_is_kept_here() -> None:
+    holders = [p for p in _tracked() if p.suffix == ".yaml" and "kind: CustomResourceDefinition\n" in p.read_text()]
+    assert holders == [ROOT / "package" / "input" / "defaults.yaml"]
+
+
+def _reasons() -> list[tuple[str, str]]:
+    kinds = [v for v in vars(reasons).values() if isinstance(v, type) and issubclass(v, enum.StrEnum)]
+    return sorted(
+        (kind.__name__, str(reason)) for kind in kinds if kind not in (enum.StrEnum, reasons.Status) for reason in kind
+    )
+
+
+def test_the_reference_explains_every_reason() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    words = set(re.findall(r"\w+", reference))
+    assert [(kind, reason) for kind, reason in _reasons() if reason not in words] == []
+
+
+DEFINITIONS = sorted((ROOT / "apis").glob("*/definition.yaml"))
+
+
+def test_there_are_six_kinds() -> None:
+    assert len(DEFINITIONS) == 6
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
+def test_kubectl_get_answers_up_where_and_how_big(definition: Path) -> None:
+    spec = yaml.safe_load(definition.read_text())["spec"]
+    (version,) = spec["versions"]
+    assert 3 <= len(version["additionalPrinterColumns"]) <= 5
+    assert spec["names"]["categories"] == ["crossplane", "modelplane"]
+    assert spec["names"]["shortNames"]
