@@ -63,9 +63,7 @@ class Refused(StrEnum):
         return tuple(Refused).index(self)
 
 
-_NOT_NOW = frozenset(
-    {Refused.CACHE_NOT_ON_ENVIRONMENT, Refused.INSUFFICIENT_CAPACITY, Refused.ENVIRONMENT_NOT_READY}
-)
+_NOT_NOW = frozenset({Refused.CACHE_NOT_ON_ENVIRONMENT, Refused.INSUFFICIENT_CAPACITY, Refused.ENVIRONMENT_NOT_READY})
 
 
 class ModelValid(StrEnum):

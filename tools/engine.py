@@ -7,13 +7,14 @@ server-side apply) is what `make conformance` and `make e2e` have the real progr
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.kube.manifests import Manifest, listing, mapping, text
+from tools.control_plane import Reconcile, Rendered
 
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]
@@ -23,16 +24,6 @@ _STATUS = {
     fnv1.STATUS_CONDITION_FALSE: "False",
     fnv1.STATUS_CONDITION_UNKNOWN: "Unknown",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """What one reconcile makes of a composite. `text` has all of it, byte for byte."""
-
-    text: str
-    composite: Manifest
-    composed: Mapping[str, Manifest]
-    results: tuple[Manifest, ...]
 
 
 class FatalResultError(Exception):
@@ -46,13 +37,14 @@ class Engine:
     function: Function
     input: Manifest | None = None
 
-    def render(self, composite: Manifest, observed: Iterable[Manifest], required: Iterable[Manifest]) -> Rendered:
+    def render(self, given: Reconcile) -> Rendered:
         """Return what a reconcile makes of a composite.
 
         Raises:
             FatalResultError: The function answered with a fatal result.
         """
-        response = self._call(composite, {_key(o): o for o in observed}, tuple(required))
+        composite = given.composite
+        response = self._call(composite, {_key(o): o for o in given.observed}, given.required)
         composed = {
             name: _named(composite, name, resource.struct_to_dict(item.resource))
             for name, item in sorted(response.desired.resources.items())

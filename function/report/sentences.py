@@ -36,7 +36,7 @@ def remedy(refusal: Refusal) -> str:
 
 
 def _selector(refusal: Refusal) -> str:
-    labels = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
+    labels: dict[str, str] = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
     unmet = [r for r in _items(refusal.wanted) if isinstance(r, Requirement)]
     clauses = (f"{r} ({_label(labels.get(r.key))})" for r in unmet)
     return f"the {refusal.field} wants {', '.join(clauses)}"

@@ -7,9 +7,10 @@ from pathlib import Path
 import yaml
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.cli.store import Ref
 from function.fn import Runner
 from function.kube.manifests import Manifest, condition, mapping, text
-from tests.conformance.control_plane import ControlPlane, Ref
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 
@@ -18,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
     """Answer as the server would."""
-    return asyncio.run(Runner().RunFunction(request, None))  # type: ignore[arg-type]  # the context is not used
+    return asyncio.run(Runner().RunFunction(request, None))
 
 
 def manifests(story: str) -> list[Manifest]:

@@ -8,7 +8,7 @@ import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.composers.plane import only, plane, remote, said
-from tests.conformance.control_plane import ControlPlane
+from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
 ROUNDS = 4

@@ -3,9 +3,10 @@
 import copy
 from dataclasses import dataclass, replace
 
+from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.composers.plane import manifests, only, plane, remote, said
-from tests.conformance.control_plane import ControlPlane, Ref
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 

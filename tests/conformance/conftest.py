@@ -13,9 +13,9 @@ import pytest
 
 from function.kube.manifests import Manifest
 from tests.conformance import crossplane
-from tests.conformance.control_plane import ControlPlane
 from tests.conformance.rest import Rest, at_rest
 from tools import programs
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 EVERYTHING_THERE = World()

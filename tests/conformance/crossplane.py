@@ -15,6 +15,7 @@ import yaml
 
 from function.kube.manifests import Manifest, listing, text
 from tools import programs
+from tools.control_plane import Reconcile, Rendered
 
 APIS = programs.ROOT / "apis"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
@@ -23,16 +24,6 @@ Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 class CrossplaneError(Exception):
     """A program refused; the message is what it said."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """What one reconcile makes of a composite. `text` is the program's output, byte for byte."""
-
-    text: str
-    composite: Manifest
-    composed: Mapping[str, Manifest]
-    results: tuple[Manifest, ...]
 
 
 def read(path: Path) -> list[Manifest]:
@@ -54,16 +45,6 @@ def kinds() -> Mapping[str, Path]:
     for definition in APIS.glob("*/definition.yaml"):
         found[text(read(definition)[0], "spec.names.kind")] = definition.parent
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconcile:
-    """What one reconcile starts from. `composition` None is the package's own."""
-
-    composite: Manifest
-    observed: tuple[Manifest, ...]
-    required: tuple[Manifest, ...]
-    composition: Manifest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, mapping, text
 from tests.conformance import crossplane
-from tests.conformance.control_plane import ControlPlane, Ref, Round, remote
-from tests.conformance.crossplane import Rendered
+from tools.control_plane import ControlPlane, Rendered, Round, remote
 from tools.world import SECRET_VALUE
 
 
@@ -58,6 +58,7 @@ def at_rest(plane: ControlPlane, schemas: Path) -> Rest:
     everything = [r.composite for r in rendered.values()]
     for outcome in rendered.values():
         everything += [*outcome.composed.values(), *remote(outcome).values()]
+    assert isinstance(plane.renderer, crossplane.Renderer), "nothing else counts as the real Crossplane"
     assert crossplane.validate(schemas, everything, plane.renderer.folder) == []
     for earlier, later in zip(plane.rounds[first:], plane.rounds[first + 1 :], strict=False):
         _services_stay(earlier, later)

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from tests.conformance.control_plane import remote
-from tests.conformance.crossplane import Rendered
 from tests.conformance.preset import run_single_node_preset
 from tests.conformance.rest import Rest, status_of
+from tools.control_plane import Rendered, remote
 from tools.world import World
 
 pytestmark = pytest.mark.conformance

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from function.kube.manifests import JSON, Manifest
 from function.report.conditions import OWNED
 from tests.composers.plane import call, manifests, plane
-from tests.conformance.control_plane import ControlPlane
+from tools.control_plane import ControlPlane
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats(allow_nan=False) | st.text(max_size=12)

@@ -1,4 +1,6 @@
-"""A control plane in small: every composite rendered by the real Crossplane, until nothing changes any more.
+"""A control plane in small: every composite reconciled until nothing changes any more.
+
+The one who reconciles is the real Crossplane (tests/conformance/crossplane.py) or what stands for it (tools/engine.py).
 
 One round renders all composites from the same view, as a busy control plane would. Then what came out is
 applied: statuses and defaults are written back, so that the others see them; composed resources are observed
@@ -10,28 +12,43 @@ import copy
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from function.cli.store import Ref
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import VERSION
-from tests.conformance.crossplane import Reconcile, Rendered, Renderer, kinds
+from function.report.conditions import OWNED
 from tools.world import NOW, World, uid
 
 ROUNDS = 40
 WORKERS = 2
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
-    """Which composite."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconcile:
+    """What one reconcile starts from. `composition` None is the package's own."""
 
-    kind: str
-    namespace: str
-    name: str
+    composite: Manifest
+    observed: tuple[Manifest, ...]
+    required: tuple[Manifest, ...]
+    composition: Manifest | None = None
 
-    @classmethod
-    def of(cls, manifest: Manifest) -> "Ref":
-        """Return the reference of a manifest."""
-        return cls(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """What one reconcile makes of a composite. `text` has all of it, byte for byte."""
+
+    text: str
+    composite: Manifest
+    composed: Mapping[str, Manifest]
+    results: tuple[Manifest, ...]
+
+
+class Renderer(Protocol):
+    """Reconciles one composite."""
+
+    def render(self, given: Reconcile) -> Rendered:
+        """Return what a reconcile makes of a composite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +80,7 @@ class ControlPlane:
         for manifest in manifests:
             if text(manifest, "kind") == "Composition":
                 self.compositions[text(manifest, "spec.compositeTypeRef.kind")] = manifest
-            if text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in kinds():
+            if text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in OWNED:
                 self._apply(manifest)
 
     def _apply(self, manifest: Manifest) -> None:
@@ -103,7 +120,7 @@ class ControlPlane:
 
     def advance(self) -> Round:
         """Render every composite once from the same view, then apply what came out."""
-        observed = {ref: self._observed(ref) for ref in self.composites}
+        observed = {ref: self.observed(ref) for ref in self.composites}
         required = tuple(self.composites.values())
         given = {
             ref: Reconcile(
@@ -126,7 +143,13 @@ class ControlPlane:
                 self._compose(ref, outcome.composed)
         return latest
 
-    def _observed(self, ref: Ref) -> dict[str, Manifest]:
+    def objects(self) -> list[Manifest]:
+        """Return everything that an API server would list."""
+        composed = [manifest for ref in self.composites for manifest in self.observed(ref).values()]
+        return [*self.composites.values(), *(m for m in composed if Ref.of(m) not in self.composites)]
+
+    def observed(self, ref: Ref) -> dict[str, Manifest]:
+        """Return what a composite composed, as it is now."""
         seen = {}
         for key, manifest in self._composed.get(ref, {}).items():
             child = Ref.of(manifest)
@@ -146,7 +169,7 @@ class ControlPlane:
             identity: Manifest = {"creationTimestamp": NOW, "uid": uid(str(Ref.of(manifest)))}
             after[key] = {**manifest, "metadata": {**mapping(manifest, "metadata"), **identity}}
             self._born.setdefault((ref, key), len(self.rounds))
-            if text(manifest, "kind") in kinds() and after[key] != before.get(key):
+            if text(manifest, "kind") in OWNED and after[key] != before.get(key):
                 self.apply([manifest])
         self._composed[ref] = after
 
@@ -159,7 +182,7 @@ class ControlPlane:
         self._born.pop((ref, key), None)
 
     def _state(self) -> tuple[dict[Ref, Manifest], dict[Ref, dict[str, Manifest]]]:
-        return dict(self.composites), {ref: self._observed(ref) for ref in self.composites}
+        return dict(self.composites), {ref: self.observed(ref) for ref in self.composites}
 
 
 def _owner(manifest: Manifest) -> str:
