@@ -7,7 +7,7 @@ the CLI does the same from files or a live cluster.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, Status
@@ -19,8 +19,7 @@ class Answer(Enum):
     PENDING = "pending"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A required resource: `digest` identifies its content, `load` turns it into a manifest when needed."""
 
     digest: bytes

@@ -60,6 +60,9 @@ def _uri(block: Block, rule: SecretRule) -> Source:
     uri = block.fields.get("uri")
     if isinstance(uri, str):
         _check_uri(block, uri)
+        secret = block.block("secretRef")
+        if uri.startswith("gs://") and secret.fields and not secret.has("key"):
+            secret.demand("key", "as a gs:// address wants credentials as one file")
     return UriSource(uri=block.text("uri"), secret=_secret(block, rule, ""))
 
 
