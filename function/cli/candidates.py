@@ -1,0 +1,188 @@
+"""Every environment, profile and pool that a deployment could have, judged by the rules that decide.
+
+One row each: what was wanted, what was found, the verdict. Those that serve come first, then those that would fit,
+then the others, nearest first.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from function.composers.deployment import Considered
+from function.domain.environment import Environment
+from function.domain.model import Shape, Spread
+from function.kube.selectors import Requirement
+from function.report.sentences import count, sentence, show
+from function.scheduling.checks import Candidate
+from function.scheduling.judge import Attempt, attempts
+from function.scheduling.ledger import Ledger
+from function.scheduling.room import Demand
+from function.scheduling.verdicts import Assignment, Field, Need, Refusal, Value
+
+
+class Verdict(StrEnum):
+    """What becomes of a candidate that is not refused; a refused one has the reason."""
+
+    PLACED = "placed"
+    STAYS = "stays"
+    FITS = "fits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One candidate in words. `refusals` are empty where nothing refuses it."""
+
+    environment: str
+    profile: str = ""
+    pool: str = ""
+    replica: str = ""
+    verdict: str
+    wanted: str = ""
+    found: str = ""
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def serves(self) -> bool:
+        """Whether the deployment runs there."""
+        return self.verdict in (Verdict.PLACED, Verdict.STAYS)
+
+    @property
+    def message(self) -> str:
+        """Everything that refuses it."""
+        return "; ".join(map(sentence, self.refusals))
+
+    @property
+    def closeness(self) -> int:
+        """Sorts the nearest to the front."""
+        if self.serves:
+            return -2
+        return -self.refusals[0].reason.rank + 100 if self.refusals else -1
+
+
+def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
+    """Return all candidates of a decision; `existing` names the placements that stood before it."""
+    ledger = Ledger(considered.others)
+    rows: list[Row] = []
+    for environment in sorted(considered.environments, key=lambda e: e.name):
+        if environment.deleting:
+            rows.append(Row(environment=environment.name, verdict="deleted", found="being deleted"))
+        else:
+            rows += _of(considered, environment, ledger, existing)
+    return tuple(sorted(rows, key=lambda row: row.closeness))
+
+
+def _of(considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]) -> Iterator[Row]:
+    chosen = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
+    met = False
+    for attempt in attempts(considered.need, environment, ledger):
+        row = _row(considered.need, attempt, ledger, environment.name)
+        if chosen is not None and (row.profile, row.pool) == (chosen.profile, chosen.pool):
+            row, met = replace(row, verdict=_serving(chosen, existing)), True
+        yield row
+    if chosen is not None and not met:
+        # It stays although its pool or profile cannot be read, or its labels are not admitted any more.
+        yield Row(
+            environment=environment.name,
+            profile=chosen.profile,
+            pool=chosen.pool,
+            replica=_replica(chosen.shape),
+            verdict=_serving(chosen, existing),
+        )
+
+
+def _serving(chosen: Assignment, existing: Collection[str]) -> Verdict:
+    stood = chosen.placement is not None and chosen.placement.name in existing
+    return Verdict.STAYS if stood else Verdict.PLACED
+
+
+def _row(need: Need, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
+    candidate, refusals = attempt.candidate, attempt.refusals
+    if not refusals:
+        assert candidate is not None  # only a pool can be without a refusal
+        return Row(
+            environment=environment,
+            profile=candidate.profile.name,
+            pool=candidate.pool.name,
+            replica=_replica(candidate.shape),
+            verdict=Verdict.FITS,
+            wanted=count(need.deployment.replicas, "replica"),
+            found=f"room for {_room(candidate, ledger)}",
+        )
+    wanted, found = compared(refusals[0])
+    more = f" (+{len(refusals) - 1} more)" if len(refusals) > 1 else ""
+    return Row(
+        environment=environment,
+        profile=refusals[0].profile,
+        pool=refusals[0].pool,
+        replica=_replica(candidate.shape if candidate else None),
+        verdict=refusals[0].reason,
+        wanted=wanted,
+        found=found + more,
+        refusals=refusals,
+    )
+
+
+def _replica(shape: Shape | None) -> str:
+    return f"{count(shape.nodes, 'node')} x {count(shape.gpus_per_node, 'GPU')}" if shape else ""
+
+
+def _room(candidate: Candidate, ledger: Ledger) -> int:
+    room = ledger.room(candidate.environment.name, candidate.pool)
+    assert candidate.shape is not None  # nothing fits without one
+    apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
+    return room.holds(Demand(candidate.shape, room.nodes * room.gpus_per_node, apart))
+
+
+def compared(refusal: Refusal) -> tuple[str, str]:
+    """Return what was wanted and what was found, short enough for a column."""
+    return _COMPARED.get(refusal.field, _declared)(refusal)
+
+
+def _declared(refusal: Refusal) -> tuple[str, str]:
+    wanted = show(refusal.field, refusal.wanted)
+    found = "not declared" if refusal.found is None else show(refusal.field, refusal.found)
+    return f"{refusal.field} {wanted}", found
+
+
+def _labels(refusal: Refusal) -> tuple[str, str]:
+    found: dict[str, str] = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
+    unmet = [requirement for requirement in _items(refusal.wanted) if isinstance(requirement, Requirement)]
+    there = [f"{r.key}={found[r.key]}" if r.key in found else f"no {r.key}" for r in unmet]
+    return ", ".join(map(str, unmet)), ", ".join(there)
+
+
+def _items(value: Value) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _replicas(refusal: Refusal) -> tuple[str, str]:
+    assert isinstance(refusal.wanted, int)
+    use = refusal.use
+    taken = f", {use.nodes_in_use} of {count(use.nodes, 'node')} in use" if use else ""
+    return count(refusal.wanted, "replica"), f"room for {refusal.found}{taken}"
+
+
+def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
+    def say(refusal: Refusal) -> tuple[str, str]:
+        said = show(refusal.field, refusal.found) if refusal.found is not None else found
+        return wanted.format(show(refusal.field, refusal.wanted)), said
+
+    return say
+
+
+_COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
+    Field.DEPLOYMENT_SELECTOR: _labels,
+    Field.MODEL_SELECTOR: _labels,
+    Field.PROFILE_SELECTOR: _labels,
+    Field.REPLICAS: _replicas,
+    Field.VRAM: _words("spec.resources.vram", "not set"),
+    Field.ENGINE_ARGS: _words("arguments that agree", ""),
+    Field.ENVIRONMENT: _words("a valid environment", "spec is invalid"),
+    Field.NODE_POOLS: _words("a valid GPU pool", "none"),
+    Field.ONE_NODE: _words("one node", ""),
+    Field.MULTI_NODE: _words("multiNodeCapable for {} nodes", "not declared"),
+    Field.STORAGE_CLASS: _words("a storage class", "none"),
+    Field.ACCESS_MODE: _words("accessMode {}", "not declared"),
+    Field.CACHE: _words("ModelCache {}", "not there"),
+    Field.READY: _words("Ready", "not reported"),
+}

@@ -1,0 +1,157 @@
+"""`capacity`: who uses each pool, what is free, and the largest replica that still fits, by the scheduler's ledger."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import click
+
+from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
+from function.cli.sources import gather
+from function.cli.tables import BAD, GOOD, hint, paint, structured, table
+from function.domain.environment import Environment, Pool
+from function.domain.placement import Placement
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest
+from function.kube.quantity import gib
+from function.parse.environments import read_environment
+from function.parse.placements import read_placement
+from function.report.sentences import count
+from function.scheduling.ledger import charge, charge_order
+from function.scheduling.room import Room
+
+_KINDS = ("InferenceEnvironment", "ModelPlacement")
+_USERS_SHOWN = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One pool with who is charged in it; no pool: the environment has none that is valid."""
+
+    environment: Environment
+    pool: Pool | None = None
+    room: Room | None = None
+    users: tuple[Placement, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs, were every node there."""
+        return self.pool.max_nodes * self.pool.gpus_per_node if self.pool else 0
+
+    @property
+    def free(self) -> int:
+        """GPUs that nobody is charged for."""
+        return sum(level * nodes for level, nodes in self.room.free.items()) if self.room else 0
+
+    @property
+    def largest(self) -> str:
+        """The largest replica that still fits: so many GPUs on each of so many nodes."""
+        shapes = self._shapes()
+        nodes, gpus = max(shapes, key=lambda s: (s[0] * s[1], s[1]), default=(0, 0))
+        return f"{count(nodes, 'node')} x {count(gpus, 'GPU')}" if gpus and nodes else "none"
+
+    def _shapes(self) -> list[tuple[int, int]]:
+        if self.pool is None or self.room is None:
+            return []
+        levels = [level for level, nodes in self.room.free.items() if level and nodes]
+        spread = [(sum(n for at, n in self.room.free.items() if at >= level), level) for level in levels]
+        return spread if self.pool.multi_node else [(min(nodes, 1), level) for nodes, level in spread]
+
+
+@click.command(
+    epilog=examples(
+        "modelplane capacity",
+        "modelplane capacity -o wide",
+        "modelplane capacity -f fleet/",
+    )
+)
+@sources
+@form(*EVERY_FORM)
+def capacity(*, sources: Sources, form: Form) -> None:
+    """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
+    store = gather(sources, _KINDS).store
+    environments = [read_environment(m, BUILT_IN).environment for m in store.all("InferenceEnvironment")]
+    parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
+    usages = use(environments, [p for p in parsed if isinstance(p, Placement)])
+    match form:
+        case Form.TABLE | Form.WIDE:
+            click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
+            again = "".join(f" -f {file}" for file in sources.files)
+            hint(f"plan{again or ' -f deployment.yaml --live'}")
+        case Form.NAME:
+            for environment in environments:
+                click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")
+        case _:
+            click.echo(structured(form, [_structured(usage) for usage in usages]))
+
+
+def use(environments: Iterable[Environment], placements: Iterable[Placement]) -> list[Usage]:
+    """Return every pool with what is charged in it, in the order in which all deployments charge."""
+    ordered = sorted(placements, key=charge_order)
+    found: list[Usage] = []
+    for environment in environments:
+        for pool in environment.pools:
+            room = Room(pool.max_nodes, pool.gpus_per_node)
+            here = [p for p in ordered if (p.environment, p.pool) == (environment.name, pool.name)]
+            charged = [p for p in here if charge(room, p) and p.shape and p.replicas]
+            found.append(Usage(environment=environment, pool=pool, room=room, users=tuple(charged)))
+        if not environment.pools:
+            found.append(Usage(environment=environment))
+    return found
+
+
+def _table(usages: list[Usage], *, wide: bool) -> str:
+    headers = ["ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "NODES", "GPUS", "FREE", "LARGEST", "USED BY"]
+    if wide:
+        headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"]
+    return table(headers, (_cells(usage, wide=wide) for usage in usages))
+
+
+def _cells(usage: Usage, *, wide: bool) -> list[object]:
+    environment, pool, room = usage.environment, usage.pool, usage.room
+    ready = paint("True", GOOD) if environment.ready else paint("False", BAD)
+    if pool is None or room is None:
+        broken = ", ".join(environment.broken_pools)
+        return [environment.name, ready, f"invalid: {broken}" if broken else "none", *[""] * (9 if wide else 6)]
+    memory = gib(pool.memory_per_gpu) if pool.memory_per_gpu else ""
+    extra = [memory, pool.bandwidth or pool.interconnect, str(pool.multi_node).lower()] if wide else []
+    return [
+        environment.name,
+        ready,
+        pool.name,
+        pool.accelerator_type,
+        *extra,
+        f"{room.nodes_in_use}/{room.nodes}",
+        f"{usage.gpus - usage.free}/{usage.gpus}",
+        usage.free,
+        usage.largest,
+        _users(usage.users, None if wide else _USERS_SHOWN),
+    ]
+
+
+def _users(users: tuple[Placement, ...], shown: int | None) -> str:
+    names = [f"{p.namespace}/{p.deployment or p.name} ({p.shape.gpus * p.replicas})" for p in users if p.shape]
+    more = f" +{len(names) - shown} more" if shown and len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def _structured(usage: Usage) -> Manifest:
+    environment, pool, room = usage.environment, usage.pool, usage.room
+    return {
+        "environment": environment.name,
+        "ready": environment.ready,
+        "pool": pool.name if pool else None,
+        "acceleratorType": pool.accelerator_type if pool else None,
+        "nodes": {"total": room.nodes, "inUse": room.nodes_in_use} if room else None,
+        "gpus": {"total": usage.gpus, "inUse": usage.gpus - usage.free, "free": usage.free},
+        "largestReplica": usage.largest,
+        "usedBy": [
+            {
+                "namespace": p.namespace,
+                "deployment": p.deployment,
+                "placement": p.name,
+                "gpus": p.shape.gpus * p.replicas,
+            }
+            for p in usage.users
+            if p.shape
+        ],
+    }

@@ -1,0 +1,186 @@
+"""A live control plane, through the caller's own kubeconfig. Reading, and the few writes that ModelCaches need.
+
+kr8s finds and renews the credentials; paths are written here, since every kind is known. Whatever keeps an answer
+from coming is told in one line with what to do.
+"""
+
+import asyncio
+import functools
+import json
+import tempfile
+import warnings
+from collections.abc import Awaitable, Coroutine, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from function.cli.errors import CliError, Code
+from function.cli.files import whole
+from function.cli.options import Target
+from function.cli.store import OBJECT_GROUP, Ref
+from function.kube.manifests import Manifest, listing
+from function.kube.names import VERSION
+
+if TYPE_CHECKING:
+    from kr8s import ServerError
+    from kr8s.asyncio import Api
+
+T = TypeVar("T")
+
+PLURALS = {
+    "ClusterModel": (VERSION, "clustermodels"),
+    "Model": (VERSION, "models"),
+    "InferenceEnvironment": (VERSION, "inferenceenvironments"),
+    "ModelDeployment": (VERSION, "modeldeployments"),
+    "ModelPlacement": (VERSION, "modelplacements"),
+    "ModelCache": (VERSION, "modelcaches"),
+    "Object": (f"{OBJECT_GROUP}/v1alpha1", "objects"),
+    "Composition": ("apiextensions.crossplane.io/v1", "compositions"),
+    "EnvironmentConfig": ("apiextensions.crossplane.io/v1beta1", "environmentconfigs"),
+}
+_FIELD_MANAGER = "kubectl-modelplane"
+_APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_SECONDS = 30
+_INSTALL = (
+    "a live control plane needs a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or use -f"
+)
+
+
+class Cluster:
+    """One control plane. Every method raises CliError where there is no answer."""
+
+    def __init__(self, target: Target) -> None:
+        self._runner = asyncio.Runner()
+        # kr8s leaves the client's key in the temporary folder; this one goes with the process.
+        self._folder = tempfile.TemporaryDirectory()
+        tempfile.tempdir = self._folder.name
+        self._target = target
+        self._api = self._connect()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that was asked for, else the context's."""
+        if self._target.namespace:
+            return self._target.namespace
+        auth = self._api.auth
+        context = auth.kubeconfig.get_context(auth.active_context) if auth.active_context else {}
+        return str(context.get("namespace") or "default")
+
+    def objects(self, kinds: Iterable[str], namespace: str = "") -> list[Manifest]:
+        """Return every object of some kinds, of all namespaces unless one is named."""
+        # One after the other: kr8s renews its session at a 403, and what is on its way then never ends.
+        return [item for kind in kinds for item in self._run(self._list(kind, namespace), f"list {kind}s")]
+
+    def get(self, ref: Ref) -> Manifest | None:
+        """Return an object; None where it does not exist."""
+        return self._request("GET", ref, "")
+
+    def apply(self, manifest: Manifest) -> None:
+        """Create or change an object by server-side apply; fields that somebody else owns are refused."""
+        self._request("PATCH", Ref.of(manifest), json.dumps(manifest), _APPLY)
+
+    def patch(self, ref: Ref, change: Manifest) -> None:
+        """Change some fields of an object that exists."""
+        self._request("PATCH", ref, json.dumps(change), _MERGE)
+
+    def delete(self, ref: Ref) -> None:
+        """Delete an object; one that does not exist is gone already."""
+        self._request("DELETE", ref, "")
+
+    def _connect(self) -> "Api":
+        target = self._target
+        if target.kubeconfig and not Path(target.kubeconfig).is_file():
+            raise CliError(f"cannot read {target.kubeconfig}: there is no such kubeconfig. Name another")
+        try:
+            import kr8s.asyncio  # noqa: PLC0415  # a second of start-up that commands on files do without
+        except ImportError as error:
+            raise CliError(_INSTALL, Code.UNREACHABLE) from error
+
+        async def work() -> "Api":
+            with warnings.catch_warnings():
+                # About versions of Kubernetes that the library has not been tried with.
+                warnings.simplefilter("ignore")
+                api = await kr8s.asyncio.api(kubeconfig=target.kubeconfig, context=target.context)
+            api.timeout = _SECONDS
+            return api
+
+        return self._run(work(), "connect")
+
+    async def _list(self, kind: str, namespace: str) -> list[Manifest]:
+        version, plural = PLURALS[kind]
+        async with self._api.call_api("GET", version=version, namespace=namespace or None, url=plural) as response:
+            items = listing(whole(response.json()), "items")
+        # Items of a list come without their kind.
+        return [{"apiVersion": version, "kind": kind, **item} for item in items]
+
+    def _request(self, method: str, ref: Ref, body: str, content_type: str = "") -> Manifest | None:
+        import kr8s  # noqa: PLC0415  # loaded by now
+
+        version, plural = PLURALS[ref.kind]
+
+        async def work() -> Manifest | None:
+            call = self._api.call_api(
+                method,
+                version=version,
+                namespace=ref.namespace or None,
+                url=f"{plural}/{ref.name}",
+                content=body or None,
+                headers={"Content-Type": content_type} if body else None,
+                params={"fieldManager": _FIELD_MANAGER} if body else None,
+            )
+            try:
+                async with call as response:
+                    found = whole(response.json())
+                    return found if isinstance(found, dict) else {}
+            except kr8s.ServerError as error:
+                if _status(error) == _MISSING and not body:
+                    return None
+                raise
+
+        return self._run(work(), f"{_VERBS[method]} {ref}")
+
+    def _run(self, work: Coroutine[object, object, T], what: str) -> T:
+        import httpx  # noqa: PLC0415  # comes with kr8s
+        import kr8s  # noqa: PLC0415  # loaded by now
+
+        try:
+            return self._runner.run(_bounded(work))
+        except kr8s.ServerError as error:
+            raise _refused(what, _status(error), str(error)) from error
+        except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
+            why = f" ({error})" if str(error) else f" within {_SECONDS} seconds"
+            message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
+            raise CliError(message, Code.UNREACHABLE) from error
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            message = f"cannot {what}: no usable kubeconfig ({error}). Give --kubeconfig or --context, or files with -f"
+            raise CliError(message, Code.UNREACHABLE) from error
+
+
+@functools.lru_cache(maxsize=1)  # who watches looks again over the same connection
+def connect(target: Target) -> Cluster:
+    """Return the control plane that is meant."""
+    return Cluster(target)
+
+
+_VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
+_MISSING = 404
+
+
+async def _bounded(work: Awaitable[T]) -> T:
+    async with asyncio.timeout(_SECONDS):
+        return await work
+
+
+def _status(error: "ServerError") -> int:
+    # Not `if error.response`: a response with an error's status is false.
+    return 0 if error.response is None else error.response.status_code
+
+
+def _refused(what: str, status: int, message: str) -> CliError:
+    said = message.rstrip(".")
+    if status in (401, 403):
+        return CliError(f"cannot {what}: {said}. Ask for the rights that docs/cli.md lists", Code.UNREACHABLE)
+    if status == _MISSING:
+        return CliError(f"cannot {what}: {said}. Check the name, and that the six XRDs are installed", Code.NOT_FOUND)
+    if status in (400, 409, 422):
+        return CliError(f"cannot {what}: {said}. Correct what it names", Code.REFUSED)
+    return CliError(f"cannot {what}: {said or status}. Try again", Code.UNREACHABLE)

@@ -1,0 +1,190 @@
+"""`plan -o svg`: clusters, pools, nodes and GPUs, what others take, what a placement takes, and where it fails and why.
+
+GPUs are drawn where the scheduler's ledger takes them: the drawing is told of every move that the ledger makes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby, islice
+
+from function.cli.candidates import Row
+from function.cli.plan import Plan
+from function.composers.deployment import Considered
+from function.domain.environment import Environment, Pool
+from function.reasons import Status
+from function.report.sentences import count
+from function.scheduling.ledger import charge, charge_order
+from function.scheduling.room import Room
+
+_WIDTH, _MARGIN = 880, 16
+_GPU, _GAP = 9, 2
+_NODES_DRAWN, _ENVIRONMENTS_DRAWN, _CHARACTERS = 12, 12, 120
+_FREE, _OTHERS, _OURS = "#ffffff", "#8b98ad", "#1f9d55"
+_INK, _DIM, _LINE, _NO = "#1b2430", "#5c6877", "#c6ced8", "#c0392b"
+_PER_ROW = 4
+
+
+@dataclass(slots=True)
+class Drawn(Room):
+    """A pool's room that remembers whose GPUs were taken on which node."""
+
+    owner: str = ""
+    cells: list[list[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        Room.__post_init__(self)
+        self.cells = [[] for _ in range(self.nodes)]
+
+    def move(self, level: int, by: int, count: int) -> None:
+        """Take GPUs, and note by whom."""
+        Room.move(self, level, by, count)
+        able = (cell for cell in self.cells if self.gpus_per_node - len(cell) == level)
+        for cell in list(islice(able, count if by else 0)):
+            cell.extend([self.owner] * by)
+
+
+@dataclass(slots=True)
+class _Canvas:
+    """Lines of SVG and how far down they have come."""
+
+    lines: list[str] = field(default_factory=list)
+    y: int = _MARGIN
+
+    def text(self, x: int, said: str, colour: str = _INK, style: str = "") -> None:
+        """Write a line and go down."""
+        self.y += 18
+        cut = said if len(said) <= _CHARACTERS else f"{said[: _CHARACTERS - 1]}…"
+        self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(cut)}</text>')
+
+    def nodes(self, x: int, room: Drawn) -> None:
+        """Draw nodes with their GPUs side by side and go down."""
+        columns = min(room.gpus_per_node, _PER_ROW)
+        rows = -(-room.gpus_per_node // _PER_ROW)
+        width, height = (columns * (_GPU + _GAP) + 6, rows * (_GPU + _GAP) + 6)
+        self.y += 8
+        for index, cell in enumerate(room.cells[:_NODES_DRAWN]):
+            self._node(x + index * (width + 6), (width, height), [*cell, *[""] * (room.gpus_per_node - len(cell))])
+        more = room.nodes - _NODES_DRAWN
+        if more > 0:
+            left = x + _NODES_DRAWN * (width + 6) + 4
+            self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{_DIM}">+{count(more, "node")}</text>')
+        self.y += height
+
+    def _node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
+        who = ", ".join(f"{owner or 'free'}: {len(list(group))}" for owner, group in groupby(owners))
+        frame = f'<rect x="{x}" y="{self.y}" width="{size[0]}" height="{size[1]}" rx="3" fill="none" stroke="{_LINE}"/>'
+        self.lines.append(f"<g><title>{escape(who)}</title>{frame}")
+        for index, owner in enumerate(owners):
+            left = x + 4 + index % _PER_ROW * (_GPU + _GAP)
+            top = self.y + 4 + index // _PER_ROW * (_GPU + _GAP)
+            fill = _FREE if not owner else _OURS if owner == _OURS_NAME else _OTHERS
+            self.lines.append(
+                f'<rect x="{left}" y="{top}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
+            )
+        self.lines.append("</g>")
+
+
+_OURS_NAME = "this deployment"
+_BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
+
+
+def draw(plans: Iterable[Plan]) -> str:
+    """Return the picture."""
+    canvas = _Canvas()
+    for plan in plans:
+        _plan(canvas, plan)
+    height = canvas.y + _MARGIN
+    size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
+            f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+            *canvas.lines,
+            "</svg>",
+        )
+    )
+
+
+def _plan(canvas: _Canvas, plan: Plan) -> None:
+    decision = plan.decision
+    placed = decision.status is Status.TRUE
+    canvas.text(_MARGIN, f"{plan.ref}: {decision.reason}", _OURS if placed else _NO, _BOLD)
+    canvas.text(_MARGIN, decision.message.partition("\n")[0], _DIM, _SMALL)
+    if plan.considered is None:
+        return
+    _legend(canvas)
+    # Nearest first, as in the table.
+    names = list(dict.fromkeys(row.environment for row in plan.rows))
+    environments = {environment.name: environment for environment in plan.considered.environments}
+    for name in names[:_ENVIRONMENTS_DRAWN]:
+        rows = [row for row in plan.rows if row.environment == name]
+        _environment(canvas, plan.considered, environments[name], rows)
+    if len(names) > _ENVIRONMENTS_DRAWN:
+        canvas.text(_MARGIN, f"and {count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", _DIM)
+
+
+def _legend(canvas: _Canvas) -> None:
+    canvas.y += 12
+    x = _MARGIN
+    for fill, said in ((_OURS, _OURS_NAME), (_OTHERS, "others"), (_FREE, "free GPU")):
+        canvas.lines.append(
+            f'<rect x="{x}" y="{canvas.y}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
+            f'<text x="{x + 15}" y="{canvas.y + 9}" fill="{_DIM}"{_SMALL}>{said}</text>'
+        )
+        x += 130
+    canvas.y += 14
+
+
+def _environment(canvas: _Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
+    canvas.y += 10
+    top, at = canvas.y, len(canvas.lines)
+    left = _MARGIN + 12
+    state = "" if environment.ready else " (not Ready)"
+    canvas.text(left, environment.name + state, _INK, _BOLD)
+    for row in (row for row in rows if not row.pool):
+        canvas.text(left, _said(row), _colour(row), _SMALL)
+    for pool in environment.pools:
+        canvas.text(left, _about(pool), _DIM, _SMALL)
+        canvas.nodes(left, _room(considered, environment, pool))
+        for row in (row for row in rows if row.pool == pool.name):
+            canvas.text(left, _said(row), _colour(row), _SMALL)
+    canvas.y += 10
+    width, height = _WIDTH - 2 * _MARGIN, canvas.y - top
+    frame = f'<rect x="{_MARGIN}" y="{top}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="{_LINE}"/>'
+    canvas.lines.insert(at, frame)
+
+
+def _about(pool: Pool) -> str:
+    parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
+    return f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+
+
+def _said(row: Row) -> str:
+    profile = f"{row.profile}: " if row.profile else ""
+    if row.refusals:
+        return f"{profile}{row.verdict}, {row.message}"
+    return f"{profile}{row.verdict}, {row.replica}" + (f", {row.found}" if row.found else "")
+
+
+def _colour(row: Row) -> str:
+    return _OURS if row.serves else _NO if row.refusals else _DIM
+
+
+def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn:
+    room = Drawn(pool.max_nodes, pool.gpus_per_node)
+    for placement in sorted(considered.others, key=charge_order):
+        if (placement.environment, placement.pool) == (environment.name, pool.name):
+            room.owner = f"{placement.namespace}/{placement.deployment or placement.name}"
+            charge(room, placement)
+    room.owner = _OURS_NAME
+    for shape, replicas in _ours(considered, environment, pool):
+        room.take(shape[0], shape[1], replicas)
+    return room
+
+
+def _ours(considered: Considered, environment: Environment, pool: Pool) -> Iterator[tuple[tuple[int, int], int]]:
+    for chosen in considered.decision.assignments:
+        if (chosen.environment, chosen.pool) == (environment.name, pool.name):
+            gpus = min(chosen.shape.gpus_per_node, pool.gpus_per_node)
+            yield (chosen.shape.nodes, gpus), chosen.replicas

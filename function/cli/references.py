@@ -1,0 +1,89 @@
+"""What objects say of each other: a name that leads nowhere, with the nearest that exists."""
+
+from collections.abc import Iterator
+
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
+from function.domain.cache import NamedCache
+from function.domain.model import Model, ModelRef
+from function.domain.placement import Deployment
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest, get, text
+from function.parse.caches import check_cache_fits_source
+from function.parse.deployments import read_deployment
+from function.parse.environments import read_environment
+from function.parse.models import read_model
+from function.parse.problems import nearest
+
+
+def faults(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Return every reference of an object that leads nowhere, or to what does not go with it."""
+    if not is_ours(manifest):
+        return
+    match text(manifest, "kind"):
+        case "ModelDeployment":
+            yield from _model(store, manifest)
+            yield from _deployment(store, manifest)
+        case "ModelCache":
+            yield from _model(store, manifest)
+            names = get(manifest, "spec.environments")
+            for index, name in enumerate(names if isinstance(names, list) else []):
+                yield from _named(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
+        case "ModelPlacement":
+            yield from _model(store, manifest)
+            yield from _placement(store, manifest)
+
+
+def _model(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    name = text(manifest, "spec.modelRef.name")
+    ref = _model_ref(ModelRef(kind=text(manifest, "spec.modelRef.kind") or "ClusterModel", name=name), manifest)
+    if name:
+        yield from _named(store, ref, "spec.modelRef.name")
+
+
+def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
+    namespace = "" if ref.kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace")
+    return Ref(ref.kind, namespace, ref.name)
+
+
+def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    deployment = read_deployment(manifest)
+    if not isinstance(deployment, Deployment):
+        return
+    if isinstance(deployment.cache, NamedCache):
+        ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
+        yield from _named(store, ref, "spec.modelCache.name")
+        cached = get(store.get(ref), "spec.modelRef")
+        if isinstance(cached, dict) and cached.get("name") != deployment.model.name:
+            message = f"ModelCache {ref.name} keeps {cached.get('name')}, not {deployment.model.name}"
+            yield Problem("spec.modelCache.name", message)
+    found = store.get(_model_ref(deployment.model, manifest))
+    model = read_model(found) if found else None
+    if isinstance(model, Model):
+        yield from check_cache_fits_source(model, deployment.cache)
+
+
+def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    name = text(manifest, "spec.inferenceEnvironmentRef.name")
+    ref = Ref("InferenceEnvironment", "", name)
+    yield from _named(store, ref, "spec.inferenceEnvironmentRef.name")
+    found = store.get(ref)
+    if found is None:
+        return
+    pools = [pool.name for pool in read_environment(found, BUILT_IN).environment.pools]
+    pool = text(manifest, "spec.pool")
+    if pool and pool not in pools:
+        yield Problem("spec.pool", _leads_nowhere(f"InferenceEnvironment {name} has no pool {pool}", pool, pools))
+
+
+def _named(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
+    """Return a problem where an object does not exist although others of its kind are known."""
+    others = store.refs(ref.kind)
+    if others and ref not in others:
+        near = [other.name for other in others if other.namespace == ref.namespace]
+        yield Problem(path, _leads_nowhere(f"there is no {ref}", ref.name, near))
+
+
+def _leads_nowhere(message: str, name: str, known: list[str]) -> str:
+    close = nearest(name, known)
+    return f"{message}; did you mean {close}?" if close else message

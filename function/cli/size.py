@@ -1,0 +1,254 @@
+"""`size`: weights, disk, GPUs and nodes that a model needs, with the arithmetic.
+
+Weights are parameters times bytes, or what the hub says its files have. Disk is a little more, since scales, embeddings
+and the tokenizer come on top (671 billion parameters in FP8 are 688 GB of files). GPU memory is the weights and a
+headroom for the KV cache and activations. How that splits over a pool is the scheduler's own VRAM maths.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+import click
+
+from function.cli.errors import CliError, Code
+from function.cli.hub import measure
+from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.sources import gather
+from function.cli.store import Store
+from function.cli.tables import hint, structured, table
+from function.domain.environment import Pool
+from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest
+from function.kube.quantity import GIB, gib
+from function.parse.environments import read_environment
+from function.parse.models import read_model
+from function.report.sentences import count
+from function.scheduling.shape import replica_shape
+
+# Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
+BITS = {
+    "fp32": "32", "tf32": "32", "bf16": "16", "fp16": "16", "fp8": "8", "int8": "8", "mxfp8": "8.25",
+    "fp6": "6", "mxfp6": "6.25", "fp4": "4", "mxfp4": "4.25", "nvfp4": "4.5", "int4": "4.5",
+}  # fmt: skip
+_DISK_PERCENT = 5
+_PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)
+_SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+# Nodes as they are sold, for those who name no environment.
+_USUAL = (("L40S", 8, 48), ("A100", 4, 80), ("H100", 8, 80), ("H200", 8, 141), ("B200", 8, 180))
+_ANY = Profile(name="computed", engine=Engine(name=EngineName.VLLM, image=""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What a model needs, in bytes, and how that was found. None: nothing says so."""
+
+    name: str
+    arithmetic: tuple[str, ...]
+    disk: int | None
+    vram: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A replica on one kind of nodes."""
+
+    environment: str
+    profile: str
+    pool: Pool
+    shape: Shape
+    arithmetic: str
+    obstacle: str
+
+
+@click.command(
+    epilog=examples(
+        "modelplane size --params 671B --precision fp8",
+        "modelplane size -f examples/kimi-k26-vram",
+        "modelplane size -f examples/kimi-k2-two-nodes/model.yaml --hub",
+    )
+)
+@sources
+@click.option("--params", metavar="NUMBER", help="Parameters of the model, such as 671B.")
+@click.option("--precision", type=click.Choice(list(BITS), case_sensitive=False), help="Their number format.")
+@click.option(
+    "--headroom",
+    metavar="PERCENT",
+    type=click.IntRange(0, 900),
+    default=20,
+    show_default=True,
+    help="GPU memory beyond the weights.",
+)
+@click.option("--hub", metavar="[OWNER/NAME]", is_flag=False, flag_value="", help="Read the sizes of the files there.")
+@form(Form.TABLE, Form.JSON, Form.YAML)
+def size(  # click's options
+    *, sources: Sources, params: str | None, precision: str | None, headroom: int, hub: str | None, form: Form
+) -> None:
+    """Say what a model needs: weights, disk, GPUs and nodes for each pool, with the arithmetic.
+
+    Pools are those of the environments in the files, or of the control plane with --live, else the usual nodes.
+    """
+    store = gather(sources).store if sources.files or sources.live else Store()
+    models = _models(store)
+    if params:
+        sizes = [_computed(params, precision, headroom)]
+    elif hub:
+        sizes = [_measured(HuggingFaceSource(repo=hub), hub, headroom)]
+    elif not models:
+        raise CliError("name a model with -f, or give --params and --precision, or --hub OWNER/NAME")
+    else:
+        sizes = [_of_model(model, headroom, measured=hub is not None) for model in models]
+    profiles = () if params or hub else models
+    found = [(found, list(_fits(found, _profiles(found, profiles), _pools(store)))) for found in sizes]
+    if form is Form.TABLE:
+        _tell(found)
+        hint("validate FILE" if not sources.files else "plan" + "".join(f" -f {file}" for file in sources.files))
+    else:
+        click.echo(structured(form, [_structured(size_, fits) for size_, fits in found]))
+
+
+def _models(store: Store) -> list[Model]:
+    models = []
+    for ref in store.refs("ClusterModel", "Model"):
+        model = read_model(store.get(ref) or {})
+        if isinstance(model, tuple):
+            raise CliError(f"{ref} is invalid: {model[0]}. Run 'modelplane validate' on it", Code.REFUSED)
+        models.append(model)
+    return models
+
+
+def _computed(params: str, precision: str | None, headroom: int) -> Size:
+    match = _PARAMS.fullmatch(params)
+    if match is None:
+        raise CliError(f"--params {params} is not a number of parameters; write it like 671B, 1.5T or 500M")
+    if precision is None:
+        raise CliError(f"--params needs --precision: one of {', '.join(BITS)}")
+    number = Decimal(match[1]) * _SCALE[match[2].upper()]
+    weights = int(number * Decimal(BITS[precision]) / 8)
+    line = f"weights: {params} parameters x {BITS[precision]} bits ({precision}) = {_decimal(weights)} = {gib(weights)}"
+    disk = weights * (100 + _DISK_PERCENT) // 100
+    return _sized(f"{params} in {precision}", line, weights, (disk, f"{gib(weights)} + {_DISK_PERCENT} %"), headroom)
+
+
+def _measured(source: HuggingFaceSource, name: str, headroom: int) -> Size:
+    held = measure(source)
+    formats = ", ".join(f"{number:,} in {name_}" for name_, number in held.parameters)
+    line = f"weights: {_decimal(held.weights)} = {gib(held.weights)} at the hub" + (f" ({formats})" if formats else "")
+    said = f"{_decimal(held.downloaded)} in {held.files} files"
+    return _sized(name, line, held.weights, (held.downloaded, said), headroom)
+
+
+def _sized(name: str, weights_line: str, weights: int, disk: tuple[int, str], headroom: int) -> Size:
+    vram = weights * (100 + headroom) // 100
+    lines = (
+        weights_line,
+        f"disk: {disk[1]} = {gib(disk[0])}  (spec.resources.disk)",
+        f"GPU memory: {gib(weights)} + {headroom} % for KV cache and activations = {gib(vram)}  (spec.resources.vram)",
+    )
+    return Size(name=name, arithmetic=lines, disk=disk[0], vram=vram)
+
+
+def _of_model(model: Model, headroom: int, *, measured: bool) -> Size:
+    if measured:
+        if not isinstance(model.source, HuggingFaceSource):
+            raise CliError(f"{model.kind} {model.name} is not from the hub. Leave out --hub")
+        return _measured(model.source, model.name, headroom)
+    said = (("disk", model.disk), ("vram", model.vram))
+    lines = tuple(f"{name}: {gib(n) if n else 'not declared'}  (spec.resources.{name})" for name, n in said)
+    return Size(name=model.name, arithmetic=lines, disk=model.disk, vram=model.vram)
+
+
+def _profiles(size_: Size, models: tuple[Model, ...] | list[Model]) -> tuple[Profile, ...]:
+    declared = [profile for model in models if model.name == size_.name for profile in model.profiles]
+    return tuple(declared) or (_ANY,)
+
+
+def _pools(store: Store) -> list[tuple[str, Pool]]:
+    environments = [read_environment(m, BUILT_IN).environment for m in store.all("InferenceEnvironment")]
+    usual = [
+        (
+            "usual nodes",
+            Pool(
+                name=f"{gpus} x {name}", gpus_per_node=gpus, max_nodes=999, memory_per_gpu=memory * GIB, multi_node=True
+            ),
+        )
+        for name, gpus, memory in _USUAL
+    ]
+    return [(e.name, pool) for e in environments for pool in e.pools] or usual
+
+
+def _fits(size_: Size, profiles: tuple[Profile, ...], pools: list[tuple[str, Pool]]) -> Iterator[Fit]:
+    for profile in profiles:
+        for environment, pool in pools:
+            shape = replica_shape(profile, size_.vram, pool)
+            if shape is not None:
+                yield Fit(
+                    environment=environment,
+                    profile=profile.name,
+                    pool=pool,
+                    shape=shape,
+                    arithmetic=_split(size_, profile, pool, shape),
+                    obstacle=_obstacle(size_, pool, shape),
+                )
+
+
+def _split(size_: Size, profile: Profile, pool: Pool, shape: Shape) -> str:
+    if profile.shape is not None:
+        return f"declared: {shape.gpus} GPUs"
+    assert size_.vram is not None  # without it there is no computed shape
+    assert pool.memory_per_gpu is not None  # likewise
+    gpus = -(-size_.vram // pool.memory_per_gpu)
+    return f"{gib(size_.vram)} / {gib(pool.memory_per_gpu)} = {count(gpus, 'GPU')}"
+
+
+def _obstacle(size_: Size, pool: Pool, shape: Shape) -> str:
+    if shape.nodes > 1 and not pool.multi_node:
+        return "pool is not multiNodeCapable"
+    if shape.gpus_per_node > pool.gpus_per_node:
+        return f"nodes have {count(pool.gpus_per_node, 'GPU')}"
+    if shape.nodes > pool.max_nodes:
+        return f"pool has {count(pool.max_nodes, 'node')}"
+    if size_.vram and pool.memory_per_gpu and shape.gpus * pool.memory_per_gpu < size_.vram:
+        return f"{gib(shape.gpus * pool.memory_per_gpu)} of GPU memory"
+    return ""
+
+
+def _decimal(amount: int) -> str:
+    return f"{amount / 10**9:,.1f} GB"
+
+
+def _tell(found: list[tuple[Size, list[Fit]]]) -> None:
+    headers = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "GPU MEMORY", "OBSTACLE")
+    nothing = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
+    for number, (size_, fits) in enumerate(found):
+        said = "\n".join((size_.name, *(f"  {line}" for line in size_.arithmetic)))
+        click.echo(("\n" if number else "") + f"{said}\n\n{table(headers, map(_cells, fits)) if fits else nothing}")
+
+
+def _cells(fit: Fit) -> tuple[object, ...]:
+    shape, pool = fit.shape, fit.pool
+    replica = f"{count(shape.nodes, 'node')} x {count(shape.gpus_per_node, 'GPU')}"
+    memory = gib(shape.gpus * pool.memory_per_gpu) if pool.memory_per_gpu else ""
+    return fit.environment, pool.name, fit.profile, fit.arithmetic, replica, shape.gpus, memory, fit.obstacle
+
+
+def _structured(size_: Size, fits: list[Fit]) -> Manifest:
+    return {
+        "name": size_.name,
+        "arithmetic": list(size_.arithmetic),
+        "disk": gib(size_.disk) if size_.disk else None,
+        "vram": gib(size_.vram) if size_.vram else None,
+        "pools": [
+            {
+                "environment": f.environment,
+                "pool": f.pool.name,
+                "profile": f.profile,
+                "nodes": f.shape.nodes,
+                "gpusPerNode": f.shape.gpus_per_node,
+                "obstacle": f.obstacle,
+            }
+            for f in fits
+        ],
+    }

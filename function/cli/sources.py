@@ -1,0 +1,122 @@
+"""From files, a live control plane, or both, to one store of objects.
+
+Files lie over what is live, and those of --what-if over everything. In files an environment that says nothing of its
+state counts as Ready, since one who writes a file asks where things would go once everything is up; --strict takes
+every status as it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import click
+
+from function.cli import files
+from function.cli.errors import CliError, Code
+from function.cli.live import Cluster, connect
+from function.cli.options import Sources
+from function.cli.store import Ref, Store, is_known, is_ours, namespaced
+from function.composers import COMPOSERS
+from function.kube.manifests import Manifest
+
+KINDS = tuple(COMPOSERS)
+_SETTINGS = ("Composition", "EnvironmentConfig")
+_READY: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason": "Assumed"}]}
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that was read. `given` names what stood in the files of -f. `namespace` empty: all are in scope."""
+
+    store: Store
+    namespace: str
+    given: frozenset[Ref] = frozenset()
+    cluster: Cluster | None = None
+
+    def deployments(self, names: Sequence[str] = ()) -> list[Ref]:
+        """Return the deployments that are meant: those named, else those in files, else all that are in scope.
+
+        Raises:
+            CliError: There is none, or none of a name.
+        """
+        every = self.store.refs("ModelDeployment")
+        if names:
+            return [self._named(name, every) for name in names]
+        found = [ref for ref in every if ref in self.given] or [ref for ref in every if self._in_scope(ref)]
+        if not found:
+            where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
+            raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
+        return found
+
+    def deployment(self, name: str) -> Ref:
+        """Return the deployment of a name.
+
+        Raises:
+            CliError: There is none, or several.
+        """
+        return self._named(name, self.store.refs("ModelDeployment"))
+
+    def _named(self, name: str, every: Iterable[Ref]) -> Ref:
+        scope = [ref for ref in every if self._in_scope(ref)]
+        found = [ref for ref in scope if ref.name == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            spaces = ", ".join(ref.namespace for ref in found)
+            raise CliError(f"ModelDeployment {name} is in the namespaces {spaces}. Choose one with -n")
+        close = get_close_matches(name, [ref.name for ref in scope], n=1)
+        hint = f" Did you mean {close[0]}?" if close else " Look for it with -n NAMESPACE or -A"
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        raise CliError(f"there is no ModelDeployment {name}{where}.{hint}", Code.NOT_FOUND)
+
+    def _in_scope(self, ref: Ref) -> bool:
+        return self.namespace in ("", ref.namespace)
+
+
+def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = False) -> World:
+    """Read what was asked for; `within`: of the one namespace that is in scope, and no settings.
+
+    Raises:
+        CliError: A file cannot be read, or the control plane does not answer.
+    """
+    target, store, cluster = sources.target, Store(), None
+    # Without a control plane there is no namespace that is the caller's own.
+    namespace = target.namespace or ""
+    if sources.connects:
+        cluster = connect(target)
+        namespace = cluster.namespace
+        narrow = namespace if within and not target.everywhere else ""
+        for manifest in (*cluster.objects(kinds, narrow), *([] if within else _settings(cluster))):
+            store.put(manifest)
+    given = _lay_over(store, sources.files, namespace or "default")
+    changed = _lay_over(store, sources.what_if, namespace or "default")
+    if not sources.strict:
+        _assume_ready(store, given | changed)
+    return World(store, "" if target.everywhere else namespace, given, cluster)
+
+
+def _settings(cluster: Cluster) -> list[Manifest]:
+    """Return what sets the function's input; who may not read it is told that the built-in settings count."""
+    found: list[Manifest] = []
+    for kind in _SETTINGS:
+        try:
+            found += cluster.objects([kind])
+        except CliError as error:
+            if error.code != Code.NOT_FOUND:
+                click.echo(f"warning: {error.message}; the built-in settings are assumed", err=True)
+    return found
+
+
+def _lay_over(store: Store, paths: Sequence[str], namespace: str) -> frozenset[Ref]:
+    manifests = [found.manifest for found in files.read(paths) if is_known(found.manifest)]
+    laid = list(namespaced(manifests, namespace))
+    for manifest in laid:
+        store.lay_over(manifest)
+    return frozenset(Ref.of(manifest) for manifest in laid if is_ours(manifest))
+
+
+def _assume_ready(store: Store, refs: Iterable[Ref]) -> None:
+    for ref in refs:
+        environment = store.get(ref) if ref.kind == "InferenceEnvironment" else None
+        if environment is not None and not environment.get("status"):
+            store.put({**environment, "status": _READY})

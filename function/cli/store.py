@@ -1,0 +1,187 @@
+"""The objects of a control plane, found as Crossplane finds what a function asks for.
+
+Holds our own kinds, what they compose, and what supplies their settings; anything else in a file is not ours.
+"""
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from function.composers import COMPOSERS
+from function.exchange import Answered, Call, Requirement, Seen
+from function.kube.manifests import Manifest, get, listing, mapping, strings, text
+from function.kube.names import GROUP, VERSION
+from function.parse.settings import ENVIRONMENT_KEY
+
+COMPOSITION_KEY = "crossplane.io/composition-resource-name"
+COMPOSITE_LABEL = "crossplane.io/composite"
+OBJECT_GROUP = "kubernetes.m.crossplane.io"
+CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
+_GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
+_SERIAL = itertools.count()
+_OWN_INPUT = "modelplane.fn.crossplane.io/"
+_CONFIGS_INPUT = "environmentconfigs.fn.crossplane.io/"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """Which object."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Ref":
+        """Return the reference of a manifest."""
+        return cls(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    @property
+    def full(self) -> str:
+        """The name, with its namespace where it has one."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Store:
+    """Objects by kind, namespace and name; none is changed in place."""
+
+    def __init__(self, manifests: Iterable[Manifest] = ()) -> None:
+        self._kinds: dict[str, dict[Ref, Seen]] = {}
+        self._owned: dict[Ref, dict[str, Ref]] = {}
+        for manifest in manifests:
+            self.put(manifest)
+
+    def put(self, manifest: Manifest) -> None:
+        """Add or replace an object."""
+        ref = Ref.of(manifest)
+        # A number that no other content ever has: memos, which outlive a store, ask for nothing more.
+        seen = Seen(str(next(_SERIAL)).encode(), lambda: manifest)
+        self._kinds.setdefault(ref.kind, {})[ref] = seen
+        owner, key = _owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
+        if owner and key:
+            self._owned.setdefault(owner, {})[key] = ref
+
+    def lay_over(self, manifest: Manifest) -> None:
+        """Apply a manifest as kubectl would: what is there keeps its identity, and its status unless one is given."""
+        there = self.get(Ref.of(manifest))
+        if there is not None:
+            metadata = {**mapping(there, "metadata"), **mapping(manifest, "metadata")}
+            status = manifest.get("status", there.get("status"))
+            manifest = {**manifest, "metadata": metadata} | ({"status": status} if status else {})
+        self.put(manifest)
+
+    def drop(self, ref: Ref) -> None:
+        """Delete an object and all that it composed."""
+        self._kinds.get(ref.kind, {}).pop(ref, None)
+        for child in list(self._owned.pop(ref, {}).values()):
+            self.drop(child)
+
+    def get(self, ref: Ref) -> Manifest | None:
+        """Return an object."""
+        found = self._kinds.get(ref.kind, {}).get(ref)
+        return found.load() if found else None
+
+    def all(self, kind: str) -> list[Manifest]:
+        """Return the objects of a kind, by namespace and name."""
+        return [seen.load() for _, seen in sorted(self._kinds.get(kind, {}).items(), key=lambda item: item[0])]
+
+    def refs(self, *kinds: str) -> list[Ref]:
+        """Return which objects of some kinds there are, in order."""
+        return sorted(ref for kind in kinds for ref in self._kinds.get(kind, {}))
+
+    def owned(self, owner: Ref) -> dict[str, Manifest]:
+        """Return what an object composed, by composition-resource-name."""
+        children = ((key, self.get(ref)) for key, ref in sorted(self._owned.get(owner, {}).items()))
+        return {key: manifest for key, manifest in children if manifest is not None}
+
+    def find(self, wanted: Requirement) -> Answered:
+        """Return what Crossplane would answer."""
+        kind = self._kinds.get(wanted.kind, {})
+        if wanted.name is None:
+            return tuple(kind.values())
+        found = kind.get(Ref(wanted.kind, wanted.namespace or "", wanted.name))
+        return (found,) if found else ()
+
+    def call(self, xr: Manifest) -> Call:
+        """Return the first call that Crossplane would make for a composite."""
+        input_, context = self._settings(xr)
+        return Call(xr=xr, observed=self.owned(Ref.of(xr)), input=input_, context=context)
+
+    def _settings(self, xr: Manifest) -> tuple[Manifest, Manifest]:
+        """Return the function's input and context as the composite's Composition supplies them."""
+        inputs = [mapping(step, "input") for step in listing(self._composition(xr), "spec.pipeline")]
+        ours = (i for i in inputs if text(i, "apiVersion").startswith(_OWN_INPUT))
+        data: Manifest = {}
+        for config in (i for i in inputs if text(i, "apiVersion").startswith(_CONFIGS_INPUT)):
+            for reference in listing(config, "spec.environmentConfigs"):
+                named = self.get(Ref("EnvironmentConfig", "", text(reference, "ref.name")))
+                data = _merged(data, mapping(named, "data"))
+        return next(ours, {}), {ENVIRONMENT_KEY: data} if data else {}
+
+    def _composition(self, xr: Manifest) -> Manifest | None:
+        """Return the Composition that a composite names, else its XRD's default, else the first for its kind."""
+        wanted = {"apiVersion": xr.get("apiVersion"), "kind": xr.get("kind")}
+        fitting = [c for c in self.all("Composition") if get(c, "spec.compositeTypeRef") == wanted]
+        default = f"{text(xr, 'kind').lower()}s"
+        names = (text(xr, "spec.crossplane.compositionRef.name"), default)
+        by_name = {text(c, "metadata.name"): c for c in fitting}
+        named = next((by_name[name] for name in names if name in by_name), None)
+        return named or next(iter(fitting), None)
+
+
+def is_known(manifest: Manifest) -> bool:
+    """Tell whether an object has a part in decisions."""
+    return text(manifest, "apiVersion").partition("/")[0] in _GROUPS
+
+
+def is_ours(manifest: Manifest) -> bool:
+    """Tell whether an object is a composite of this function."""
+    return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
+
+
+def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
+    """Return a composed resource as it would stand on the control plane."""
+    reference: Manifest = {k: owner[k] for k in ("apiVersion", "kind")} | {"name": text(owner, "metadata.name")}
+    metadata = mapping(manifest, "metadata")
+    namespace = text(owner, "metadata.namespace") or text(metadata, "namespace")
+    return {
+        **copy.deepcopy(manifest),
+        "metadata": {
+            **metadata,
+            **({"namespace": namespace} if namespace else {}),
+            "annotations": {**mapping(metadata, "annotations"), COMPOSITION_KEY: key},
+            "ownerReferences": [{**reference, "uid": text(owner, "metadata.uid"), "controller": True}],
+        },
+    }
+
+
+def _owner(manifest: Manifest) -> Ref | None:
+    """Return the composite that composed an object."""
+    namespace = text(manifest, "metadata.namespace")
+    for reference in listing(manifest, "metadata.ownerReferences"):
+        if get(reference, "controller") is True:
+            kind = text(reference, "kind")
+            return Ref(kind, "" if kind in CLUSTER_SCOPED else namespace, text(reference, "name"))
+    return None
+
+
+def _merged(weaker: Manifest, stronger: Manifest) -> Manifest:
+    merged = dict(weaker)
+    for key, value in stronger.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def namespaced(manifests: Iterable[Manifest], namespace: str) -> Iterator[Manifest]:
+    """Return manifests with the namespace that they would get."""
+    for manifest in manifests:
+        scoped = text(manifest, "kind") not in CLUSTER_SCOPED and is_ours(manifest)
+        if scoped and not text(manifest, "metadata.namespace"):
+            yield {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}
+        else:
+            yield manifest

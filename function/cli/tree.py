@@ -1,0 +1,179 @@
+"""`tree`: a deployment, its placements, their remote objects and what those say of their pods, in one picture.
+
+Nothing is asked of a remote cluster: all is what provider-kubernetes last mirrored, and where it could not look, that
+is said instead.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import click
+
+from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.sources import gather
+from function.cli.store import Ref, Store
+from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, structured, table
+from function.cli.watch import watch as look_again
+from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.reasons import Status
+from function.report.health import assess
+from function.report.sync import State, read
+
+_KINDS = ("ModelDeployment", "ModelPlacement", "Object")
+_COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One object or condition. `ready` empty: it has no such notion."""
+
+    title: str
+    since: str = ""
+    ready: str = ""
+    state: str = ""
+    message: str = ""
+    children: tuple["Node", ...] = ()
+
+
+@click.command(
+    epilog=examples(
+        "modelplane tree kimi-k2 -n assistants",
+        "modelplane tree kimi-k2 -n assistants --watch",
+        "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
+    )
+)
+@click.argument("deployment")
+@sources
+@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
+@form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
+def tree(deployment: str, *, sources: Sources, watch: bool, form: Form) -> None:
+    """Show a deployment with its placements and their remote objects, with age, state and message."""
+
+    def look() -> str:
+        world = gather(sources, _KINDS, within=True)
+        return _written(grown(world.store, world.deployment(deployment)), form)
+
+    if watch:
+        look_again(look)
+    click.echo(look())
+    if form.for_people:
+        again = f" -n {sources.target.namespace}" if sources.target.namespace else ""
+        hint(f"why {deployment}{again}" + "".join(f" -f {file}" for file in sources.files))
+
+
+def grown(store: Store, ref: Ref) -> Node:
+    """Return the tree of a deployment."""
+    children = tuple(_placement(store, placement) for placement in store.owned(ref).values())
+    return replace(_composite(store.get(ref) or {}), children=children)
+
+
+def _placement(store: Store, placement: Manifest) -> Node:
+    objects = [m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object"]
+    node = _composite(placement)
+    where = text(placement, "spec.inferenceEnvironmentRef.name")
+    children = tuple(_object(item) for item in objects)
+    return replace(node, title=f"{node.title} on {where}", state=text(placement, "status.phase"), children=children)
+
+
+def _composite(manifest: Manifest) -> Node:
+    ready = condition(manifest, "Ready")
+    open_ = [c for c in listing(manifest, "status.conditions") if c.get("status") != Status.TRUE and c != ready]
+    blocking = open_[0] if open_ else ready
+    return Node(
+        title=f"{text(manifest, 'kind')}/{text(manifest, 'metadata.name')}",
+        since=text(manifest, "metadata.creationTimestamp"),
+        ready=text(ready, "status") or Status.UNKNOWN,
+        state=text(blocking, "reason"),
+        message=_first_line(text(blocking, "message")),
+    )
+
+
+def _object(manifest: Manifest) -> Node:
+    wanted, remote = mapping(manifest, "spec.forProvider.manifest"), read(manifest)
+    title = f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}"
+    since = text(remote.manifest, "metadata.creationTimestamp")
+    children = tuple(_conditions(remote.manifest))
+    if not remote.present:
+        status = Status.UNKNOWN if remote.state in (State.UNSEEN, State.UNREACHABLE) else Status.FALSE
+        state = remote.state.name.replace("_", " ").capitalize()
+        message = _first_line(remote.message or remote.state.value)
+        return Node(title=title, since=since, ready=status, state=state, message=message, children=children)
+    health = assess(remote.manifest)
+    return Node(
+        title=title,
+        since=since,
+        ready=Status.TRUE if health.up else Status.FALSE,
+        state=health.level.value.capitalize(),
+        message=_first_line(health.message),
+        children=children,
+    )
+
+
+def _conditions(remote: Manifest) -> Iterator[Node]:
+    for found in listing(remote, "status.conditions"):
+        yield Node(
+            title=text(found, "type"),
+            since=text(found, "lastTransitionTime"),
+            ready=text(found, "status"),
+            state=text(found, "reason"),
+            message=_first_line(text(found, "message")),
+        )
+
+
+def _first_line(message: str) -> str:
+    return message.partition("\n")[0]
+
+
+def _written(root: Node, form: Form) -> str:
+    if form is Form.DOT:
+        return _dot(root)
+    if not form.for_people:
+        return structured(form, _structured(root))
+    rows = [
+        (branch + node.title, node.ready and paint(node.ready, _COLOURS.get(Status(node.ready), WAIT)), *_details(node))
+        for branch, node in _lines(root, "", wide=form is Form.WIDE)
+    ]
+    return table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
+
+
+def _details(node: Node) -> tuple[str, str, str]:
+    return age(node.since), node.state, node.message
+
+
+def _lines(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
+    """Return every node with the branch before it; what is True and has nothing below says little, save when wide."""
+    if not stem:
+        yield "", node
+    below = [n for n in node.children if wide or n.children or "/" in n.title or n.ready != Status.TRUE]
+    for index, child in enumerate(below):
+        last = index == len(below) - 1
+        yield stem + ("└─ " if last else "├─ "), child
+        yield from _lines(child, stem + ("   " if last else "│  "), wide=wide)
+
+
+def _structured(node: Node) -> Manifest:
+    return {
+        "name": node.title,
+        "ready": node.ready,
+        "since": node.since,
+        "state": node.state,
+        "message": node.message,
+        "children": [_structured(child) for child in node.children],
+    }
+
+
+def _dot(root: Node) -> str:
+    lines = ["digraph modelplane {", "  rankdir=LR; node [shape=box, style=rounded, fontname=Helvetica];"]
+    names = iter(range(10**6))
+
+    def draw(node: Node) -> str:
+        name = f"n{next(names)}"
+        label = f"{node.title}\\n{node.state}".replace('"', "'")
+        colour = {Status.TRUE: "darkgreen", Status.FALSE: "firebrick"}.get(Status(node.ready), "goldenrod")
+        lines.append(f'  {name} [label="{label}", color={colour}];')
+        below = [draw(child) for child in node.children]
+        lines.extend(f"  {name} -> {child};" for child in below)
+        return name
+
+    draw(root)
+    return "\n".join([*lines, "}"])

@@ -1,0 +1,158 @@
+"""`validate`: what the API server would refuse, what it would drop in silence, and what refers to nothing.
+
+The rules are those of the function's own parser, which checks again all that the XRDs and their CEL rules say. A
+reference is followed where an object of its kind is among the files, or with --live on the control plane; where
+neither is so, nothing can be said about it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+from pydantic import BaseModel
+
+from function.cli import files
+from function.cli.errors import Code
+from function.cli.fields import SPECS, unknown_fields
+from function.cli.files import Found
+from function.cli.options import Form, Sources, Target, examples, form, target
+from function.cli.references import faults
+from function.cli.sources import gather
+from function.cli.store import Ref, Store, is_known, is_ours, namespaced
+from function.cli.tables import BAD, GOOD, paint, structured
+from function.composers import COMPOSERS
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest, listing, mapping, text
+from function.kube.names import GROUP, VERSION
+from function.parse.caches import read_cache
+from function.parse.deployments import read_deployment
+from function.parse.environments import read_environment
+from function.parse.models import read_model
+from function.parse.placements import placement_problems
+from function.parse.problems import join, unknown
+from function.parse.settings import read_settings
+from function.schemas.defaults import Defaults
+
+_INPUT = "modelplane.fn.crossplane.io/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault of one object in one file."""
+
+    file: str
+    ref: Ref
+    problem: Problem
+
+
+@click.command(
+    epilog=examples(
+        "modelplane validate examples/",
+        "modelplane validate deployment.yaml --live",
+        "cat model.yaml | modelplane validate - -o json",
+    )
+)
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True)
+@click.option("--live", is_flag=True, help="Follow references to the control plane as well.")
+@target
+@form(Form.TABLE, Form.JSON, Form.YAML)
+@click.pass_context
+def validate(context: click.Context, /, paths: tuple[str, ...], *, live: bool, target: Target, form: Form) -> None:
+    """Check files: fields, rules across fields, references. Exits 1 where there is a fault.
+
+    Objects of other groups are passed over. FILE is a file, a folder or - for standard input.
+    """
+    found = [item for item in files.read(paths) if is_known(item.manifest)]
+    store = gather(Sources(live=True, target=target)).store if live else Store()
+    wrong = check(found, store, target.namespace or "default")
+    if form is Form.TABLE:
+        _tell(found, wrong)
+    else:
+        click.echo(structured(form, [_structured(fault) for fault in wrong]))
+    if wrong:
+        context.exit(Code.REFUSED)
+
+
+def check(found: list[Found], store: Store, namespace: str) -> list[Fault]:
+    """Return every fault, file by file; the objects are laid over those of the store."""
+    ours = [Found(m, item.file) for item in found for m in namespaced([item.manifest], namespace)]
+    seen: dict[Ref, str] = {}
+    wrong: list[Fault] = []
+    for item in ours:
+        ref = Ref.of(item.manifest)
+        if ref in seen:
+            twice = Problem("metadata.name", f"{ref} is given twice, in {seen[ref]} too")
+            wrong.append(Fault(file=item.file, ref=ref, problem=twice))
+        seen[ref] = item.file
+        store.put(item.manifest)
+    for item in ours:
+        ref = Ref.of(item.manifest)
+        problems = sorted({*_problems(item.manifest), *faults(store, item.manifest)})
+        wrong += (Fault(file=item.file, ref=ref, problem=problem) for problem in problems)
+    return sorted(wrong, key=lambda fault: (fault.file, fault.ref, fault.problem))
+
+
+def _problems(manifest: Manifest) -> Iterator[Problem]:
+    if text(manifest, "kind") == "Composition":
+        yield from _composition(manifest)
+    elif is_ours(manifest):
+        yield from unknown_fields(SPECS[text(manifest, "kind")], manifest.get("spec"), "spec")
+        yield from _rules(manifest)
+    elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
+        if text(manifest, "apiVersion") != VERSION:
+            yield unknown("apiVersion", manifest.get("apiVersion"), (VERSION,))
+        if text(manifest, "kind") not in COMPOSERS:
+            yield unknown("kind", manifest.get("kind"), tuple(COMPOSERS))
+
+
+def _rules(manifest: Manifest) -> tuple[Problem, ...]:
+    """Return what the function's own parser finds."""
+    match text(manifest, "kind"):
+        case "InferenceEnvironment":
+            return read_environment(manifest, BUILT_IN).problems
+        case "ModelPlacement":
+            return placement_problems(manifest)
+        case "ModelDeployment":
+            deployment = read_deployment(manifest)
+            return deployment if isinstance(deployment, tuple) else ()
+        case "ModelCache":
+            cache = read_cache(manifest)
+            return cache if isinstance(cache, tuple) else ()
+        case _:
+            model = read_model(manifest)
+            return model if isinstance(model, tuple) else model.problems
+
+
+def _composition(manifest: Manifest) -> Iterator[Problem]:
+    """Return what is wrong with the function's input in a Composition."""
+    schema: type[BaseModel] = Defaults
+    for index, step in enumerate(listing(manifest, "spec.pipeline")):
+        input_ = mapping(step, "input")
+        if not text(input_, "apiVersion").startswith(_INPUT):
+            continue
+        path = join(join("spec.pipeline", index), "input")
+        fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
+        yield from unknown_fields(schema, fields, path)
+        yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {})[1])
+
+
+def _tell(found: list[Found], wrong: list[Fault]) -> None:
+    for fault in wrong:
+        click.echo(f"{fault.file}: {fault.ref}: {paint(fault.problem.path, BAD)}: {fault.problem.message}")
+    objects = f"{len(found)} object{'' if len(found) == 1 else 's'}"
+    if wrong:
+        click.echo(f"\n{len(wrong)} fault{'' if len(wrong) == 1 else 's'} in {objects}")
+    else:
+        click.echo(f"{objects} {paint('valid', GOOD)}")
+
+
+def _structured(fault: Fault) -> Manifest:
+    return {
+        "file": fault.file,
+        "kind": fault.ref.kind,
+        "namespace": fault.ref.namespace,
+        "name": fault.ref.name,
+        "path": fault.problem.path,
+        "message": fault.problem.message,
+    }

@@ -1,0 +1,135 @@
+"""`why`: every refusal behind a deployment's condition, nearest miss first, and what to change.
+
+The condition is cut at 1 KiB and five environments; here is all of it, from the same refusals. Where enough is placed
+but not ready, the placements' own conditions say what is waited for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+
+from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.plan import Plan, make
+from function.cli.sources import gather
+from function.cli.store import Ref, Store
+from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured
+from function.exchange import Condition
+from function.kube.manifests import Manifest, listing, text
+from function.reasons import Outlook, Status
+from function.report.conditions import OWNED
+from function.report.sentences import remedy, sentence
+from function.scheduling.verdicts import Miss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why one environment or placement does not serve. `outlook`: whether waiting can help."""
+
+    subject: str
+    reason: str
+    faults: tuple[str, ...]
+    remedies: tuple[str, ...] = ()
+    outlook: str = ""
+
+
+@click.command(
+    epilog=examples(
+        "modelplane why kimi-k2 -n assistants",
+        "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes",
+    )
+)
+@click.argument("deployment")
+@sources
+@form(Form.TABLE, Form.JSON, Form.YAML)
+def why(deployment: str, *, sources: Sources, form: Form) -> None:
+    """Say why a deployment is not placed or not ready, and what to change."""
+    world = gather(sources)
+    ref = world.deployment(deployment)
+    (made,) = make(world, [ref])
+    conditions = made.outcome.conditions
+    reasons = [*_refusals(made), *_unready(world.store, ref)]
+    if form is Form.TABLE:
+        _tell(ref, conditions, reasons)
+        hint(_next(ref, sources, placed=not reasons))
+    else:
+        click.echo(structured(form, _structured(ref, conditions, reasons)))
+
+
+def _refusals(made: Plan) -> Iterator[Reason]:
+    if made.considered is None:
+        return
+    decision = made.considered.decision
+    if decision.fault is not None:
+        yield Reason(subject=str(made.ref), reason=decision.fault.reason, faults=(sentence(decision.fault),))
+    open_ = decision.refusals if decision.placed < decision.wanted else [m for m in decision.refusals if m.keeps]
+    for miss in sorted(open_, key=lambda m: (-m.step, m.environment)):
+        yield _reason(miss)
+
+
+def _reason(miss: Miss) -> Reason:
+    profile = miss.refusals[0].profile
+    return Reason(
+        subject=miss.environment + (f", profile {profile}" if profile else ""),
+        reason=miss.reason,
+        faults=tuple(map(sentence, miss.refusals)),
+        remedies=tuple(text_ for text_ in map(remedy, miss.refusals) if text_),
+        outlook="not now" if miss.reason.outlook is Outlook.NOT_NOW else "never as things are",
+    )
+
+
+def _unready(store: Store, ref: Ref) -> Iterator[Reason]:
+    for placement in store.owned(ref).values():
+        faults = [c for c in listing(placement, "status.conditions") if _holds_back(c)]
+        if faults:
+            yield Reason(
+                subject=f"{text(placement, 'metadata.name')} on {text(placement, 'spec.inferenceEnvironmentRef.name')}",
+                reason=text(faults[0], "reason"),
+                faults=tuple(f"{text(c, 'type')} is {text(c, 'status')}: {text(c, 'message')}" for c in faults),
+                outlook=text(placement, "status.phase"),
+            )
+
+
+def _holds_back(condition: Manifest) -> bool:
+    return condition.get("type") in OWNED["ModelPlacement"] and condition.get("status") != Status.TRUE
+
+
+def _tell(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reason]) -> None:
+    click.echo(str(ref))
+    for condition in conditions:
+        colour = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}[condition.status]
+        first = condition.message.partition("\n")[0]
+        click.echo(f"  {condition.type} {paint(condition.status, colour)} {condition.reason}: {first}")
+    for number, reason in enumerate(reasons, 1):
+        click.echo(f"\n{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}")
+        for fault in reason.faults:
+            click.echo(f"   - {fault}")
+        for remedy_ in reason.remedies:
+            click.echo(f"   {paint('do', GOOD)}: {remedy_}")
+
+
+def _structured(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reason]) -> Manifest:
+    return {
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "conditions": [
+            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message} for c in conditions
+        ],
+        "reasons": [
+            {
+                "subject": r.subject,
+                "reason": r.reason,
+                "outlook": r.outlook,
+                "faults": list(r.faults),
+                "remedies": list(r.remedies),
+            }
+            for r in reasons
+        ],
+    }
+
+
+def _next(ref: Ref, sources: Sources, *, placed: bool) -> str:
+    files = "".join(f" -f {file}" for file in sources.files)
+    if not placed:
+        return f"capacity{files}"
+    return f"render{files}" if files else f"tree {ref.name} -n {ref.namespace}"

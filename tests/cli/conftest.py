@@ -1,0 +1,60 @@
+"""A control plane on which an example runs: what an API server would list once everything has come up."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from function.cli import files
+from function.kube.manifests import Manifest
+from tests.cli.api import ApiServer, serving
+from tests.cli.process import EXAMPLES
+from tests.composers.plane import call
+from tools.control_plane import ControlPlane
+from tools.demo import listed
+from tools.engine import Engine
+
+Live = Callable[..., list[str]]
+
+
+def controlled(manifests: list[Manifest]) -> ControlPlane:
+    """Return a control plane with these manifests, at rest: the controller itself, not the command line."""
+    plane = ControlPlane(Engine(call))
+    plane.apply(manifests)
+    plane.settle()
+    return plane
+
+
+def example(story: str) -> list[Manifest]:
+    """Return the manifests of an example."""
+    return [found.manifest for found in files.read([str(EXAMPLES / story)])]
+
+
+@pytest.fixture(scope="session")
+def kimi() -> list[Manifest]:
+    """The example of Kimi K2, at rest and Ready."""
+    return listed(controlled(example("kimi-k2-two-nodes")))
+
+
+@pytest.fixture(scope="session")
+def cached() -> list[Manifest]:
+    """The example of a ModelCache with a deployment on it."""
+    return listed(controlled(example("model-cache")))
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    """An API server without any object."""
+    with serving(ApiServer()) as running:
+        yield running
+
+
+@pytest.fixture
+def live(server: ApiServer, kimi: list[Manifest], tmp_path: Path) -> Live:
+    """Return the options with which a command reads the control plane on which Kimi K2 runs."""
+
+    def options(*more: Manifest, namespace: str = "assistants") -> list[str]:
+        server.put([*kimi, *more])
+        return ["--kubeconfig", server.kubeconfig(tmp_path, namespace)]
+
+    return options

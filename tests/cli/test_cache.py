@@ -1,0 +1,238 @@
+"""`cache`: what is kept where and for whom, and the commands that write."""
+
+import copy
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from function.cli.purge import SCRIPT
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from tests.cli.api import ApiServer
+from tests.cli.conftest import controlled, example
+from tests.cli.process import cells, run, said
+from tools.demo import listed
+
+NAMESPACE, CACHE = "translation", "qwen-weights"
+ENVIRONMENTS = ["h100-frankfurt", "h100-paris"]
+WRITES = ("PATCH", "DELETE", "POST", "PUT")
+
+
+@pytest.fixture
+def options(server: ApiServer, cached: list[Manifest], tmp_path: Path) -> list[str]:
+    """Serve the example of a ModelCache with a deployment on it, and return how to reach it."""
+    server.put(copy.deepcopy(cached))
+    return ["--kubeconfig", server.kubeconfig(tmp_path, NAMESPACE)]
+
+
+def written(server: ApiServer) -> list[str]:
+    return [request for request in server.requests if request.startswith(WRITES)]
+
+
+def without_users(server: ApiServer) -> None:
+    for key in [k for k in server.objects if k[0] in ("modeldeployments", "modelplacements")]:
+        del server.objects[key]
+    cache = server.get("ModelCache", NAMESPACE, CACHE)
+    assert cache is not None
+    mapping(cache, "status")["usedBy"] = []
+
+
+def test_list_has_a_line_for_each_environment(options: list[str]) -> None:
+    rows = cells(said("cache", "list", *options))
+    assert [row[3] for row in rows] == ENVIRONMENTS
+    assert {(row[1], row[2], row[4], row[5], row[6]) for row in rows} == {
+        (CACHE, "qwen3-235b", "Ready", "520Gi", "qwen")
+    }
+
+
+def test_list_of_another_namespace_and_of_all(options: list[str]) -> None:
+    assert "There is no ModelCache" in said("cache", "list", "-n", "elsewhere", *options)
+    assert said("cache", "list", "-A", "-o", "name", *options) == f"modelcache.modelplane.ai/{CACHE}\n"
+
+
+def test_list_works_on_files() -> None:
+    (row,) = cells(said("cache", "list", "-f", "examples/model-cache"))
+    assert row[:3] == [NAMESPACE, CACHE, "qwen3-235b"]
+
+
+def test_preload_writes_what_was_asked_for(server: ApiServer, options: list[str]) -> None:
+    said(
+        "cache", "preload", "qwen3-235b", "-e", "h100-paris", "--name", "more", "--size", "500Gi", "--retain", *options
+    )
+    made = server.get("ModelCache", NAMESPACE, "more")
+    assert made is not None
+    assert made["spec"] == {
+        "modelRef": {"kind": "ClusterModel", "name": "qwen3-235b"},
+        "environments": ["h100-paris"],
+        "storage": {"size": "500Gi", "retain": True},
+    }
+
+
+def test_preload_by_labels(server: ApiServer, options: list[str]) -> None:
+    said("cache", "preload", "qwen3-235b", "-l", "a=b,c=d", *options)
+    made = server.get("ModelCache", NAMESPACE, "qwen3-235b")
+    assert get(made, "spec.environmentSelector") == {"matchLabels": {"a": "b", "c": "d"}}
+
+
+def test_a_dry_run_writes_nothing(server: ApiServer, options: list[str]) -> None:
+    shown = said("cache", "preload", "qwen3-235b", "-l", "", "--dry-run", "-o", "yaml", *options)
+    assert "kind: ModelCache" in shown
+    assert "would be tried again" in said("cache", "retry", CACHE, "--dry-run", *options)
+    without_users(server)
+    assert "would be deleted" in said("cache", "clear", CACHE, "--dry-run", *options)
+    assert written(server) == []
+
+
+def hydrated(ready: int, message: str) -> Manifest:
+    status = "True" if ready else "False"
+    found: Manifest = {"type": "Hydrated", "status": status, "reason": "Downloading", "message": message}
+    return {"ready": ready, "desired": 1, "conditions": [found]}
+
+
+def test_waiting_ends_when_the_weights_are_there(server: ApiServer, options: list[str]) -> None:
+    def download(state: ApiServer, cache: Manifest) -> None:
+        cache["status"] = hydrated(0, "Job is running")
+        later = {**cache, "status": hydrated(1, "1 of 1 environments have the weights")}
+        threading.Timer(5, state.put, [[later]]).start()
+
+    server.controller = download
+    done = run("cache", "preload", "qwen3-235b", "-e", "h100-paris", "--wait", *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["Job is running", "1 of 1 environments have the weights"]
+
+
+def test_waiting_ends_when_it_cannot_succeed(server: ApiServer, options: list[str]) -> None:
+    def fail(_: ApiServer, cache: Manifest) -> None:
+        cache["status"] = hydrated(0, "the token was refused")
+        condition(cache, "Hydrated")["reason"] = "DownloadFailed"
+
+    server.controller = fail
+    done = run("cache", "retry", CACHE, "--wait", *options)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: the token was refused. Then run 'cache retry")
+
+
+def test_waiting_has_an_end(server: ApiServer, options: list[str]) -> None:
+    def never(_: ApiServer, cache: Manifest) -> None:
+        cache["status"] = hydrated(0, "Job is running")
+
+    server.controller = never
+    done = run("cache", "preload", "qwen3-235b", "-l", "", "--wait", "--timeout", "1", *options)
+    assert (done.returncode, "it goes on" in done.stderr) == (1, True)
+
+
+def test_retry_sets_what_starts_another_job(server: ApiServer, options: list[str]) -> None:
+    said("cache", "retry", CACHE, *options)
+    cache = server.get("ModelCache", NAMESPACE, CACHE)
+    assert text(cache, "spec.retry")
+    assert get(cache, "spec.modelRef.name") == "qwen3-235b", "nothing else is changed"
+
+
+def test_clear_refuses_while_somebody_uses_it(server: ApiServer, options: list[str]) -> None:
+    done = run("cache", "clear", CACHE, *options)
+    assert done.returncode == 1
+    assert "is used by ModelDeployment translation/qwen. Remove" in done.stderr
+    assert written(server) == []
+
+
+def test_clear_deletes_what_nobody_uses(server: ApiServer, options: list[str]) -> None:
+    without_users(server)
+    said("cache", "clear", CACHE, "--purge", *options)
+    assert server.get("ModelCache", NAMESPACE, CACHE) is None
+    # The claims were made for it and go with it, so that there is nothing to purge.
+    assert len(written(server)) == 1
+
+
+@pytest.fixture(scope="module")
+def on_a_users_claim() -> list[Manifest]:
+    """A ModelCache on a claim of the user's, at rest."""
+    kimi = [m for m in example("kimi-k2-two-nodes") if m["kind"] in ("ClusterModel", "InferenceEnvironment")]
+    cache: Manifest = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelCache",
+        "metadata": {"name": "kept", "namespace": "assistants"},
+        "spec": {
+            "modelRef": {"name": "kimi-k2-instruct"},
+            "environments": ["h200-east"],
+            "storage": {"claimName": "mine"},
+        },
+    }
+    return listed(controlled([*kimi, cache]))
+
+
+def test_purge_removes_the_directory_from_a_claim_that_stays(
+    server: ApiServer, on_a_users_claim: list[Manifest], tmp_path: Path
+) -> None:
+    written_jobs: list[Manifest] = []
+
+    def complete(_: ApiServer, item: Manifest) -> None:
+        job = copy.deepcopy(mapping(item, "spec.forProvider.manifest"))
+        written_jobs.append(job)
+        done: JSON = [{"type": "Complete", "status": "True"}]
+        item["status"] = {"atProvider": {"manifest": {**job, "status": {"conditions": done}}}}
+
+    server.controller = complete
+    server.put(copy.deepcopy(on_a_users_claim))
+    before = set(server.objects)
+    shown = said("cache", "clear", "kept", "--purge", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    (job,) = written_jobs
+    (pod,) = (mapping(job, "spec.template.spec"),)
+    assert get(listing(pod, "volumes")[0], "persistentVolumeClaim.claimName") == "mine"
+    command = get(listing(pod, "containers")[0], "command")
+    assert isinstance(command, list)
+    directory = command[-1]
+    assert str(directory).startswith("/mnt/models/models/")
+    assert f"models/{str(directory).rpartition('/')[2]} of claim mine on h200-east is removed" in shown
+    assert get(pod, "securityContext.runAsUser") == 1000, "the user who may write there"
+    assert before - set(server.objects) == {("modelcaches", "assistants", "kept")}
+    assert set(server.objects) <= before, "the Object goes when it is done"
+
+
+def test_purge_spares_what_somebody_else_reads(
+    server: ApiServer, on_a_users_claim: list[Manifest], tmp_path: Path
+) -> None:
+    server.put(copy.deepcopy(on_a_users_claim))
+    (entry,) = listing(server.get("ModelCache", "assistants", "kept"), "status.environments")
+    reader: Manifest = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelPlacement",
+        "metadata": {"name": "other", "namespace": "assistants"},
+        "spec": {"inferenceEnvironmentRef": {"name": "h200-east"}},
+        "status": {"storage": {"claimName": "mine", "path": entry["path"]}},
+    }
+    server.put([reader])
+    kubeconfig = server.kubeconfig(tmp_path, "assistants")
+    done = run("cache", "clear", "kept", "--purge", "--kubeconfig", kubeconfig)
+    assert (done.returncode, "is used by ModelPlacement assistants/other" in done.stderr) == (1, True)
+    assert "deleted" in said("cache", "clear", "kept", "--kubeconfig", kubeconfig), "the bytes stay, and so may it"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_the_job_runs_removes_the_directory_and_nothing_else(tmp_path: Path, there: bool) -> None:
+    spared, gone = tmp_path / "models" / "spared", tmp_path / "models" / "gone"
+    spared.mkdir(parents=True)
+    if there:
+        (gone / "deeper").mkdir(parents=True)
+        (gone / "deeper" / "shard").write_text("x")
+    subprocess.run((sys.executable, "-c", SCRIPT, str(gone)), check=True)
+    assert (spared.exists(), gone.exists()) == (True, False)
+
+
+def test_a_model_or_environment_that_does_not_exist_is_named(options: list[str]) -> None:
+    done = run("cache", "preload", "qwen3", "-e", "h100-paris", *options)
+    assert (done.returncode, "Did you mean qwen3-235b?" in done.stderr) == (4, True)
+    done = run("cache", "preload", "qwen3-235b", "-e", "h100-pari", *options)
+    assert (done.returncode, "Did you mean h100-paris?" in done.stderr) == (4, True)
+
+
+def test_where_must_be_said(options: list[str]) -> None:
+    done = run("cache", "preload", "qwen3-235b", *options)
+    assert (done.returncode, "-e ENVIRONMENT" in done.stderr) == (2, True)
+
+
+def test_a_size_that_is_none_is_refused_before_anything_is_sent(server: ApiServer, options: list[str]) -> None:
+    done = run("cache", "preload", "qwen3-235b", "-l", "", "--size", "big", *options)
+    assert (done.returncode, "spec.storage.size" in done.stderr) == (2, True)
+    assert written(server) == []

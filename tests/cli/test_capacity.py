@@ -1,0 +1,54 @@
+"""`capacity`: what is used by whom, what is free, and the largest replica that still fits."""
+
+import copy
+import json
+from pathlib import Path
+
+from function.kube.manifests import Manifest, listing, mapping
+from tests.cli.conftest import Live, example
+from tests.cli.process import cells, said, write
+
+
+def test_on_a_control_plane(live: Live) -> None:
+    (row,) = cells(said("capacity", *live()))
+    # 2 of 4 nodes and 16 of 32 GPUs are Kimi's; the 2 free nodes hold one replica of 2 x 8.
+    assert row == [
+        *("h200-east", "True", "h200", "nvidia-h200-141gb"),
+        *("2/4", "16/32", "16", "2 nodes x 8 GPUs", "assistants/kimi-k2 (16)"),
+    ]
+
+
+def test_on_files_nobody_uses_anything() -> None:
+    rows = {row[0]: row for row in cells(said("capacity", "-f", "examples/two-environments"))}
+    # Neither pool is multiNodeCapable, so one node is the largest replica.
+    assert rows["h100-tokyo"][4:] == ["0/4", "0/32", "32", "1 node x 8 GPUs", "-"]
+    assert rows["a100-oslo"][4:] == ["0/8", "0/32", "32", "1 node x 4 GPUs", "-"]
+
+
+def test_a_part_of_a_node_is_free(kimi: list[Manifest], tmp_path: Path) -> None:
+    # One node of 8 with 5 GPUs taken: a replica of 3 GPUs still fits one node.
+    (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
+    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    (pool,) = listing(environment, "spec.nodePools")
+    pool["maxNodeCount"] = 1
+    mapping(placement, "spec")["topology"] = {"nodes": 1, "gpusPerNode": 5}
+    (found,) = json.loads(said("capacity", "-f", write(tmp_path, environment, placement), "-o", "json"))
+    assert found["gpus"] == {"total": 8, "inUse": 5, "free": 3}
+    assert found["largestReplica"] == "1 node x 3 GPUs"
+    assert [user["gpus"] for user in found["usedBy"]] == [5]
+
+
+def test_a_pool_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    for pool in listing(environment, "spec.nodePools"):
+        mapping(pool, "capabilities")["memoryPerGpu"] = "much"
+    (row,) = cells(said("capacity", "-f", write(tmp_path, environment)))
+    assert row[2] == "invalid: h200"
+
+
+def test_wide_and_names() -> None:
+    shown = said("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "wide")
+    assert cells(shown)[0][4:7] == ["141Gi", "ib-400g", "true"]
+    assert said("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "name") == (
+        "inferenceenvironment.modelplane.ai/h200-east\n"
+    )

@@ -1,0 +1,154 @@
+"""Whatever goes wrong: one line on standard error that says what to do, a stable exit code, never a traceback."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.api import ApiServer
+from tests.cli.conftest import Live
+from tests.cli.process import KIMI, run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A command that cannot succeed, its exit code, and a word of its one line."""
+
+    id: str
+    reason: str
+    arguments: tuple[str, ...]
+    code: int
+    says: str
+
+
+CASES = (
+    Case(id="no-such-file", reason="named", arguments=("plan", "-f", "nowhere.yaml"), code=2, says="nowhere.yaml"),
+    Case(
+        id="not-yaml",
+        reason="with the line on which the list should have ended",
+        arguments=("plan", "-f", "{folder}/broken.yaml"),
+        code=2,
+        says="broken.yaml line 3",
+    ),
+    Case(
+        id="not-a-manifest",
+        reason="YAML alone is not enough",
+        arguments=("plan", "-f", "{folder}/list.yaml"),
+        code=2,
+        says="not a Kubernetes manifest",
+    ),
+    Case(id="not-text", reason="an image", arguments=("validate", "{folder}/image.yaml"), code=2, says="not text"),
+    Case(id="empty-folder", reason="nothing in it", arguments=("render", "-f", "{folder}/none"), code=2, says="none"),
+    Case(
+        id="no-deployment",
+        reason="a model alone is nothing to place",
+        arguments=("plan", "-f", f"{KIMI}/model.yaml"),
+        code=4,
+        says="there is no ModelDeployment",
+    ),
+    Case(
+        id="unknown-name",
+        reason="with the nearest",
+        arguments=("why", "kimi-k3", "-f", KIMI),
+        code=4,
+        says="Did you mean kimi-k2?",
+    ),
+    Case(id="unknown-option", reason="usage", arguments=("plan", "--nonsense"), code=2, says="--help"),
+    Case(id="unknown-command", reason="usage", arguments=("plam",), code=2, says="plan"),
+    Case(id="unknown-form", reason="usage", arguments=("plan", "-o", "xml"), code=2, says="yaml"),
+    Case(id="no-cluster", reason="no kubeconfig", arguments=("plan",), code=3, says="--kubeconfig"),
+    Case(
+        id="no-such-kubeconfig",
+        reason="named",
+        arguments=("plan", "--kubeconfig", "nowhere"),
+        code=2,
+        says="no such kubeconfig",
+    ),
+    Case(
+        id="nobody-listens",
+        reason="a server that is down",
+        arguments=("plan", "--kubeconfig", "{folder}/down"),
+        code=3,
+        says="does not answer",
+    ),
+    Case(
+        id="no-such-context",
+        reason="named",
+        arguments=("plan", "--kubeconfig", "{folder}/down", "--context", "other"),
+        code=3,
+        says="other",
+    ),
+    Case(id="size-of-what", reason="says how", arguments=("size",), code=2, says="--params"),
+    Case(id="size-in-what", reason="says how", arguments=("size", "--params", "7B"), code=2, says="--precision"),
+    Case(id="size-of-words", reason="says how", arguments=("size", "--params", "big"), code=2, says="671B"),
+    Case(id="render-nothing", reason="says how", arguments=("render",), code=2, says="-f"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "broken.yaml").write_text("a: 1\nb: [1\nc: 2\n")
+    (tmp_path / "list.yaml").write_text("- 1\n- 2\n")
+    (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff\xfe")
+    (tmp_path / "none").mkdir()
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    down = ApiServer(address="http://127.0.0.1:1").kubeconfig(gone)
+    (tmp_path / "down").write_text(Path(down).read_text())
+    return tmp_path
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert done.stdout == ""
+    return line
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_one_line_and_a_code(case: Case, folder: Path) -> None:
+    done = run(*(argument.format(folder=folder) for argument in case.arguments))
+    assert case.says in one_line(done), case.reason
+    assert done.returncode == case.code, case.reason
+
+
+def test_forbidden_names_the_kind_and_where_the_rights_are_listed(live: Live, server: ApiServer) -> None:
+    options = live()
+    server.forbidden = frozenset({"modelplacements"})
+    done = run("plan", *options)
+    assert done.returncode == 3
+    line = one_line(done)
+    assert "cannot list ModelPlacements" in line
+    assert "docs/cli.md" in line
+
+
+def test_without_rights_to_compositions_it_warns_and_goes_on(live: Live, server: ApiServer) -> None:
+    options = live()
+    server.forbidden = frozenset({"compositions"})
+    done = run("plan", *options)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: cannot list Compositions")
+
+
+def test_a_token_that_is_refused(live: Live) -> None:
+    options = live()
+    kubeconfig = Path(options[1])
+    kubeconfig.write_text(kubeconfig.read_text().replace("let-me-in", "let-me-out"))
+    done = run("plan", *options)
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"modelplane render -f {KIMI} | head -1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        env={"PATH": f"{Path(__import__('sys').executable).parent}:/usr/bin:/bin"},
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[0] == "---"

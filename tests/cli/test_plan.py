@@ -1,0 +1,155 @@
+"""`plan`: the candidates, the decision, and what would change."""
+
+import copy
+import json
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from function.kube.manifests import Manifest, mapping
+from tests.cli.conftest import Live, example
+from tests.cli.process import ELSEWHERE, KIMI, ROOT, cells, run, said, write
+
+SENTENCE = "multi-node model requires shared storage on the inference environment."
+
+
+def kimi(kind: str) -> Manifest:
+    (found,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == kind]
+    return copy.deepcopy(found)
+
+
+def test_one_row_for_each_candidate_and_the_decision_below() -> None:
+    shown = said("plan", "-f", KIMI, *ELSEWHERE)
+    rows = {row[0]: row[1:] for row in cells(shown)}
+    assert rows["h200-east"] == ["h200-two-nodes", "h200", "2 nodes x 8 GPUs", "1 replica", "room for 2", "placed"]
+    label = "modelplane.ai/tier"
+    for name in ("a100-oslo", "gke-us-central1", "h100-tokyo"):
+        assert rows[name] == ["-", "-", "-", f"{label}=production", f"no {label}", "NoEnvironmentMatches"]
+    assert "Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)" in shown
+
+
+def test_the_last_line_is_the_next_command_and_it_works() -> None:
+    last = said("plan", "-f", KIMI).splitlines()[-1]
+    assert last == f"Next: modelplane render -f {KIMI}"
+    assert run(*last.split()[2:]).returncode == 0
+
+
+def test_a_plugin_calls_itself_what_people_typed() -> None:
+    done = run("plan", "-f", KIMI, program="kubectl-modelplane")
+    assert done.stdout.splitlines()[-1].startswith("Next: kubectl modelplane ")
+
+
+def test_a_refusal_is_exit_code_one_and_leads_to_why(tmp_path: Path) -> None:
+    environment = kimi("InferenceEnvironment")
+    del mapping(environment, "spec")["storage"]
+    file = write(tmp_path, kimi("ClusterModel"), environment, kimi("ModelDeployment"))
+    done = run("plan", "-f", file)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert SENTENCE in done.stdout
+    assert "ModelDeployment assistants/kimi-k2: SharedStorageMissing" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"Next: modelplane why kimi-k2 -n assistants -f {file}"
+
+
+def test_wide_has_every_fault_of_a_candidate() -> None:
+    labelled = said("plan", "-f", KIMI, "-f", "examples/deepseek-data-parallel/environment.yaml", "-o", "wide")
+    assert labelled.splitlines()[0].split()[-1] == "WHY"
+
+
+def test_strict_takes_a_missing_status_as_not_ready() -> None:
+    done = run("plan", "-f", KIMI, "--strict")
+    assert done.returncode == 1
+    assert cells(done.stdout)[0][-1] == "EnvironmentNotReady"
+
+
+def test_a_status_in_a_file_counts(tmp_path: Path) -> None:
+    environment = kimi("InferenceEnvironment")
+    environment["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": "Creating"}]}
+    done = run("plan", "-f", write(tmp_path, kimi("ClusterModel"), environment, kimi("ModelDeployment")))
+    assert cells(done.stdout)[0][-1] == "EnvironmentNotReady"
+
+
+def test_several_deployments_see_each_other(tmp_path: Path) -> None:
+    # Four nodes hold two replicas of two nodes each, so the third deployment waits.
+    deployments = []
+    for name in ("a", "b", "c"):
+        deployment = kimi("ModelDeployment")
+        mapping(deployment, "metadata")["name"] = name
+        deployments.append(deployment)
+    file = write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), *deployments)
+    done = run("plan", "-f", file, "-o", "json")
+    found = {plan["name"]: plan["reason"] for plan in json.loads(done.stdout)}
+    assert found == {"a": "Placed", "b": "Placed", "c": "InsufficientCapacity"}
+    assert done.returncode == 1
+
+
+def test_json_says_what_the_table_says() -> None:
+    (plan,) = json.loads(said("plan", "-f", KIMI, *ELSEWHERE, "-o", "json"))
+    (placement,) = plan["placements"]
+    assert (placement["environment"], placement["topology"]["nodes"], placement["replicas"]) == ("h200-east", 2, 1)
+    assert plan["candidates"][0]["verdict"] == "placed"
+    assert [c["environment"] for c in plan["candidates"]][1:] == ["a100-oslo", "gke-us-central1", "h100-tokyo"]
+
+
+def test_names_can_be_piped() -> None:
+    (line,) = said("plan", "-f", KIMI, "-o", "name").splitlines()
+    assert line.startswith("modelplacement.modelplane.ai/kimi-k2-")
+
+
+def test_what_runs_stays_and_nothing_changes(live: Live) -> None:
+    shown = said("plan", "--diff", *live())
+    assert cells(shown)[0][-1] == "stays"
+    assert "nothing changes" in shown
+
+
+def test_a_file_is_laid_over_what_is_live(live: Live, tmp_path: Path) -> None:
+    deployment = kimi("ModelDeployment")
+    mapping(deployment, "spec")["scaling"] = {"fixed": {"replicas": 2}}
+    shown = said("plan", "-f", write(tmp_path, deployment), "--live", "--diff", *live())
+    (line,) = [line for line in shown.splitlines() if line.startswith("~")]
+    assert line.endswith("spec.replicas: 1 -> 2")
+
+
+def test_what_if_there_were_another_environment(live: Live, tmp_path: Path) -> None:
+    deployment, other = kimi("ModelDeployment"), kimi("InferenceEnvironment")
+    mapping(deployment, "spec")["environments"] = 2
+    mapping(other, "metadata")["name"] = "h200-west"
+    options = (*live(deployment), "--diff")
+    refused = run("plan", *options)
+    assert (refused.returncode, "PartiallyPlaced" in refused.stdout) == (1, True)
+    placed = said("plan", "kimi-k2", "--what-if", write(tmp_path, other), *options)
+    (line,) = [line for line in placed.splitlines() if line.startswith("+")]
+    assert "on h200-west (profile h200-two-nodes, pool h200)" in line
+
+
+def test_a_cache_that_is_only_a_file_is_taken_as_it_would_report() -> None:
+    (plan,) = json.loads(said("plan", "-f", "examples/model-cache", "-o", "json"))
+    assert plan["reason"] == "Placed"
+
+
+@pytest.fixture(scope="module")
+def picture() -> ET.Element:
+    shown = said("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
+    return ET.fromstring(shown)
+
+
+def test_the_picture_shows_every_gpu_and_whose_it_is(picture: ET.Element) -> None:
+    squares = [r for r in picture.iter("{http://www.w3.org/2000/svg}rect") if r.get("width") == "9"]
+    colours = Counter(square.get("fill") for square in squares)
+    # 4 nodes of 8, 8 of 4, 4 of 8 and 8 of 4 GPUs are 128, of which 2 x 8 are taken; three squares are the legend.
+    assert sum(colours.values()) == 128 + 3
+    assert colours["#1f9d55"] == 16 + 1
+
+
+def test_the_picture_says_why_the_others_do_not_serve(picture: ET.Element) -> None:
+    texts = [t.text or "" for t in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert sum("NoEnvironmentMatches" in text for text in texts) == 3
+    assert any(text.startswith("h200-two-nodes: placed") for text in texts)
+
+
+def test_the_picture_in_the_readme_is_what_its_command_draws() -> None:
+    readme = (ROOT / "README.md").read_text()
+    command = readme.partition("\nmodelplane plan kimi-k26")[2].partition(" > docs/plan.svg")[0]
+    shown = said("plan", "kimi-k26", *command.replace("\\\n", " ").split())
+    assert shown == (ROOT / "docs" / "plan.svg").read_text()

@@ -1,0 +1,109 @@
+"""How fast a command starts, what it loads, and that a pipe stays plain."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bench.fleet import DEPLOYMENT, FLEET, MODEL
+from tests.cli.process import ENVIRONMENT, KIMI, ROOT, run, said
+
+HELP_SECONDS, FLEET_SECONDS = 0.15, 2.0
+
+
+def seconds(*arguments: str) -> float:
+    """Return the processor time of a command: what it takes where nothing else runs."""
+    program = str(Path(sys.executable).with_name("modelplane"))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run((program, *arguments), check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL, timeout=120)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_comes_at_once() -> None:
+    assert min(seconds("--help") for _ in range(5)) < HELP_SECONDS
+
+
+def test_a_thousand_environments_are_planned_within_two_seconds(tmp_path: Path) -> None:
+    environments = [{k: v for k, v in m.items() if k != "status"} for m in FLEET["InferenceEnvironment"]]
+    assert len(environments) == 1000
+    file = tmp_path / "fleet.yaml"
+    file.write_text(
+        yaml.dump_all([MODEL, DEPLOYMENT, *environments], Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+    )
+    assert min(seconds("plan", "-f", str(file)) for _ in range(3)) < FLEET_SECONDS
+
+
+@pytest.mark.parametrize("module", ["crossplane", "grpc", "google.protobuf", "structlog", "kr8s"])
+def test_a_command_on_files_does_without(module: str) -> None:
+    code = (
+        "import sys; from function.cli.main import main; sys.argv = ['modelplane', 'plan', '-f', sys.argv[1]]\n"
+        "try: main()\n"
+        f"except SystemExit: sys.exit({module!r} in sys.modules)"
+    )
+    done = subprocess.run((sys.executable, "-c", code, KIMI), check=False, capture_output=True, timeout=60)
+    assert done.returncode == 0
+
+
+def test_help_has_an_example_for_every_command() -> None:
+    commands = said("--help").partition("Commands:")[2].split("Example:")[0]
+    names = [line.split()[0] for line in commands.splitlines() if re.match("  [a-z]", line)]
+    assert names == ["plan", "render", "why", "tree", "capacity", "validate", "size", "cache"]
+    nested = [("cache", name) for name in ("list", "preload", "clear", "retry")]
+    for command in [*((name,) for name in names), *nested]:
+        assert f"  modelplane {' '.join(command)}" in said(*command, "--help").partition("Examples:")[2], command
+
+
+def test_a_pipe_is_plain_and_a_terminal_is_not() -> None:
+    assert "\x1b" not in said("plan", "-f", KIMI)
+    assert "\x1b[" in in_a_terminal("plan", "-f", KIMI)
+    assert "\x1b[" not in in_a_terminal("plan", "-f", KIMI, "--no-color")
+    assert "\x1b[" not in in_a_terminal("plan", "-f", KIMI, NO_COLOR="1")
+
+
+def in_a_terminal(*arguments: str, **variables: str) -> str:
+    """Run a command whose output is a terminal, and return what it wrote."""
+    leader, follower = os.openpty()
+    program = str(Path(sys.executable).with_name("modelplane"))
+    process = subprocess.Popen(
+        (program, *arguments), stdout=follower, env={**ENVIRONMENT, **variables}, cwd=Path(__file__).parents[2]
+    )
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:  # the end of a terminal
+            break
+        if not part:
+            break
+        shown += part
+    os.close(leader)
+    assert process.wait(60) == 0
+    return shown.decode()
+
+
+def test_kubectl_completes_the_plugin_as_documented(tmp_path: Path) -> None:
+    documented = (ROOT / "docs" / "cli.md").read_text().partition("```sh\n")[2].partition("```")[0]
+    script = tmp_path / "kubectl_complete-modelplane"
+    script.write_text(documented)
+    path = f"{Path(sys.executable).parent}:{ENVIRONMENT['PATH']}"
+    done = subprocess.run(("sh", str(script), "ca"), capture_output=True, check=True, env={"PATH": path}, text=True)
+    assert done.stdout.splitlines() == ["capacity", "cache", ":4"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_there_for_every_shell(shell: str) -> None:
+    assert "modelplane" in said(_MODELPLANE_COMPLETE=f"{shell}_source")
+
+
+def test_completion_knows_commands_and_options() -> None:
+    words = {"COMP_WORDS": "modelplane pl", "COMP_CWORD": "1", "_MODELPLANE_COMPLETE": "bash_complete"}
+    assert run(**words).stdout == "plain,plan\n"
+    words["COMP_WORDS"], words["COMP_CWORD"] = "modelplane plan --what", "2"
+    assert run(**words).stdout == "plain,--what-if\n"

@@ -1,0 +1,229 @@
+"""`validate`: fields, rules and references, each fault with its path and what would be right."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from function.cli.files import Found
+from function.cli.store import Store
+from function.cli.validate import check
+from function.kube.manifests import JSON, Manifest
+from function.kube.names import VERSION
+from tests.cli.conftest import Live, example
+from tests.cli.process import EXAMPLES, run, said, write
+
+ENGINE: Manifest = {"name": "vLLM", "image": "engine:1"}
+PROFILE: Manifest = {"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": ENGINE}
+MODEL: Manifest = {"model": {"name": "org/model"}, "huggingFace": {"repo": "org/model"}, "serving": [PROFILE]}
+STAGED: Manifest = {"model": {"name": "m"}, "source": "PVC", "pvc": {"claimName": "c"}, "serving": [PROFILE]}
+POOL: Manifest = {"name": "h100", "acceleratorType": "h100"}
+PLACED: Manifest = {
+    "modelRef": {"name": "model"},
+    "deploymentRef": {"name": "run"},
+    "inferenceEnvironmentRef": {"name": "east"},
+    "profile": "one",
+    "pool": "h200",
+    "topology": {"nodes": 1, "gpusPerNode": 1},
+    "replicas": 1,
+}
+STEPS: list[JSON] = [
+    {"step": "other", "input": {"apiVersion": "other.example.org/v1", "anything": 1}},
+    {
+        "step": "modelplane",
+        "input": {
+            "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
+            "kind": "Defaults",
+            "storageClass": "fast",
+            "ttl": {"settled": "soon"},
+        },
+    },
+]
+EXISTING: Manifest = {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": "s"}}}}
+
+
+def manifest(kind: str, name: str, spec: Manifest, namespace: str = "", version: str = VERSION) -> Manifest:
+    metadata: Manifest = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def deployment(**spec: JSON) -> Manifest:
+    return manifest("ModelDeployment", "run", {"modelRef": {"name": "model"}, **spec}, "team")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Manifests, and every fault that must be found in them."""
+
+    id: str
+    reason: str
+    given: tuple[Manifest, ...]
+    want: tuple[str, ...] = ()
+
+
+GOOD = manifest("ClusterModel", "model", MODEL)
+CASES = (
+    Case(id="valid", reason="what is right passes", given=(GOOD, deployment())),
+    Case(
+        id="unknown-field",
+        reason="the API server drops it in silence",
+        given=(GOOD, deployment(environmnts=2)),
+        want=("spec.environmnts: is not a field; did you mean environments?",),
+    ),
+    Case(
+        id="unknown-field-in-a-list",
+        reason="the path leads into the list; what resembles nothing is answered with all that there is",
+        given=(manifest("ClusterModel", "model", {**MODEL, "serving": [{**PROFILE, "zzz": {}}]}),),
+        want=("spec.serving[0].zzz: is not a field; known are engine, environmentSelector, name, replicaTopology",),
+    ),
+    Case(
+        id="open-maps",
+        reason="labels and the like have no fixed fields",
+        given=(GOOD, deployment(environmentSelector={"matchLabels": {"anything": "goes"}})),
+    ),
+    Case(
+        id="crossplanes-own-field",
+        reason="spec.crossplane belongs to Crossplane",
+        given=(GOOD, deployment(crossplane={"compositionRef": {"name": "ours"}})),
+    ),
+    Case(
+        id="rule-across-fields",
+        reason="what CEL says in the API server is checked here too",
+        given=(GOOD, deployment(modelCache={"name": "kept", "claimName": "mine"})),
+        want=('spec.modelCache.claimName: "mine" is not allowed; must be left out together with name',),
+    ),
+    Case(
+        id="unknown-kind",
+        reason="another kind of our group is a slip",
+        given=(manifest("ClusterModl", "model", MODEL),),
+        want=(
+            (
+                'kind: "ClusterModl" is not known; must be one of ClusterModel, Model, InferenceEnvironment, '
+                "ModelDeployment, ModelPlacement, ModelCache (did you mean ClusterModel?)"
+            ),
+        ),
+    ),
+    Case(
+        id="unknown-version",
+        reason="no such version is served",
+        given=(manifest("ClusterModel", "model", MODEL, version="modelplane.ai/v1"),),
+        want=(
+            (
+                'apiVersion: "modelplane.ai/v1" is not known; must be one of modelplane.ai/v1alpha1 '
+                "(did you mean modelplane.ai/v1alpha1?)"
+            ),
+        ),
+    ),
+    Case(
+        id="model-missing",
+        reason="a reference leads nowhere, and the nearest name is told",
+        given=(manifest("ClusterModel", "modle", MODEL), deployment()),
+        want=("spec.modelRef.name: there is no ClusterModel model; did you mean modle?",),
+    ),
+    Case(
+        id="model-of-another-namespace",
+        reason="a Model is of its deployment's namespace",
+        given=(
+            manifest("Model", "model", MODEL, "elsewhere"),
+            deployment(modelRef={"kind": "Model", "name": "model"}),
+        ),
+        want=("spec.modelRef.name: there is no Model team/model",),
+    ),
+    Case(id="nothing-to-follow", reason="where no model is given, nothing can be said", given=(deployment(),)),
+    Case(
+        id="cache-of-another-model",
+        reason="a deployment would serve other weights than it names",
+        given=(
+            GOOD,
+            manifest("ClusterModel", "other", MODEL),
+            manifest("ModelCache", "kept", {"modelRef": {"name": "other"}, "environments": ["e"]}, "team"),
+            deployment(modelCache={"name": "kept"}),
+        ),
+        want=("spec.modelCache.name: ModelCache kept keeps other, not model",),
+    ),
+    Case(
+        id="environment-missing",
+        reason="a ModelCache would wait for it for ever",
+        given=(
+            GOOD,
+            manifest("InferenceEnvironment", "east", EXISTING),
+            manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["eats"]}, "team"),
+        ),
+        want=("spec.environments[0]: there is no InferenceEnvironment eats; did you mean east?",),
+    ),
+    Case(
+        id="claim-for-staged-weights",
+        reason="weights on a claim are not downloaded to another",
+        given=(
+            manifest("ClusterModel", "model", STAGED),
+            deployment(modelCache={"claimName": "mine"}),
+        ),
+        want=(
+            (
+                'spec.modelCache.claimName: "mine" is not allowed; '
+                "must be left out, as the model's weights are on the claim c already"
+            ),
+        ),
+    ),
+    Case(
+        id="twice",
+        reason="the later of two silently wins",
+        given=(GOOD, GOOD),
+        want=("metadata.name: ClusterModel model is given twice, in 0.yaml too",),
+    ),
+    Case(
+        id="pool-missing",
+        reason="a placement by hand names its pool",
+        given=(
+            GOOD,
+            manifest("InferenceEnvironment", "east", {**EXISTING, "nodePools": [POOL]}),
+            manifest("ModelPlacement", "here", PLACED, "team"),
+        ),
+        want=("spec.pool: InferenceEnvironment east has no pool h200; did you mean h100?",),
+    ),
+    Case(
+        id="input-of-the-function",
+        reason="a slip in a platform-wide setting concerns every model",
+        given=(manifest("Composition", "ours", {"pipeline": STEPS}, version="apiextensions.crossplane.io/v1"),),
+        want=(
+            "spec.pipeline[1].input.storageClass: is not a field; did you mean storageClassName?",
+            'spec.pipeline[1].input.ttl.settled: "soon" is not allowed; must be a duration like 30s, 10m or 1h30m',
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_faults(case: Case) -> None:
+    found = check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
+
+
+@pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
+def test_every_example_is_valid(story: str) -> None:
+    found = [Found(manifest, story) for manifest in example(story)]
+    assert check(found, Store(), "default") == []
+
+
+def test_exit_status_for_ci(tmp_path: Path) -> None:
+    good, bad = write(tmp_path, GOOD, deployment()), write(tmp_path, GOOD, deployment(environmnts=2))
+    assert said("validate", good).startswith("2 objects valid")
+    done = run("validate", good, bad)
+    assert (done.returncode, done.stderr) == (1, "")
+    first = done.stdout.splitlines()[0]
+    assert first.startswith(f"{bad}: ClusterModel model: metadata.name: ")
+    assert f"{bad}: ModelDeployment team/run: spec.environmnts: is not a field" in done.stdout
+
+
+def test_standard_input_and_json() -> None:
+    done = run("validate", "-", "-o", "json", stdin=yaml.safe_dump(deployment(environmnts=2)))
+    (fault,) = json.loads(done.stdout)
+    assert (fault["file"], fault["path"]) == ("standard input", "spec.environmnts")
+
+
+def test_references_are_followed_to_the_control_plane(live: Live, tmp_path: Path) -> None:
+    done = run("validate", write(tmp_path, deployment()), "--live", *live())
+    assert done.returncode == 1
+    assert "there is no ClusterModel model" in done.stdout
