@@ -1,0 +1,135 @@
+"""What is read from files, and how objects are found, owned and given their settings."""
+
+from pathlib import Path
+
+import pytest
+
+from function.cli import files
+from function.cli.options import Sources, Target
+from function.cli.sources import gather
+from function.cli.store import Ref, Store, owned_by
+from function.exchange import Requirement
+from function.kube.manifests import JSON, Manifest, get, text
+from function.kube.names import VERSION
+from function.parse.settings import ENVIRONMENT_KEY, OUR_KEY
+from tests.cli.process import write
+
+DEFAULTS = "modelplane.fn.crossplane.io/v1beta1"
+CONFIGS = "environmentconfigs.fn.crossplane.io/v1beta1"
+XR: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "metadata": {"name": "run", "namespace": "team"}}
+
+
+def composition(name: str, *inputs: Manifest, kind: str = "ModelDeployment") -> Manifest:
+    steps: list[JSON] = [{"step": "none"}]
+    steps += [{"step": str(number), "input": input_} for number, input_ in enumerate(inputs)]
+    return {
+        "apiVersion": "apiextensions.crossplane.io/v1",
+        "kind": "Composition",
+        "metadata": {"name": name},
+        "spec": {"compositeTypeRef": {"apiVersion": VERSION, "kind": kind}, "pipeline": steps},
+    }
+
+
+def defaults(name: str) -> Manifest:
+    return {"apiVersion": DEFAULTS, "kind": "Defaults", "storageClassName": name}
+
+
+def config(name: str, **data: JSON) -> Manifest:
+    return {
+        "apiVersion": "apiextensions.crossplane.io/v1beta1",
+        "kind": "EnvironmentConfig",
+        "metadata": {"name": name},
+        "data": data,
+    }
+
+
+def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("kind: A\nwhen: 2026-01-01T00:00:00Z\nwhole: 2.0\nhalf: 0.5\n1: x\n---\n---\nkind: B\n")
+    first, second = (found.manifest for found in files.read([str(file)]))
+    assert first == {"kind": "A", "when": "2026-01-01T00:00:00Z", "whole": 2, "half": 0.5, "1": "x"}
+    assert isinstance(first["whole"], int)
+    assert second == {"kind": "B"}
+
+
+def test_a_list_is_its_items(tmp_path: Path) -> None:
+    file = write(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [XR]})
+    assert [found.manifest for found in files.read([file])] == [XR]
+
+
+def test_a_folder_is_everything_below_it(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("b/z.yml", "a.json", "c.txt"):
+        (tmp_path / name).write_text(f'{{"kind": "{name}"}}')
+    assert [text(found.manifest, "kind") for found in files.read([str(tmp_path)])] == ["a.json", "b/z.yml"]
+
+
+def test_a_namespace_is_filled_in_where_a_kind_has_one(tmp_path: Path) -> None:
+    bare: Manifest = {**XR, "metadata": {"name": "run"}}
+    model: Manifest = {"apiVersion": VERSION, "kind": "ClusterModel", "metadata": {"name": "model"}}
+    file = write(tmp_path, bare, model)
+    assert gather(Sources(files=(file,))).store.refs("ModelDeployment") == [Ref("ModelDeployment", "default", "run")]
+    store = gather(Sources(files=(file,), target=Target(namespace="team"))).store
+    assert store.refs("ModelDeployment", "ClusterModel") == [
+        Ref("ClusterModel", "", "model"),
+        Ref("ModelDeployment", "team", "run"),
+    ]
+
+
+def test_requirements_are_answered_as_crossplane_answers_them() -> None:
+    store = Store([XR, {**XR, "metadata": {"name": "run", "namespace": "other"}}])
+    every = store.find(Requirement(api_version=VERSION, kind="ModelDeployment"))
+    one = store.find(Requirement(api_version=VERSION, kind="ModelDeployment", name="run", namespace="team"))
+    none = store.find(Requirement(api_version=VERSION, kind="ModelDeployment", name="stop", namespace="team"))
+    assert (len(every), [found.load() for found in one], none) == (2, [XR], ())
+
+
+def test_what_is_laid_over_keeps_identity_and_status() -> None:
+    there: Manifest = {**XR, "metadata": {**XR["metadata"], "uid": "1"}, "status": {"replicas": 1}}  # type: ignore[dict-item]  # a map
+    store = Store([there])
+    store.lay_over({**XR, "spec": {"environments": 2}})
+    found = store.get(Ref.of(XR))
+    assert (get(found, "metadata.uid"), get(found, "status.replicas"), get(found, "spec.environments")) == ("1", 1, 2)
+
+
+def test_only_its_composite_owns_what_is_composed() -> None:
+    placement: Manifest = {"apiVersion": VERSION, "kind": "ModelPlacement", "metadata": {"name": "p"}}
+    by_hand: Manifest = {**placement, "metadata": {"name": "q", "namespace": "team"}}
+    store = Store([XR, owned_by(XR, "placement-east", placement), by_hand])
+    assert [text(m, "metadata.name") for m in store.owned(Ref.of(XR)).values()] == ["p"]
+    store.drop(Ref.of(XR))
+    assert store.refs("ModelPlacement") == [Ref("ModelPlacement", "team", "q")]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "want"),
+    [("named", "of-named"), ("", "of-default"), ("gone", "of-default")],
+    ids=["named", "not-named", "named-one-is-gone"],
+)
+def test_the_function_input_is_that_of_the_composition_in_use(chosen: str, want: str) -> None:
+    store = Store(
+        [
+            composition("another", defaults("of-another")),
+            composition("modeldeployments", defaults("of-default")),
+            composition("named", defaults("of-named")),
+            composition("of-another-kind", defaults("of-another-kind"), kind="ModelCache"),
+        ]
+    )
+    xr: Manifest = {**XR, "spec": {"crossplane": {"compositionRef": {"name": chosen}}}}
+    assert store.call(xr).input["storageClassName"] == want
+
+
+def test_environment_configs_are_merged_in_their_order() -> None:
+    references: list[JSON] = [{"type": "Reference", "ref": {"name": name}} for name in ("weak", "strong")]
+    step: Manifest = {"apiVersion": CONFIGS, "kind": "Input", "spec": {"environmentConfigs": references}}
+    store = Store(
+        [
+            composition("modeldeployments", step),
+            config("weak", modelplane={"storageClassName": "weak", "objectWatch": True}),
+            config("strong", modelplane={"storageClassName": "strong"}),
+        ]
+    )
+    call = store.call(XR)
+    ours: Manifest = {"storageClassName": "strong", "objectWatch": True}
+    assert call.context == {ENVIRONMENT_KEY: {OUR_KEY: ours}}
+    assert call.input == {}

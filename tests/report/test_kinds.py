@@ -1,0 +1,179 @@
+"""What is said of environments, models, caches, deployments and placements where the whole-response cases do not go."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.cache import CacheEntry
+from function.domain.model import PvcSource, SecretKey
+from function.domain.problem import Problem
+from function.exchange import Condition
+from function.kube.manifests import Manifest, mapping
+from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
+from function.report import caches, conditions, deployments, environments, events, models, placements, references
+from function.report.caches import Row
+from function.report.sync import Remote, State
+from function.report.weights import unneeded
+from tests import builders
+
+KUBECONFIG = SecretKey(name="k", namespace="ns", key="kubeconfig")
+THERE: Manifest = {"kind": "LLMInferenceServiceConfig"}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    id: str
+    remote: Remote
+    want: tuple[Status, str]
+    word: str
+
+
+CLUSTERS = (
+    Cluster("new", Remote(State.UNSEEN, {}), (Status.UNKNOWN, "Connecting"), "ns/k"),
+    Cluster("secret", Remote(State.NO_CREDENTIALS, {}, "not found"), (Status.FALSE, "KubeconfigMissing"), "ns/k"),
+    Cluster("no-kind", Remote(State.KIND_MISSING, {}, "no matches"), (Status.FALSE, "KServeMissing"), "install KServe"),
+    Cluster("no-namespace", Remote(State.NAMESPACE_MISSING, {}, "x"), (Status.FALSE, "KServeMissing"),
+         "install KServe"),
+    Cluster("there", Remote(State.PRESENT, THERE), (Status.TRUE, "Connected"), "answers"),
+    Cluster("refused", Remote(State.REJECTED, {}, "forbidden"), (Status.FALSE, "Unreachable"), "forbidden"),
+    Cluster("down", Remote(State.UNREACHABLE, THERE, "dial"), (Status.FALSE, "Unreachable"), "dial"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CLUSTERS, ids=lambda c: c.id)
+def test_cluster_ready(case: Cluster) -> None:
+    found = environments.cluster_ready(case.remote, KUBECONFIG)
+    assert (found.status, found.reason) == case.want
+    assert case.word in found.message
+
+
+def test_storage_of_an_environment() -> None:
+    unseen, absent = Remote(State.UNSEEN, {}), Remote(State.ABSENT, {})
+    found = [
+        environments.storage_ready(name, remote)
+        for name, remote in (
+            (None, unseen),
+            ("", unseen),
+            ("rwx", Remote(State.PRESENT, THERE)),
+            ("rwx", absent),
+            ("rwx", unseen),
+        )
+    ]
+    assert [(c.status, c.reason) for c in found] == [
+        (Status.FALSE, "NotConfigured"),
+        (Status.TRUE, "DefaultClass"),
+        (Status.TRUE, "StorageClassFound"),
+        (Status.FALSE, "StorageClassNotFound"),
+        (Status.UNKNOWN, "Connecting"),
+    ]
+
+
+def test_pools_of_an_environment() -> None:
+    assert environments.pools_valid(0, ()).reason == "NoGpuPools"
+    assert environments.pools_valid(2, ()).status is Status.TRUE
+    assert environments.pools_valid(1, [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
+
+
+def test_each_fault_stands_where_its_field_belongs() -> None:
+    faults = [Problem(path, "x") for path in ("spec.storage.mode", "spec.cluster.source", "spec.kserve.gateway")]
+    found = environments.invalid((), faults)
+    assert {c.type: c.message for c in found} == {
+        ConditionType.STORAGE_READY: "spec.storage.mode: x",
+        ConditionType.CLUSTER_READY: "spec.cluster.source: x",
+        ConditionType.POOLS_VALID: "spec.kserve.gateway: x",
+    }
+
+
+def test_a_class_that_is_not_there_shows_as_not_found() -> None:
+    found = environments.status(builders.environment(), Remote(State.ABSENT, {}), (builders.placement(),))
+    assert mapping(found, "storage")["found"] is False
+
+
+def test_a_prestaged_model_has_an_address_and_no_key() -> None:
+    model = replace(builders.model(), source=PvcSource(claim="c", path="/a/"))
+    assert mapping(models.status(model), "storage") == {"uri": "pvc://c/a"}
+
+
+def _row(phase: Phase, *, claim_missing: bool = False) -> Row:
+    return Row(environment="e", phase=phase, message="m", claim_missing=claim_missing)
+
+
+@pytest.mark.parametrize(
+    ("rows", "want"),
+    [
+        ((), Hydrated.NO_ENVIRONMENT_MATCHES),
+        ((_row(Phase.READY),), Hydrated.HYDRATED),
+        ((_row(Phase.READY), _row(Phase.DOWNLOADING)), Hydrated.PARTIALLY_HYDRATED),
+        ((_row(Phase.DOWNLOADING),), Hydrated.DOWNLOADING),
+        ((_row(Phase.READY), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
+        ((_row(Phase.PENDING, claim_missing=True),), Hydrated.CLAIM_NOT_FOUND),
+    ],
+    ids=str,
+)
+def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
+    assert caches.hydrated(rows).reason == want
+
+
+def test_a_row_without_its_environment_keeps_what_was_known() -> None:
+    entry = CacheEntry(environment="e", phase=Phase.READY, claim="c", path="models/k")
+    assert caches.missing("e", entry).phase is Phase.READY
+    assert caches.missing("e", None).phase is Phase.PENDING
+    assert caches.invalid([Problem("spec.x", "y")]).message == "spec.x: y"
+
+
+def test_an_outage_makes_a_deployment_unknown() -> None:
+    placement = replace(builders.placement(environment="east"), unreachable=True)
+    found = deployments.placements_ready([placement], 1)
+    assert (found.status, found.reason) == (Status.UNKNOWN, PlacementsReady.UNREACHABLE)
+    assert "east" in found.message
+
+
+def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ...]:
+    return (
+        Condition(type=ConditionType.SERVICE_ACCEPTED, status=Status.FALSE, reason=accepted),
+        Condition(type=ConditionType.SERVICE_READY, status=ready, reason="Starting"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("accepted", "ready", "seen", "planned", "want"),
+    [
+        (ServiceAccepted.REJECTED, Status.FALSE, True, True, Phase.FAILED),
+        (ServiceAccepted.APPLYING, Status.TRUE, True, True, Phase.READY),
+        (ServiceAccepted.APPLYING, Status.FALSE, True, True, Phase.STARTING),
+        (ServiceAccepted.APPLYING, Status.FALSE, False, True, Phase.STARTING),
+        (ServiceAccepted.APPLYING, Status.FALSE, False, False, Phase.PENDING),
+    ],
+)
+def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bool, planned: bool, want: Phase) -> None:
+    remote = Remote(State.PRESENT, THERE) if seen else Remote(State.UNSEEN, {})
+    said = unneeded(prestaged=False) if planned else None
+    assert placements.progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
+
+
+def test_a_long_list_of_faults_is_cut() -> None:
+    problems = [Problem(f"spec.serving[{n}]", "x" * 50) for n in range(40)]
+    ref = builders.MODEL
+    assert len(references.model_invalid(ConditionType.MODEL_RESOLVED, ref, problems).message) == 1024
+    assert "spec.topology" in references.unreadable_topology().message
+
+
+def test_no_event_where_nothing_changed_or_nothing_is_known() -> None:
+    known = Condition(type=ConditionType.SCHEDULED, status=Status.FALSE, reason=Refused.POOL_TOO_SMALL, message="m")
+    unknown = replace(known, status=Status.UNKNOWN)
+    xr: Manifest = {"status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "PoolTooSmall"}]}}
+    assert events.changes(xr, [known]) == events.changes({}, [unknown]) == ()
+    (event,) = events.changes({}, [known])
+    assert (event.reason, event.message, event.warning) == ("PoolTooSmall", "Scheduled: m", True)
+
+
+@pytest.mark.parametrize("kind", conditions.OWNED)
+def test_every_owned_condition_has_a_reason(kind: str) -> None:
+    found = conditions.complete(kind, (), "Pending")
+    assert [c.type for c in found] == list(conditions.OWNED[kind])
+    assert {(c.status, c.reason) for c in found} == {(Status.UNKNOWN, "Pending")}
+
+
+def test_refusals_run_from_furthest_to_nearest() -> None:
+    assert Refused.INVALID_DEPLOYMENT.rank < Refused.SHARED_STORAGE_MISSING.rank < Refused.ENVIRONMENT_NOT_READY.rank
+    assert Refused.POOL_TOO_SMALL.outlook is not Refused.INSUFFICIENT_CAPACITY.outlook

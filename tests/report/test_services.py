@@ -1,0 +1,100 @@
+"""What is said of a service: accepted or not, serving or not, and Unknown where its cluster does not answer."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest
+from function.reasons import ServiceAccepted, ServiceReady, Status
+from function.report.services import accepted, serving, url
+from function.report.sync import Remote, State
+
+
+def _service(*conditions: JSON, generation: int = 1, address: str = "") -> Manifest:
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"generation": generation},
+        "status": {"observedGeneration": 1, "conditions": [*conditions], "url": address},
+    }
+
+
+def _is(type_: str, status: str, message: str = "") -> Manifest:
+    return {"type": type_, "status": status, "message": message}
+
+
+READY = _service(_is("PresetsCombined", "True"), _is("Ready", "True"), address="http://x")
+STARTING = _service(_is("PresetsCombined", "True"), _is("Ready", "False", "1/2 pods"))
+STUCK = _service(_is("PresetsCombined", "False", "config x not found"))
+UNSEEN = Remote(State.UNSEEN, {})
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    id: str
+    remote: Remote
+    gate_open: bool
+    want: tuple[Status, ServiceAccepted]
+
+
+ACCEPTANCES = (
+    Acceptance("waits-for-weights", UNSEEN, False, (Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE)),
+    Acceptance("being-created", UNSEEN, True, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("refused", Remote(State.REJECTED, {}, "no"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-kserve", Remote(State.KIND_MISSING, {}), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-answer", Remote(State.UNREACHABLE, READY), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("latest-unseen", Remote(State.PRESENT, _service(generation=2)), True,
+               (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("stuck", Remote(State.PRESENT, STUCK), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("not-combined-yet", Remote(State.PRESENT, _service()), True, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("accepted", Remote(State.PRESENT, STARTING), True, (Status.TRUE, ServiceAccepted.ACCEPTED)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
+def test_accepted(case: Acceptance) -> None:
+    found = accepted(case.remote, gate_open=case.gate_open)
+    assert (found.status, found.reason) == case.want
+
+
+@dataclass(frozen=True)
+class Serving:
+    id: str
+    reason: str
+    remote: Remote
+    want: tuple[Status, ServiceReady]
+    replicas: int = 1
+    served: bool = False
+
+
+SERVINGS = (
+    Serving("not-there", "", UNSEEN, (Status.FALSE, ServiceReady.STARTING)),
+    Serving("refused-before-it-was", "it never was", Remote(State.REJECTED, {}), (Status.FALSE, ServiceReady.STARTING)),
+    Serving("serving", "", Remote(State.PRESENT, READY), (Status.TRUE, ServiceReady.SERVING)),
+    Serving("change-refused", "what runs still runs", Remote(State.REJECTED, READY), (Status.TRUE,
+         ServiceReady.SERVING)),
+    Serving("starting", "", Remote(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.STARTING)),
+    Serving("degraded", "it served before", Remote(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.DEGRADED),
+            served=True),
+    Serving("to-zero", "nothing is asked for", Remote(State.PRESENT, STARTING), (Status.TRUE,
+         ServiceReady.SCALED_TO_ZERO),
+            replicas=0),
+    Serving("stuck-at-zero", "a service that KServe refuses is not at rest", Remote(State.PRESENT, STUCK),
+            (Status.FALSE, ServiceReady.STARTING), replicas=0),
+    Serving("outage", "the past says nothing of now", Remote(State.UNREACHABLE, READY),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), served=True),
+    Serving("outage-while-starting", "", Remote(State.UNREACHABLE, STARTING), (Status.UNKNOWN,
+         ServiceReady.UNREACHABLE)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SERVINGS, ids=lambda c: c.id)
+def test_serving(case: Serving) -> None:
+    found = serving(case.remote, case.replicas, served=case.served)
+    assert (found.status, found.reason) == case.want, case.reason
+
+
+def test_the_first_address_stands_in_for_a_url() -> None:
+    assert url(READY) == "http://x"
+    assert url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
+    assert url({}) == ""

@@ -1,0 +1,77 @@
+"""What provider-kubernetes says: the messages are those that were seen on the real stack, or its own error texts."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import Manifest
+from function.report.sync import State, read
+
+REMOTE: Manifest = {"apiVersion": "v1", "kind": "Secret"}
+
+
+def _object(message: str | None, remote: Manifest | None = None) -> Manifest:
+    synced: Manifest = {"type": "Synced", "status": "True" if message is None else "False", "message": message or ""}
+    return {"status": {"conditions": [synced], "atProvider": {"manifest": remote or {}}}}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    message: str
+    want: State
+
+
+CASES = (
+    Case("absent", "an observe-only object that is not there", "observe failed: external resource does not exist",
+         State.ABSENT),
+    Case("no-secret", "the kubeconfig's Secret is missing",
+         'connect failed: cannot get credentials: cannot get credentials secret: Secret "x" not found',
+         State.NO_CREDENTIALS),
+    Case("no-token", "a Secret to copy is missing",
+         'observe failed: cannot resolve resource references: cannot get referenced resource: secrets "x" not found',
+         State.NO_REFERENCE),
+    Case("no-token-key", "a Secret to copy lacks the key",
+         "observe failed: cannot resolve resource references: cannot patch from referenced resource: "
+         "data[HF_TOKEN]: no such field", State.NO_REFERENCE_KEY),
+    Case("no-kind", "the cluster answers and does not know the kind",
+         'observe failed: cannot get object: no matches for kind "LLMInferenceService" in version '
+         '"serving.kserve.io/v1alpha2"', State.KIND_MISSING),
+    Case("no-namespace", "the cluster answers and lacks the namespace",
+         'create failed: cannot create object: namespaces "kserve" not found', State.NAMESPACE_MISSING),
+    Case("refused", "a webhook said no",
+         'create failed: cannot create object: admission webhook "x.kserve" denied the request: no', State.REJECTED),
+    Case("smaller-claim", "a claim may not ask for less than it has",
+         'update failed: cannot apply object: PersistentVolumeClaim "c" is invalid: spec.resources.requests.storage: '
+         "Forbidden: field can not be less than status.capacity", State.REJECTED),
+    Case("down", "nobody listens",
+         'observe failed: cannot get object: Get "https://10.0.0.1:6443/api": dial tcp 10.0.0.1:6443: connect: '
+         "connection refused", State.UNREACHABLE),
+    Case("down-while-discovering",
+         "discovery names the group that it could not ask for; the cluster is down all the same",
+         "observe failed: cannot get object: failed to get API group resources: unable to retrieve the list of "
+         'server APIs: batch/v1: Get "https://10.0.0.1:6443": dial tcp 10.0.0.1:6443: i/o timeout', State.UNREACHABLE),
+    Case("unknown-words", "what nobody has seen yet tells nothing of the cluster", "observe failed: EOF",
+         State.UNREACHABLE),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_states(case: Case) -> None:
+    remote = read(_object(case.message, REMOTE))
+    assert remote.state is case.want, case.reason
+    assert remote.manifest == REMOTE, "what was seen before stays readable"
+    assert remote.seen
+    assert not remote.present
+
+
+def test_not_composed_not_looked_at_and_present() -> None:
+    assert read(None).state is read(_object(None)).state is State.UNSEEN
+    assert read(_object(None, REMOTE)).present
+
+
+def test_ports_of_a_broken_connection_are_left_out() -> None:
+    message = "observe failed: read tcp 10.0.0.9:{}->10.0.0.1:6443: read: connection reset by peer"
+    first, second = (read(_object(message.format(port))).message for port in (40001, 40002))
+    assert first == second, "a message that changes at every try would be written at every try"
