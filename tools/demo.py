@@ -2,7 +2,7 @@
 
 The real gRPC server runs as a process; a control plane in small calls it until nothing changes any more, with remote
 clusters on which all goes well. First comes where the model goes and why it goes nowhere else, then every manifest.
-Other manifests may be given as arguments: python -m tools.demo FILE...
+Other manifests may be given as arguments (python -m tools.demo FILE...), as `make demo` does with the acceptance's.
 """
 
 import json
@@ -42,7 +42,7 @@ _SECONDS = 30
 
 def main(arguments: list[str]) -> None:
     """Print the story."""
-    manifests = read(arguments) if arguments else story()
+    manifests = [*read(arguments or [str(EXAMPLES / STORY)]), *elsewhere()]
     with server() as address, grpc.insecure_channel(address) as channel:
         stub = FunctionRunnerServiceStub(channel)
         plane = ControlPlane(Engine(lambda request: stub.RunFunction(request, timeout=_SECONDS)))
@@ -66,11 +66,10 @@ def listed(plane: ControlPlane) -> list[Manifest]:
     return [item for item in map(whole, found.values()) if isinstance(item, dict)]
 
 
-def story() -> list[Manifest]:
-    """Return the manifests of Kimi K2, and environments where it does not fit."""
+def elsewhere() -> list[Manifest]:
+    """Return environments of other stories, where Kimi K2 does not fit."""
     others = read(str(EXAMPLES / name / "environment.yaml") for name in ELSEWHERE)
-    labelled: list[Manifest] = [{**m, "metadata": {**mapping(m, "metadata"), "labels": PRODUCTION}} for m in others]
-    return [*read([str(EXAMPLES / STORY)]), *labelled]
+    return [{**m, "metadata": {**mapping(m, "metadata"), "labels": PRODUCTION}} for m in others]
 
 
 def read(paths: Iterable[str]) -> list[Manifest]:

@@ -1,6 +1,7 @@
 """What is said of a ClusterModel or Model: whether it is valid, and what its profiles amount to."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
 from function.domain.problem import Problem
@@ -63,3 +64,5 @@ def _storage(model: Model) -> Manifest:
             return {"uri": f"oci://{source.image}"}
         case PvcSource() as source:
             return {"uri": f"pvc://{source.claim}/{source.path.strip('/')}".rstrip("/")}
+        case _:
+            assert_never(model.source)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
-from function.report.services import accepted, serving, url
+from function.report.services import accepted, invalid, serving, url
 from function.report.sync import Remote, State
 
 
@@ -92,6 +93,11 @@ SERVINGS = (
 def test_serving(case: Serving) -> None:
     found = serving(case.remote, case.replicas, served=case.served)
     assert (found.status, found.reason) == case.want, case.reason
+
+
+def test_a_service_that_cannot_be_written_says_why() -> None:
+    found = invalid([Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")])
+    assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"
 
 
 def test_the_first_address_stands_in_for_a_url() -> None:
