@@ -1,0 +1,46 @@
+"""The stack that `make e2e` brought up, checked after every scenario, and its logs where one failed."""
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.world import World
+from tools.stack.__main__ import HOME_VARIABLE
+from tools.stack.layout import Home
+from tools.stack.stack import connect
+
+_TOLD = ("function-modelplane", "core", "provider-kubernetes")
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    """Both clusters and what an administrator set up beforehand: namespaces, kubeconfigs, a token."""
+    if HOME_VARIABLE not in os.environ:
+        pytest.fail("there is no stack: make e2e")
+    world = World(connect(Home(Path(os.environ[HOME_VARIABLE]))))
+    world.prepare()
+    return world
+
+
+@pytest.fixture(autouse=True)
+def nothing_died(world: World) -> Iterator[None]:
+    """No program may end by itself during a scenario."""
+    yield
+    dead = world.stack.processes.dead()
+    assert not dead, "\n".join(f"{name} ended:\n{world.stack.processes.tail(name)}" for name in dead)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the end of the logs, and what users see, to the report of a failure."""
+    report = yield
+    world = getattr(item, "funcargs", {}).get("world")
+    if call.excinfo and isinstance(world, World):
+        for name in _TOLD:
+            report.sections.append((f"log of {name}", world.stack.processes.tail(name)))
+        report.sections.append(("what users see", world.overview()))
+    return report

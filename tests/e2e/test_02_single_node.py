@@ -1,0 +1,39 @@
+"""Scenario 2: a model of one GPU is KServe's preset in three replicas: no claim, no Job, no group."""
+
+import pytest
+
+from function.kube.manifests import get, integer, listing, text
+from tests.e2e.world import ACCEPTANCE, World, gpus, running
+from tools.stack.waiting import until
+
+pytestmark = pytest.mark.e2e
+TEAM = "ml-team-research"
+
+
+def test_three_replicas_are_pods_of_one_gpu(world: World) -> None:
+    claims = len(world.stack.remote.find("PersistentVolumeClaim", TEAM))
+    world.apply_file(ACCEPTANCE / "gemma-3-27b.yaml")
+    world.ready(TEAM, "gemma")
+    placement = world.placement(TEAM, "gemma")
+    assert text(placement, "spec.pool") == "medium-models"
+    service = world.service(placement)
+    assert get(service, "spec.worker") is None
+    assert text(service, "spec.model.uri").startswith("hf://google/gemma-3-27b-it")
+    until("three pods", lambda: [running(pod) for pod in world.pods(service)] == [True] * 3)
+    pods = world.pods(service)
+    assert [gpus(pod) for pod in pods] == ["1"] * 3
+    assert {world.pool_of(pod) for pod in pods} == {"medium"}
+    assert len(world.stack.remote.find("PersistentVolumeClaim", TEAM)) == claims
+    assert not world.stack.remote.find("Job", TEAM)
+
+
+def test_the_token_reaches_the_initializer_and_nothing_else(world: World) -> None:
+    placement = world.placement(TEAM, "gemma")
+    pod = world.pods(world.service(placement))[0]
+    (initializer,) = (c for c in listing(pod, "spec.initContainers") if c["name"] == "storage-initializer")
+    (token,) = (e for e in listing(initializer, "env") if e["name"] == "HF_TOKEN")
+    secret = world.stack.remote.get("Secret", text(token, "valueFrom.secretKeyRef.name"), TEAM)
+    assert secret is not None
+    assert "hf_not_a_token" not in str(placement)
+    assert integer(placement, "status.gpus") == 3
+    world.remove(TEAM, "gemma")

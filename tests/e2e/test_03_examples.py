@@ -1,0 +1,85 @@
+"""Scenario 3: every example there is, all of them at once on one hub, reaches Ready."""
+
+from pathlib import Path
+
+import pytest
+
+from function.kube.manifests import Manifest, mapping, text
+from tests.e2e.world import World
+from tools.stack import inventory, upstream
+from tools.stack.layout import SOURCE
+
+pytestmark = pytest.mark.e2e
+STORIES = sorted({path.parent for path in (SOURCE / "examples").glob("*/*.yaml")})
+# On the remote cluster: the claim that the README of bring-your-own-claim makes.
+OWN_CLAIM: Manifest = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "team-models", "namespace": "lab"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared-fast",
+        "resources": {"requests": {"storage": "1Ti"}},
+    },
+}
+
+
+def _manifests(story: Path) -> list[Manifest]:
+    """Return a story without what cannot be had here: Google's tokens, and a package's Compositions replaced.
+
+    A label keeps its environments to itself, since all stories share one hub.
+    """
+    found = [m for m in upstream.read(*sorted(story.glob("*.yaml"))) if m["kind"] != "Composition"]
+    for manifest in found:
+        for source in ("existing", "gke"):
+            mapping(manifest, f"spec.cluster.{source}").pop("identitySecretRef", None)
+        if manifest["kind"] == "InferenceEnvironment":
+            _inner(_inner(manifest, "metadata"), "labels")["story"] = story.name
+        if manifest["kind"] in {"ModelDeployment", "ModelCache"}:
+            selector = _inner(_inner(manifest, "spec"), "environmentSelector")
+            _inner(selector, "matchLabels")["story"] = story.name
+    return found
+
+
+def _inner(manifest: Manifest, key: str) -> Manifest:
+    found = manifest.setdefault(key, {})
+    assert isinstance(found, dict)
+    return found
+
+
+def _deployments(story: Path) -> list[tuple[str, str]]:
+    return [
+        (text(m, "metadata.namespace"), text(m, "metadata.name"))
+        for m in _manifests(story)
+        if m["kind"] == "ModelDeployment"
+    ]
+
+
+@pytest.fixture(scope="module")
+def told(world: World) -> None:
+    world.clear()
+    for manifest in (*inventory.namespaces("lab"), OWN_CLAIM):
+        world.stack.remote.apply(manifest)
+    everything = [manifest for story in STORIES for manifest in _manifests(story)]
+    for name in {_kubeconfig(m) for m in everything if m["kind"] == "InferenceEnvironment"}:
+        world.kubeconfig(name)
+    for kind in ("Namespace", "InferenceEnvironment"):
+        world.apply(*(m for m in everything if m["kind"] == kind))
+    world.apply(*(m for m in everything if m["kind"] not in {"Namespace", "InferenceEnvironment"}))
+
+
+def _kubeconfig(environment: Manifest) -> str:
+    name = text(environment, "metadata.name")
+    return text(environment, "spec.cluster.existing.secretRef.name") or f"{name}-kubeconfig"
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
+def test_every_example_becomes_ready(story: Path, world: World) -> None:
+    for namespace, name in _deployments(story):
+        found = world.wait("ModelDeployment", name, "Ready", "True", namespace, seconds=150)
+        assert mapping(found, "status.environments")["ready"] == mapping(found, "status.environments")["desired"]
+
+
+def test_the_stories_end(world: World) -> None:
+    world.clear()

@@ -1,0 +1,65 @@
+"""Scenario 7: environment, model or kubeconfig deleted while serving: the service lives on and it is told."""
+
+import pytest
+
+from function.kube.manifests import Manifest, condition, text
+from tests.e2e.objects import deployment, environment, model, pool
+from tests.e2e.world import World
+from tools.stack.waiting import steady
+
+pytestmark = pytest.mark.e2e
+TEAM = "bereft"
+
+
+@pytest.fixture
+def serving(world: World) -> dict[str, str]:
+    world.team(TEAM)
+    world.kubeconfig("bereft-kubeconfig")
+    world.apply(
+        environment("bereft", pool("gpus"), secret="bereft-kubeconfig"),
+        model("bereft"),
+        deployment(TEAM, "bereft", "bereft", on="bereft"),
+    )
+    world.ready(TEAM, "bereft", seconds=90)
+    return world.remote_uids(TEAM)
+
+
+def _lives_on(world: World, before: dict[str, str]) -> None:
+    steady("what serves", lambda: world.remote_uids(TEAM) == before, seconds=8)
+
+
+def test_a_deleted_model_is_named_and_its_service_lives(world: World, serving: dict[str, str]) -> None:
+    world.stack.hub.delete("ClusterModel", "bereft")
+    found = world.wait("ModelDeployment", "bereft", "ModelResolved", "False/ModelNotFound", TEAM)
+    assert "bereft" in text(condition(found, "ModelResolved"), "message")
+    _lives_on(world, serving)
+    world.apply(model("bereft"))
+    world.wait("ModelDeployment", "bereft", "ModelResolved", "True", TEAM)
+    world.ready(TEAM, "bereft")
+
+
+def test_a_deleted_kubeconfig_is_told_and_its_service_lives(world: World, serving: dict[str, str]) -> None:
+    world.stack.hub.delete("Secret", "bereft-kubeconfig", "modelplane-system")
+    found = world.wait("InferenceEnvironment", "bereft", "ClusterReady", "False", seconds=120)
+    assert "bereft-kubeconfig" in text(condition(found, "ClusterReady"), "message")
+    _lives_on(world, serving)
+    world.kubeconfig("bereft-kubeconfig")
+    world.wait("InferenceEnvironment", "bereft", "ClusterReady", "True", seconds=120)
+    world.ready(TEAM, "bereft", seconds=120)
+
+
+def test_a_deleted_environment_is_told_and_its_service_lives(world: World, serving: dict[str, str]) -> None:
+    world.stack.hub.delete("InferenceEnvironment", "bereft")
+    placement: Manifest = world.placement(TEAM, "bereft")
+    world.wait(
+        "ModelPlacement",
+        text(placement, "metadata.name"),
+        "ReferencesResolved",
+        "False/EnvironmentNotFound",
+        TEAM,
+    )
+    _lives_on(world, serving)
+    world.apply(environment("bereft", pool("gpus"), secret="bereft-kubeconfig"))
+    world.ready(TEAM, "bereft", seconds=90)
+    assert world.remote_uids(TEAM) == serving
+    world.remove(TEAM, "bereft")

@@ -1,0 +1,95 @@
+"""Scenario 8: revision, shape, replicas and profile edited while serving."""
+
+from functools import partial
+
+import pytest
+
+from function.kube.manifests import Manifest, get, integer, text
+from tests.e2e.objects import VLLM, deployment, environment, model, pool, spanning
+from tests.e2e.world import World
+from tools.stack.waiting import until
+
+pytestmark = pytest.mark.e2e
+TEAM = "changing"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _serving(world: World) -> None:
+    world.team(TEAM)
+    world.apply(
+        environment("changing", pool("gpus", maxNodeCount=8)),
+        model("changing", profile=spanning(2, 8)),
+        deployment(TEAM, "changing", "changing", on="changing"),
+    )
+    world.ready(TEAM, "changing", seconds=90)
+
+
+def _service_uid(world: World) -> str:
+    return text(world.service(world.placement(TEAM, "changing")), "metadata.uid")
+
+
+def test_replicas_up_and_down_keep_the_service(world: World) -> None:
+    before = _service_uid(world)
+    for replicas in (2, 1):
+        world.apply(deployment(TEAM, "changing", "changing", on="changing", replicas=replicas))
+        until(
+            f"{2 * replicas} pods",
+            partial(_has_pods, world, 2 * replicas),
+        )
+        assert _service_uid(world) == before
+    world.ready(TEAM, "changing")
+
+
+def test_an_edited_profile_changes_the_service_in_place(world: World) -> None:
+    before = _service_uid(world)
+    engine: Manifest = {"name": "vLLM", "image": VLLM, "args": ["--max-model-len=4096"]}
+    world.apply(model("changing", profile={**spanning(2, 8), "engine": engine}))
+    until(
+        "the new argument",
+        lambda: "4096" in str(get(world.service(world.placement(TEAM, "changing")), "spec.template")),
+    )
+    assert _service_uid(world) == before
+    world.ready(TEAM, "changing")
+
+
+def test_a_new_revision_is_downloaded_beside_the_old(world: World) -> None:
+    before = world.placement(TEAM, "changing")
+    service, old = _service_uid(world), text(before, "status.storage.path")
+    huggingface: Manifest = {"repo": "example/changing", "revision": "v2"}
+    world.apply(model("changing", profile=spanning(2, 8), huggingFace=huggingface))
+
+    def moved() -> bool:
+        now = world.placement(TEAM, "changing")
+        uri = text(world.service(now), "spec.model.uri")
+        return text(now, "status.storage.path") != old and not uri.endswith(old)
+
+    until("the service to move to the new weights", moved)
+    assert _service_uid(world) == service
+    world.ready(TEAM, "changing")
+    claim = text(world.placement(TEAM, "changing"), "status.storage.claimName")
+    until(
+        "the old claim to go",
+        lambda: [text(c, "metadata.name") for c in world.stack.remote.find("PersistentVolumeClaim", TEAM)] == [claim],
+    )
+
+
+def test_another_group_size_replaces_the_service(world: World) -> None:
+    before = _service_uid(world)
+    world.apply(model("changing", profile=spanning(4, 8)))
+    until(
+        "four nodes",
+        lambda: get(world.placement(TEAM, "changing"), "spec.topology.nodes") == 4 and _service_uid(world) != before,
+        seconds=90,
+    )
+    world.ready(TEAM, "changing", seconds=90)
+    (group,) = until("one group", lambda: _only(world.stack.remote.find("LeaderWorkerSet", TEAM)), seconds=60)
+    assert integer(group, "spec.leaderWorkerTemplate.size") == 4
+    world.remove(TEAM, "changing")
+
+
+def _has_pods(world: World, want: int) -> bool:
+    return len(world.pods(world.service(world.placement(TEAM, "changing")))) == want
+
+
+def _only(found: list[Manifest]) -> list[Manifest]:
+    return found if len(found) == 1 else []

@@ -1,0 +1,219 @@
+"""The control plane and the remote cluster as scenarios see them: set up, apply, look, wait.
+
+Everything that a user or an administrator would do is a verb here; everything that they would look at is a
+reader.
+"""
+
+import base64
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
+from tools.stack import inventory
+from tools.stack.stack import Stack
+from tools.stack.waiting import until
+
+ACCEPTANCE = Path(__file__).parent / "acceptance"
+TEAMS = ("ml-team-research", "assistants")
+KUBECONFIGS = ("cw-cluster-kubeconfig", "gke-us-central1-kubeconfig")
+_MODELS = ("ClusterModel", "Model")
+_REMOTE_KINDS = (
+    "Namespace",
+    "Secret",
+    "PersistentVolumeClaim",
+    "Job",
+    "LLMInferenceService",
+    "LeaderWorkerSet",
+    "Deployment",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Both clusters of one stack."""
+
+    stack: Stack
+
+    def prepare(self) -> None:
+        """Do what an administrator does first: namespaces, kubeconfigs, a token."""
+        self.stack.kubectl.apply(inventory.namespaces(*TEAMS))
+        for name in KUBECONFIGS:
+            self.kubeconfig(name)
+        self.secret("hf-token", {"HF_TOKEN": "hf_not_a_token"})
+
+    def kubeconfig(self, name: str) -> None:
+        """Store a kubeconfig of the remote cluster, with the rights that we ask for and no more."""
+        self.secret(name, {"kubeconfig": self.stack.home.kubeconfig("executor").read_text()})
+
+    def secret(self, name: str, data: dict[str, str]) -> None:
+        """Store a Secret where environments and models look for theirs."""
+        encoded: Manifest = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+        self.stack.hub.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": "modelplane-system"},
+                "data": encoded,
+            }
+        )
+
+    def team(self, name: str) -> str:
+        """Return a namespace on the hub, made now."""
+        self.stack.kubectl.apply(inventory.namespaces(name))
+        return name
+
+    def apply(self, *manifests: Manifest) -> None:
+        """Apply manifests as `kubectl apply` does."""
+        self.stack.kubectl.apply(list(manifests))
+
+    def apply_file(self, path: Path) -> None:
+        """Apply a file as it is."""
+        self.stack.kubectl("apply", "-f", str(path))
+
+    def deployment(self, namespace: str, name: str) -> Manifest:
+        """Return a ModelDeployment."""
+        return self._hub("ModelDeployment", namespace, name)
+
+    def placements(self, namespace: str, deployment: str) -> list[Manifest]:
+        """Return the placements of a deployment by name."""
+        return [
+            placement
+            for placement in self.stack.hub.find("ModelPlacement", namespace)
+            if text(placement, "spec.deploymentRef.name") == deployment
+        ]
+
+    def placement(self, namespace: str, deployment: str) -> Manifest:
+        """Return the only placement of a deployment."""
+        (found,) = self.placements(namespace, deployment)
+        return found
+
+    def wait_placed(self, namespace: str, deployment: str, seconds: float = 30) -> str:
+        """Wait until a deployment has its only placement, and return its name."""
+        found = until("a placement", lambda: self.placements(namespace, deployment), seconds=seconds)
+        return text(found[0], "metadata.name")
+
+    def wait(self, kind: str, name: str, type_: str, want: str, namespace: str = "", seconds: float = 60) -> Manifest:
+        """Wait until a condition reads `True` or `False/SomeReason`, and return the object."""
+
+        def reads() -> Manifest | None:
+            found = self.stack.hub.get(kind, name, namespace) or {}
+            said = condition(found, type_)
+            if f"{text(said, 'status')}/{text(said, 'reason')}".startswith(want):
+                return found
+            raise LookupError(f"{text(said, 'status')}/{text(said, 'reason')}: {text(said, 'message')}")
+
+        return until(f"{kind} {name}: {type_}={want}", reads, seconds=seconds)
+
+    def ready(self, namespace: str, name: str, seconds: float = 60) -> Manifest:
+        """Wait until a deployment is Ready with its URL."""
+        self.wait("ModelDeployment", name, "Ready", "True", namespace, seconds)
+        return until("its URL", lambda: _with(self.deployment(namespace, name), "status.url"))
+
+    def service(self, placement: Manifest) -> Manifest:
+        """Return the remote service of a placement."""
+        where = mapping(placement, "status.service")
+        found = self.stack.remote.get("LLMInferenceService", text(where, "name"), text(where, "namespace"))
+        if found is None:
+            raise LookupError(f"no service {where}")
+        return found
+
+    def pods(self, service: Manifest) -> list[Manifest]:
+        """Return the engine pods of a service."""
+        found = self.stack.remote.find(
+            "Pod",
+            text(service, "metadata.namespace"),
+            f"app.kubernetes.io/name={text(service, 'metadata.name')}",
+        )
+        return sorted(found, key=lambda pod: text(pod, "metadata.name"))
+
+    def pool_of(self, pod: Manifest) -> str:
+        """Return the value of the pool label of the node that a pod runs on."""
+        node = self.stack.remote.get("Node", text(pod, "spec.nodeName")) or {}
+        labels = mapping(node, "metadata.labels")
+        return str(labels.get("modelplane.ai/pool") or labels.get("cloud.google.com/gke-nodepool") or "")
+
+    def remote_uids(self, *namespaces: str) -> dict[str, str]:
+        """Return the uid of everything of ours on the remote cluster in these namespaces."""
+        uids = {}
+        for kind in _REMOTE_KINDS:
+            for found in self.stack.remote.find(kind):
+                name, namespace = text(found, "metadata.name"), text(found, "metadata.namespace")
+                if (namespace or name) in namespaces:
+                    uids[f"{kind} {namespace}/{name}"] = text(found, "metadata.uid")
+        return uids
+
+    def remove(self, namespace: str, *deployments: str, seconds: float = 60) -> None:
+        """Delete deployments and wait until they and their placements are gone."""
+        for name in deployments:
+            self.stack.hub.delete("ModelDeployment", name, namespace)
+
+        def gone() -> bool:
+            left = [d for d in deployments if self.stack.hub.get("ModelDeployment", d, namespace)]
+            return not left and not any(self.placements(namespace, d) for d in deployments)
+
+        until(f"{', '.join(deployments)} to be gone", gone, seconds=seconds)
+
+    def clear(self) -> None:
+        """Delete everything of ours, deployments first, and wait until it is gone from the hub."""
+        for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache"), ("InferenceEnvironment", *_MODELS)):
+            for kind in kinds:
+                for found in self.stack.hub.find(kind):
+                    self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
+            until("everything to go", partial(self._none_of, kinds), seconds=90)
+
+    def _none_of(self, kinds: tuple[str, ...]) -> bool:
+        return not any(self.stack.hub.find(kind) for kind in kinds)
+
+    def overview(self) -> str:
+        """Return what `kubectl get` shows of our kinds, and every condition that is not True."""
+        kinds = "clustermodels,models,inferenceenvironments,modeldeployments,modelplacements,modelcaches,objects"
+        lines = [self.stack.kubectl("get", kinds, "-A")]
+        for kind in ("InferenceEnvironment", "ModelDeployment", "ModelPlacement", "ModelCache", "Object"):
+            for found in self.stack.hub.find(kind):
+                name = f"{kind} {text(found, 'metadata.namespace')}/{text(found, 'metadata.name')}"
+                lines += [
+                    f"{name}: {text(c, 'type')}={text(c, 'status')}/{text(c, 'reason')} {text(c, 'message')[:300]}"
+                    for c in listing(found, "status.conditions")
+                    if text(c, "status") != "True"
+                ]
+        return "\n".join(lines)
+
+    def _hub(self, kind: str, namespace: str, name: str) -> Manifest:
+        found = self.stack.hub.get(kind, name, namespace)
+        if found is None:
+            raise LookupError(f"no {kind} {namespace}/{name}")
+        return found
+
+
+def main_container(pod: Manifest) -> Manifest:
+    """Return the container that serves."""
+    return next(c for c in listing(pod, "spec.containers") if c["name"] == "main")
+
+
+def gpus(pod: Manifest) -> str:
+    """Return the GPU limit of the container that serves."""
+    return str(mapping(main_container(pod), "resources.limits").get("nvidia.com/gpu", ""))
+
+
+def claims_mounted(pod: Manifest) -> dict[str, bool]:
+    """Return the claims that the serving container mounts, and whether it does so read-only."""
+    claims = {
+        text(volume, "name"): text(volume, "persistentVolumeClaim.claimName")
+        for volume in listing(pod, "spec.volumes")
+        if mapping(volume, "persistentVolumeClaim")
+    }
+    return {
+        claims[text(mount, "name")]: mount.get("readOnly") is True
+        for mount in listing(main_container(pod), "volumeMounts")
+        if text(mount, "name") in claims
+    }
+
+
+def running(pod: Manifest) -> bool:
+    """Return whether a pod runs and is Ready."""
+    return text(pod, "status.phase") == "Running" and condition(pod, "Ready").get("status") == "True"
+
+
+def _with(manifest: Manifest, path: str) -> Manifest | None:
+    return manifest if get(manifest, path) else None

@@ -1,0 +1,95 @@
+"""Command line: `up` keeps a stack running, `down` ends it, `test` runs the scenarios on a fresh one.
+
+Everything below `test` and `up` runs inside the stack's network namespace; this file crosses into it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from tools.stack import stack
+from tools.stack.layout import SOURCE, Home
+from tools.stack.namespace import holder, inside
+from tools.stack.processes import Processes
+
+_KEPT = Path(tempfile.gettempdir()) / "function-modelplane-stack"
+HOME_VARIABLE = "MODELPLANE_STACK"
+
+
+@click.group()
+def cli() -> None:
+    """Run the whole stack as processes."""
+
+
+@cli.command()
+def up() -> None:
+    """Bring a stack up and keep it; print how to talk to it."""
+    home = Home(_KEPT)
+    if home.records.exists() and Processes(home).records():
+        raise click.ClickException(f"{home.root} is in use: make e2e-down")
+    shutil.rmtree(home.root, ignore_errors=True)
+    prefix = _bring_up(home)
+    for who in ("hub", "remote"):
+        print(f"{who + ':':8}{' '.join(prefix)} env KUBECONFIG={home.kubeconfig(who)} bash")
+    print(f"\nkubeconfigs: {home.kubeconfig('hub')}\n             {home.kubeconfig('remote')}")
+    print("They work inside the stack's network namespace, which these commands enter. End: make e2e-down")
+
+
+@cli.command()
+def down() -> None:
+    """End the stack that `up` keeps, and remove its folder."""
+    Processes(Home(_KEPT)).stop_all()
+    shutil.rmtree(_KEPT, ignore_errors=True)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
+def test(pytest_arguments: tuple[str, ...]) -> None:
+    """Run the scenarios on a stack of their own, end it whatever happens, and keep the logs of a failure."""
+    home = Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-")))
+    code = 1
+    try:
+        prefix = _bring_up(home)
+        command = (*prefix, sys.executable, "-m", "pytest", "-m", "e2e", "tests/e2e", *pytest_arguments)
+        code = subprocess.run(command, cwd=SOURCE, env=_environment(home), check=False).returncode
+    finally:
+        Processes(home).stop_all()
+        if code:
+            print(f"failed; logs are in {home.logs}", file=sys.stderr)
+        else:
+            shutil.rmtree(home.root, ignore_errors=True)
+    sys.exit(code)
+
+
+@cli.command(hidden=True)
+def bring_up() -> None:
+    """Bring the stack up from inside its network namespace."""
+    stack.up(Home(Path(os.environ[HOME_VARIABLE])))
+
+
+def _bring_up(home: Home) -> tuple[str, ...]:
+    stack.prepare()
+    home.create()
+    processes = Processes(home)
+    prefix = inside(holder(home, processes))
+    command = (*prefix, sys.executable, "-m", "tools.stack", "bring-up")
+    done = subprocess.run(command, cwd=SOURCE, env=_environment(home), check=False)
+    if done.returncode:
+        processes.stop_all()
+        raise click.ClickException(f"the stack did not come up; logs are in {home.logs}")
+    memory = processes.memory()
+    print(f"{sum(memory.values())} MiB in {len(memory)} programs")
+    return prefix
+
+
+def _environment(home: Home) -> dict[str, str]:
+    return os.environ | {HOME_VARIABLE: str(home.root)}
+
+
+if __name__ == "__main__":
+    cli()

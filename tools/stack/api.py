@@ -1,0 +1,131 @@
+"""A client for one API server: the handful of verbs that scenarios and players need, as plain manifests.
+
+kubectl costs a process and 0.1 s of CPU a call, too much for polling on two cores; what a user would do by
+hand is done with kubectl all the same (`kubectl.py`).
+"""
+
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import TypeAlias
+
+from function.kube.manifests import Manifest, listing, text
+from tools.stack.layout import Home
+
+# kind: where its objects are served
+_PATHS = {
+    "ClusterModel": "apis/modelplane.ai/v1alpha1 clustermodels",
+    "ClusterProviderConfig": "apis/kubernetes.m.crossplane.io/v1alpha1 clusterproviderconfigs",
+    "ClusterRole": "apis/rbac.authorization.k8s.io/v1 clusterroles",
+    "ConfigMap": "api/v1 configmaps",
+    "Deployment": "apis/apps/v1 deployments",
+    "Event": "api/v1 events",
+    "FunctionRevision": "apis/pkg.crossplane.io/v1 functionrevisions",
+    "Gateway": "apis/gateway.networking.k8s.io/v1 gateways",
+    "HTTPRoute": "apis/gateway.networking.k8s.io/v1 httproutes",
+    "InferenceEnvironment": "apis/modelplane.ai/v1alpha1 inferenceenvironments",
+    "Job": "apis/batch/v1 jobs",
+    "LLMInferenceService": "apis/serving.kserve.io/v1alpha2 llminferenceservices",
+    "LLMInferenceServiceConfig": "apis/serving.kserve.io/v1alpha2 llminferenceserviceconfigs",
+    "LeaderWorkerSet": "apis/leaderworkerset.x-k8s.io/v1 leaderworkersets",
+    "Model": "apis/modelplane.ai/v1alpha1 models",
+    "ModelCache": "apis/modelplane.ai/v1alpha1 modelcaches",
+    "ModelDeployment": "apis/modelplane.ai/v1alpha1 modeldeployments",
+    "ModelPlacement": "apis/modelplane.ai/v1alpha1 modelplacements",
+    "Namespace": "api/v1 namespaces",
+    "Node": "api/v1 nodes",
+    "Object": "apis/kubernetes.m.crossplane.io/v1alpha1 objects",
+    "PersistentVolume": "api/v1 persistentvolumes",
+    "PersistentVolumeClaim": "api/v1 persistentvolumeclaims",
+    "Pod": "api/v1 pods",
+    "Secret": "api/v1 secrets",
+    "StorageClass": "apis/storage.k8s.io/v1 storageclasses",
+    "CompositeResourceDefinition": "apis/apiextensions.crossplane.io/v2 compositeresourcedefinitions",
+}
+
+Body: TypeAlias = "Manifest | list[Manifest] | None"
+
+
+class RefusedError(OSError):
+    """The API server said no."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class Api:
+    """One API server, seen by one identity."""
+
+    def __init__(self, home: Home, identity: str) -> None:
+        config = json.loads(home.kubeconfig(identity).read_text())
+        self._server = config["clusters"][0]["cluster"]["server"]
+        self._tls = ssl.create_default_context(cafile=home.certificates / "ca.crt")
+        certificate = _certificate(home, identity)
+        self._tls.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
+
+    def ready(self) -> bool:
+        """Return whether the server serves, the default namespace included."""
+        return bool(self._call("GET", "readyz", plain=True)) and self.get("Namespace", "default") is not None
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
+        """Return the object, or None where there is none."""
+        try:
+            return self._call("GET", _path(kind, namespace, name))
+        except RefusedError as refused:
+            if refused.code == 404:
+                return None
+            raise
+
+    def find(self, kind: str, namespace: str = "", labels: str = "") -> list[Manifest]:
+        """Return all objects of a kind, of all namespaces where none is given."""
+        query = f"?labelSelector={urllib.parse.quote(labels)}" if labels else ""
+        return listing(self._call("GET", _path(kind, namespace) + query), "items")
+
+    def apply(self, manifest: Manifest) -> Manifest:
+        """Create or update an object, as `kubectl apply --server-side --force-conflicts` does."""
+        path = _path(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
+        return self._call("PATCH", path + "?fieldManager=user&force=true", manifest, "application/apply-patch+yaml")
+
+    def patch(self, kind: str, name: str, body: Body, namespace: str = "", part: str = "") -> Manifest:
+        """Merge into an object, or into its `status` where that is the part; a list is a JSON patch."""
+        media = "json-patch" if isinstance(body, list) else "merge-patch"
+        path = _path(kind, namespace, name) + (f"/{part}" if part else "")
+        return self._call("PATCH", path, body, f"application/{media}+json")
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object where it exists; its dependants go in the background."""
+        try:
+            self._call("DELETE", _path(kind, namespace, name))
+        except RefusedError as refused:
+            if refused.code != 404:
+                raise
+
+    def _call(self, verb: str, path: str, body: Body = None, media: str = "", *, plain: bool = False) -> Manifest:
+        request = urllib.request.Request(  # noqa: S310  # always https to our own API server
+            f"{self._server}/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": media} if media else {},
+            method=verb,
+        )
+        try:
+            with urllib.request.urlopen(request, context=self._tls, timeout=15) as response:  # noqa: S310  # https
+                raw = response.read()
+        except urllib.error.HTTPError as error:
+            raise RefusedError(error.code, error.read().decode(errors="replace")[:2000]) from None
+        found: Manifest = {"body": raw.decode()} if plain else json.loads(raw)
+        return found
+
+
+def _certificate(home: Home, identity: str) -> Path:
+    return home.certificates / f"{identity}.crt"
+
+
+def _path(kind: str, namespace: str, name: str = "") -> str:
+    group, plural = _PATHS[kind].split()
+    parts = (group, *(("namespaces", namespace) if namespace else ()), plural, *((name,) if name else ()))
+    return "/".join(parts)

@@ -1,0 +1,87 @@
+"""etcd and the API servers of both clusters, which share it under a prefix each."""
+
+from tools import programs
+from tools.stack import layout
+from tools.stack.layout import Home
+from tools.stack.processes import Program
+
+_ACCOUNT_ISSUER = "https://kubernetes.default.svc"
+# name: (port, service addresses)
+_SERVERS = {"hub": (layout.HUB, "10.0.0.0/24"), "remote": (layout.REMOTE, "10.1.0.0/24")}
+
+
+def etcd(home: Home) -> Program:
+    """Return etcd; it need not survive a power failure."""
+    client, peer = f"http://127.0.0.1:{layout.ETCD}", f"http://127.0.0.1:{layout.ETCD_PEER}"
+    return Program(
+        name="etcd",
+        argv=(
+            str(programs.path("etcd")),
+            f"--data-dir={home.root / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ),
+    )
+
+
+def apiserver(home: Home, name: str) -> Program:
+    """Return the API server of the hub or of the remote cluster."""
+    port, services = _SERVERS[name]
+    folder = home.certificates
+    return Program(
+        name=f"{name}-apiserver",
+        argv=(
+            str(programs.path("kube-apiserver")),
+            f"--etcd-servers=http://127.0.0.1:{layout.ETCD}",
+            f"--etcd-prefix=/{name}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--service-cluster-ip-range={services}",
+            f"--client-ca-file={folder / 'ca.crt'}",
+            f"--tls-cert-file={folder / 'localhost.crt'}",
+            f"--tls-private-key-file={folder / 'localhost.key'}",
+            f"--service-account-key-file={folder / 'accounts.pub'}",
+            f"--service-account-signing-key-file={folder / 'accounts.key'}",
+            f"--service-account-issuer={_ACCOUNT_ISSUER}",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",  # nothing here runs as a pod with a token
+            "--endpoint-reconciler-type=none",
+            "--allow-privileged=true",
+        ),
+    )
+
+
+def controllers(home: Home, name: str, which: tuple[str, ...], *more: str) -> Program:
+    """Return the kube-controller-manager of a cluster with the controllers named."""
+    return Program(
+        name=f"{name}-controllers",
+        argv=(
+            str(programs.path("kube-controller-manager")),
+            f"--kubeconfig={home.kubeconfig(name)}",
+            f"--controllers={','.join(which)}",
+            f"--service-account-private-key-file={home.certificates / 'accounts.key'}",
+            f"--root-ca-file={home.certificates / 'ca.crt'}",
+            "--secure-port=0",
+            "--leader-elect=false",
+            *more,
+        ),
+    )
+
+
+def scheduler(home: Home) -> Program:
+    """Return the scheduler of the remote cluster."""
+    return Program(
+        name="remote-scheduler",
+        argv=(
+            str(programs.path("kube-scheduler")),
+            f"--kubeconfig={home.kubeconfig('remote')}",
+            "--secure-port=0",
+            "--leader-elect=false",
+        ),
+    )

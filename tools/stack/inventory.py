@@ -1,0 +1,118 @@
+"""What an administrator would have set up on the remote cluster: nodes with GPUs, storage, a gateway,
+namespaces.
+
+Node labels and classes are those of the acceptance manifests and the examples.
+"""
+
+from function.kube.manifests import Manifest
+
+# label of the pool, nodes, GPUs on each
+_POOLS = (
+    ({"modelplane.ai/pool": "medium"}, 4, 8),
+    ({"modelplane.ai/pool": "frontier"}, 8, 8),
+    ({"modelplane.ai/pool": "h100"}, 16, 8),
+    ({"modelplane.ai/pool": "h200"}, 6, 8),
+    ({"modelplane.ai/pool": "a100"}, 12, 4),
+    ({"modelplane.ai/pool": "l40s"}, 2, 2),
+    ({"cloud.google.com/gke-nodepool": "a100"}, 4, 4),
+    ({"modelplane.ai/pool": "cpu"}, 2, 0),
+)
+# class, volumes of it
+_CLASSES = {
+    "shared-vast": 20,
+    "shared-fast": 8,
+    "filestore-rwx": 2,
+    "user-class": 2,
+    "campus-nfs": 2,
+    "ceph-shared": 6,
+    "vault-shared": 2,
+}
+
+
+def nodes() -> list[Manifest]:
+    """Return fake nodes for kwok, tainted as GPU nodes are."""
+    return [
+        _node(f"{'-'.join(labels.values())}-{position}-{number}", labels, gpus)
+        for position, (labels, count, gpus) in enumerate(_POOLS)
+        for number in range(count)
+    ]
+
+
+def namespaces(*names: str) -> list[Manifest]:
+    """Return namespaces."""
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+
+
+def storage() -> list[Manifest]:
+    """Return storage classes without a provisioner, and volumes for their claims."""
+    return [*(_storage_class(name) for name in _CLASSES), *_volumes()]
+
+
+def gateway() -> list[Manifest]:
+    """Return the Gateway that KServe's routes refer to; nothing implements it but `players`."""
+    listener: Manifest = {
+        "name": "http",
+        "port": 80,
+        "protocol": "HTTP",
+        "allowedRoutes": {"namespaces": {"from": "All"}},
+    }
+    return [
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": "played"},
+            "spec": {"controllerName": "modelplane.ai/played"},
+        },
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"name": "kserve-ingress-gateway", "namespace": "kserve"},
+            "spec": {"gatewayClassName": "played", "listeners": [listener]},
+        },
+    ]
+
+
+def _node(name: str, labels: dict[str, str], gpus: int) -> Manifest:
+    size: Manifest = {"cpu": "96", "memory": "1800Gi", "pods": "110", "ephemeral-storage": "2Ti"}
+    taint: Manifest = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    if gpus:
+        size |= {"nvidia.com/gpu": str(gpus)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels},
+        },
+        "spec": {"taints": [taint] if gpus else []},
+        "status": {"allocatable": size, "capacity": size},
+    }
+
+
+def _storage_class(name: str) -> Manifest:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "Immediate",
+    }
+
+
+def _volumes() -> list[Manifest]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{name}-{number}"},
+            "spec": {
+                "storageClassName": name,
+                "accessModes": ["ReadWriteMany"],
+                "capacity": {"storage": "4Ti"},
+                "hostPath": {"path": "/nowhere"},
+            },
+        }
+        for name, volumes in _CLASSES.items()
+        for number in range(volumes)
+    ]

@@ -1,0 +1,71 @@
+"""Where things lie and listen: one folder holds all that a stack writes, one network namespace all its ports.
+
+The ports are the programs' usual ones; the namespace keeps them from clashing with anything outside.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+
+ETCD = 2379
+ETCD_PEER = 2380
+HUB = 6443
+REMOTE = 6444
+FUNCTION = 9543  # 9443 belongs to provider-kubernetes, which cannot be told otherwise
+LWS_WEBHOOK = 9643
+KSERVE_WEBHOOK = 9743
+CORE_METRICS = 18080
+CORE_HEALTH = 18081
+PROVIDER_HEALTH = 18082
+LWS_HEALTH = 18083
+KSERVE_HEALTH = 18084
+LWS_METRICS = 18443
+KSERVE_METRICS = 18444
+KWOK = 10247
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of one stack."""
+
+    root: Path
+
+    @property
+    def certificates(self) -> Path:
+        """Keys and certificates."""
+        return self.root / "certificates"
+
+    @property
+    def server_tls(self) -> Path:
+        """A folder with tls.crt, tls.key and ca.crt, as webhooks and functions want it."""
+        return self.certificates / "server"
+
+    @property
+    def logs(self) -> Path:
+        """One file for each program."""
+        return self.root / "logs"
+
+    @property
+    def records(self) -> Path:
+        """One record for each running program."""
+        return self.root / "run"
+
+    @property
+    def manifests(self) -> Path:
+        """Manifests rewritten from the modules of other projects."""
+        return self.root / "manifests"
+
+    @property
+    def packages(self) -> Path:
+        """Our own packages, built and unpacked."""
+        return self.root / "packages"
+
+    def kubeconfig(self, name: str) -> Path:
+        """Return the kubeconfig of an identity: hub, remote, core, provider or executor."""
+        return self.root / f"{name}.kubeconfig"
+
+    def create(self) -> None:
+        """Make the folders."""
+        for folder in (self.server_tls, self.logs, self.records, self.manifests, self.packages):
+            folder.mkdir(parents=True, exist_ok=True)

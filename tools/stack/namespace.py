@@ -1,0 +1,42 @@
+"""A network namespace of its own for the whole stack, with nothing but a loopback device.
+
+It confines the programs that cannot be told to listen on 127.0.0.1, lets a stack use the usual ports beside
+any other, and proves that nothing needs a network. A sleeping process holds it open; it is recorded and
+ended like the others.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from tools.stack.layout import Home
+from tools.stack.processes import Processes, Program
+
+_HOLDER = "network"
+
+
+def holder(home: Home, processes: Processes) -> int:
+    """Open the namespace where it is not open yet, and return the process that holds it."""
+    known = {r.program.name: r for r in processes.records() if r.runs()}
+    if _HOLDER not in known:
+        # User namespaces let an ordinary user do the same; root needs none.
+        who = () if os.geteuid() == 0 else ("--map-root-user",)
+        script = f'ip link set lo up && touch "{home.root}/network" && exec sleep infinity'
+        processes.start(Program(name=_HOLDER, argv=("unshare", *who, "--net", "sh", "-c", script)))
+        _wait_for(home.root / "network")
+        known = {r.program.name: r for r in processes.records()}
+    return known[_HOLDER].pid
+
+
+def inside(pid: int) -> tuple[str, ...]:
+    """Return what to put before a command so that it runs inside the namespace."""
+    who = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
+    return ("nsenter", "--target", str(pid), *who, "--net")
+
+
+def _wait_for(path: Path) -> None:
+    for _ in range(100):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    raise TimeoutError("no network namespace: unshare(1) needs root or user namespaces")

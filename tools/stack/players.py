@@ -1,0 +1,86 @@
+"""What a gateway controller and a storage system would do, played, because none of them runs here.
+
+Gateways are Accepted and Programmed, routes Accepted with their references resolved; a volume whose claim
+is gone is free again. Runs as a process of its own: `python -m tools.stack.players HOME`.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from function.kube.manifests import JSON, Manifest, listing, text
+from tools.stack.api import Api
+from tools.stack.layout import Home
+from tools.stack.processes import Program
+
+_NOW = "2026-01-01T00:00:00Z"
+_CONTROLLER = "modelplane.ai/played"
+
+
+def program(home: Home) -> Program:
+    """Return the players of a stack."""
+    argv = (sys.executable, "-m", "tools.stack.players", str(home.root))
+    return Program(name="players", argv=argv)
+
+
+def play(remote: Api) -> None:
+    """Do one round."""
+    for gateway in remote.find("Gateway"):
+        if not listing(gateway, "status.addresses"):
+            _patch_status(remote, gateway, _gateway_status())
+    for route in remote.find("HTTPRoute"):
+        if not listing(route, "status.parents"):
+            _patch_status(remote, route, _route_status(route))
+    for volume in remote.find("PersistentVolume"):
+        if text(volume, "status.phase") == "Released":
+            remote.patch("PersistentVolume", text(volume, "metadata.name"), {"spec": {"claimRef": None}})
+
+
+def _patch_status(remote: Api, manifest: Manifest, status: Manifest) -> None:
+    remote.patch(
+        text(manifest, "kind"),
+        text(manifest, "metadata.name"),
+        {"status": status},
+        text(manifest, "metadata.namespace"),
+        part="status",
+    )
+
+
+def _gateway_status() -> Manifest:
+    return {
+        "addresses": [{"type": "IPAddress", "value": "127.0.0.1"}],
+        "conditions": _conditions("Accepted", "Programmed"),
+    }
+
+
+def _route_status(route: Manifest) -> Manifest:
+    parents: list[JSON] = [
+        {
+            "parentRef": parent,
+            "controllerName": _CONTROLLER,
+            "conditions": _conditions("Accepted", "ResolvedRefs"),
+        }
+        for parent in listing(route, "spec.parentRefs")
+    ]
+    return {"parents": parents}
+
+
+def _conditions(*types: str) -> list[JSON]:
+    return [
+        {"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": _NOW} for type_ in types
+    ]
+
+
+def main() -> None:
+    """Play until ended; an API server that is away is waited for."""
+    remote = Api(Home(Path(sys.argv[1])), "remote")
+    while True:
+        try:
+            play(remote)
+        except OSError as error:
+            print(error, flush=True)
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The remote cluster: Kubernetes' own controllers and scheduler, kwok's nodes, LeaderWorkerSet and KServe.
+
+Order matters: webhook manifests go in when their process listens, presets after the webhooks.
+"""
+
+import yaml
+
+from tools import programs
+from tools.stack import apiserver, inventory, layout, upstream
+from tools.stack.api import Api
+from tools.stack.kubectl import Kubectl
+from tools.stack.layout import Home
+from tools.stack.processes import Processes, Program
+from tools.stack.waiting import listens, until
+
+# node-lifecycle stays: without it nodes keep their not-ready taint.
+_CONTROLLERS = (
+    "*",
+    "-node-ipam-controller",
+    "-service-lb-controller",
+    "-cloud-node-lifecycle-controller",
+    "-node-route-controller",
+)
+# A kubelet makes its pods Ready again after an outage of the API server; kwok does not.
+_PATIENCE = "--node-monitor-grace-period=10m"
+
+
+def start(home: Home, processes: Processes) -> None:
+    """Start everything that runs on or for the remote cluster; its API server serves already."""
+    kubectl = Kubectl(home, "remote")
+    until("the remote API server", Api(home, "remote").ready)
+    for program in (
+        apiserver.controllers(home, "remote", _CONTROLLERS, _PATIENCE),
+        apiserver.scheduler(home),
+        _kwok(home),
+    ):
+        processes.start(program)
+    kubectl.apply([*inventory.nodes(), *inventory.namespaces("kserve"), *inventory.storage()], server_side=True)
+    kubectl.apply([*upstream.lws_crds(), *upstream.kserve_crds(home)], server_side=True)
+    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    kubectl.apply([*upstream.kserve_config(), *inventory.gateway()], server_side=True)
+    kubectl.apply(upstream.read(layout.SOURCE / "install/remote-rbac.yaml"))
+    processes.start(_lws(home))
+    processes.start(_kserve(home))
+
+
+def finish(home: Home) -> None:
+    """Install webhooks and presets once their processes listen, and wait for the nodes."""
+    kubectl = Kubectl(home, "remote")
+    until("LeaderWorkerSet's webhooks", lambda: listens(layout.LWS_WEBHOOK))
+    kubectl.apply(upstream.lws_webhooks(home), server_side=True)
+    until("KServe's webhooks", lambda: listens(layout.KSERVE_WEBHOOK))
+    kubectl.apply(upstream.kserve_webhooks(home), server_side=True)
+
+    def presets() -> bool:
+        kubectl.apply(upstream.kserve_presets(), server_side=True)
+        return True
+
+    until("KServe's presets", presets)
+    kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+
+
+def _kwok(home: Home) -> Program:
+    # Without leases nodes go NotReady and their pods lose Ready for good.
+    return Program(
+        name="kwok",
+        argv=(
+            str(programs.path("kwok")),
+            f"--kubeconfig={home.kubeconfig('remote')}",
+            "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40",
+            f"--server-address=127.0.0.1:{layout.KWOK}",
+        ),
+    )
+
+
+def _lws(home: Home) -> Program:
+    config = home.root / "lws.yaml"
+    settings = {
+        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {"port": layout.LWS_WEBHOOK, "certDir": str(home.server_tls)},
+        "metrics": {"bindAddress": f"127.0.0.1:{layout.LWS_METRICS}"},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{layout.LWS_HEALTH}"},
+    }
+    config.write_text(yaml.safe_dump(settings))
+    argv = (
+        str(programs.path("lws")),
+        "--config",
+        str(config),
+        "--kubeconfig",
+        str(home.kubeconfig("remote")),
+    )
+    return Program(name="lws", argv=argv)
+
+
+def _kserve(home: Home) -> Program:
+    # It looks for certificates below TMPDIR, in a folder that controller-runtime names.
+    temporary = home.root / "kserve"
+    serving = temporary / "k8s-webhook-server" / "serving-certs"
+    serving.parent.mkdir(parents=True, exist_ok=True)
+    if not serving.exists():
+        serving.symlink_to(home.server_tls)
+    return Program(
+        name="kserve",
+        argv=(
+            str(programs.path("kserve-llmisvc")),
+            f"--webhook-port={layout.KSERVE_WEBHOOK}",
+            f"--metrics-addr=127.0.0.1:{layout.KSERVE_METRICS}",
+            "--metrics-secure=false",
+            f"--health-probe-addr=127.0.0.1:{layout.KSERVE_HEALTH}",
+        ),
+        env={
+            "KUBECONFIG": str(home.kubeconfig("remote")),
+            "TMPDIR": str(temporary),
+            "POD_NAMESPACE": "kserve",
+        },
+    )

@@ -1,0 +1,76 @@
+"""A whole stack: brought up in the one order that works, handed to scenarios, ended."""
+
+import time
+from dataclasses import dataclass
+
+from tools import programs
+from tools.stack import apiserver, certificates, hub, layout, players, release, remote, upstream
+from tools.stack.api import Api
+from tools.stack.kubectl import Kubectl
+from tools.stack.layout import Home
+from tools.stack.processes import Processes
+from tools.stack.waiting import listens, until
+
+_PROGRAMS = (
+    "crossplane",
+    "crossplane-core",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "provider-kubernetes",
+    "kwok",
+    "lws",
+    "kserve-llmisvc",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What a scenario needs: both clusters, kubectl, and the programs to disturb."""
+
+    home: Home
+    processes: Processes
+    hub: Api
+    remote: Api
+    kubectl: Kubectl
+
+
+def connect(home: Home) -> Stack:
+    """Return a stack that runs."""
+    return Stack(home, Processes(home), Api(home, "hub"), Api(home, "remote"), Kubectl(home, "hub"))
+
+
+def prepare() -> None:
+    """Build and fetch what is missing; everything after this needs no network."""
+    for name in _PROGRAMS:
+        programs.path(name)
+    upstream.prepare()
+
+
+def up(home: Home) -> None:
+    """Bring everything up; runs inside the stack's network namespace."""
+    begin = time.monotonic()
+
+    def lap(what: str) -> None:
+        print(f"{time.monotonic() - begin:6.1f} s  {what}", flush=True)
+
+    processes = Processes(home)
+    certificates.issue(home)
+    lap("certificates")
+    processes.start(apiserver.etcd(home))
+    until("etcd", lambda: listens(layout.ETCD))
+    processes.start(apiserver.apiserver(home, "remote"))
+    processes.start(apiserver.apiserver(home, "hub"))
+    remote.start(home, processes)
+    lap("remote cluster: API server, scheduler, nodes, CRDs")
+    hub.start(home, processes)
+    lap("hub: API server, CRDs, Crossplane core, provider-kubernetes")
+    remote.finish(home)
+    processes.start(players.program(home))
+    lap("remote cluster: LeaderWorkerSet, KServe and its presets, gateway")
+    release.install(home, processes)
+    lap("our XRDs, Compositions and function")
+    if dead := processes.dead():
+        raise RuntimeError("\n".join(f"{name} ended:\n{processes.tail(name)}" for name in dead))
