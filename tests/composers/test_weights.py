@@ -203,6 +203,23 @@ def test_retained_weights_are_found_again_by_name() -> None:
     assert {**remote(control, placement, "claim-"), **remote(control, placement, "job-")} == before
 
 
+def test_shared_weights_are_found_again_by_name() -> None:
+    def weights(control: ControlPlane) -> list[Manifest]:
+        found = control.all("ModelPlacement")
+        return [{**remote(control, ref, "claim-"), **remote(control, ref, "job-")} for ref in found]
+
+    control = plane("shared-claim")
+    before = weights(control)
+    assert any(before), "somebody must have downloaded"
+    for deployment in control.all("ModelDeployment"):
+        control.delete(deployment)
+    control.settle()
+    assert not control.all("ModelPlacement")
+    control.apply(manifests("shared-claim"))
+    control.settle()
+    assert weights(control) == before, "the same claim and the same finished Job"
+
+
 def test_a_named_cache_leaves_the_deployment_without_a_job() -> None:
     control = plane("model-cache")
     for placement in control.all("ModelPlacement"):
