@@ -1,4 +1,4 @@
-"""Timings vary on shared machines: no property fails for being slow. Hypothesis' own CI profile sees to that by itself."""
+"""Timings vary on shared machines: no property fails for being slow. In CI Hypothesis sees to that by itself."""
 
 import os
 
