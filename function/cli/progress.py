@@ -35,9 +35,7 @@ def wait_for(cluster: Cluster, ref: Ref, timeout: int) -> None:
         if cache is None:
             raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
         found = condition(cache, ConditionType.HYDRATED)
-        current = found.get("observedGeneration", get(cache, "metadata.generation")) == get(
-            cache, "metadata.generation"
-        )
+        current = _is_current(cache)
         shown = _show(cache, text(found, "message") if current else "", shown)
         if current and found.get("status") == Status.TRUE:
             click.echo("", err=True, nl=sys.stderr.isatty())
@@ -49,6 +47,14 @@ def wait_for(cluster: Cluster, ref: Ref, timeout: int) -> None:
                 f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'", Code.REFUSED
             )
         time.sleep(_SECONDS)
+
+
+def _is_current(cache: Manifest) -> bool:
+    """Tell whether the controller has seen the latest change; Crossplane says so on its own conditions at least."""
+    generation = get(cache, "metadata.generation")
+    conditions = (condition(cache, name) for name in (ConditionType.HYDRATED, "Synced", "Ready"))
+    seen = next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation)
+    return seen == generation
 
 
 def _show(cache: Manifest, message: str, before: str) -> str:
