@@ -24,6 +24,12 @@ def world() -> World:
     return world
 
 
+@pytest.fixture(scope="module", autouse=True)
+def empty(world: World) -> None:
+    """Every module starts with nothing of ours on the hub."""
+    world.clear()
+
+
 @pytest.fixture(autouse=True)
 def nothing_died(world: World) -> Iterator[None]:
     """No program may end by itself during a scenario."""

@@ -1,9 +1,12 @@
 """Scenario 2: a model of one GPU is KServe's preset in three replicas: no claim, no Job, no group."""
 
+from functools import partial
+
 import pytest
 
-from function.kube.manifests import get, integer, listing, text
+from function.kube.manifests import get, integer, listing, mapping, text
 from tests.e2e.world import ACCEPTANCE, World, gpus, running
+from tools.stack import upstream
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -11,7 +14,7 @@ TEAM = "ml-team-research"
 
 
 def test_three_replicas_are_pods_of_one_gpu(world: World) -> None:
-    claims = len(world.stack.remote.find("PersistentVolumeClaim", TEAM))
+    world.apply(*(m for m in upstream.read(ACCEPTANCE / "kimi-k2.yaml") if m["kind"] == "InferenceEnvironment"))
     world.apply_file(ACCEPTANCE / "gemma-3-27b.yaml")
     world.ready(TEAM, "gemma")
     placement = world.placement(TEAM, "gemma")
@@ -23,8 +26,15 @@ def test_three_replicas_are_pods_of_one_gpu(world: World) -> None:
     pods = world.pods(service)
     assert [gpus(pod) for pod in pods] == ["1"] * 3
     assert {world.pool_of(pod) for pod in pods} == {"medium"}
-    assert len(world.stack.remote.find("PersistentVolumeClaim", TEAM)) == claims
-    assert not world.stack.remote.find("Job", TEAM)
+    assert mapping(placement, "status.storage").keys() == {"type", "uri"}
+    until(
+        "no claim and no Job to be there",
+        lambda: not any(map(partial(_found, world), ("PersistentVolumeClaim", "Job"))),
+    )
+
+
+def _found(world: World, kind: str) -> int:
+    return len(world.stack.remote.find(kind, TEAM))
 
 
 def test_the_token_reaches_the_initializer_and_nothing_else(world: World) -> None:

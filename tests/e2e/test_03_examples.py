@@ -57,7 +57,6 @@ def _deployments(story: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def told(world: World) -> None:
-    world.clear()
     for manifest in (*inventory.namespaces("lab"), OWN_CLAIM):
         world.stack.remote.apply(manifest)
     everything = [manifest for story in STORIES for manifest in _manifests(story)]
@@ -79,7 +78,3 @@ def test_every_example_becomes_ready(story: Path, world: World) -> None:
     for namespace, name in _deployments(story):
         found = world.wait("ModelDeployment", name, "Ready", "True", namespace, seconds=150)
         assert mapping(found, "status.environments")["ready"] == mapping(found, "status.environments")["desired"]
-
-
-def test_the_stories_end(world: World) -> None:
-    world.clear()

@@ -55,7 +55,17 @@ def test(pytest_arguments: tuple[str, ...]) -> None:
     code = 1
     try:
         prefix = _bring_up(home)
-        command = (*prefix, sys.executable, "-m", "pytest", "-m", "e2e", "tests/e2e", *pytest_arguments)
+        command = (
+            *prefix,
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "e2e",
+            "--durations=15",
+            "tests/e2e",
+            *pytest_arguments,
+        )
         code = subprocess.run(command, cwd=SOURCE, env=_environment(home), check=False).returncode
     finally:
         Processes(home).stop_all()

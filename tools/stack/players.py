@@ -79,7 +79,7 @@ def main() -> None:
             play(remote)
         except OSError as error:
             print(error, flush=True)
-        time.sleep(0.5)
+        time.sleep(1)
 
 
 if __name__ == "__main__":
