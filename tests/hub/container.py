@@ -48,6 +48,8 @@ class Container:
         # Every pod has an emptyDir of its own: what the client remembered there is gone.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
+        self._program.write_text(f"#!{sys.executable}\n{STAND_IN.read_text()}")
+        self._program.chmod(0o755)
         return subprocess.Popen(
             self._command(), env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -69,7 +71,7 @@ class Container:
         env: dict[str, str] = {}
         for entry in manifests.listing(self.spec, "env"):
             env[str(entry["name"])] = self._path(expanded(self._value(entry), env))
-        return {"MODELPLANE_INITIALIZER": str(self._program()), "PATH": os.environ["PATH"], **env}
+        return {"MODELPLANE_INITIALIZER": str(self._program), "PATH": os.environ["PATH"], **env}
 
     def _value(self, entry: Manifest) -> str:
         secret = manifests.mapping(entry, "valueFrom.secretKeyRef")
@@ -87,11 +89,9 @@ class Container:
                 return str(places[str(mount["name"])]) + word.removeprefix(inside)
         return word
 
+    @property
     def _program(self) -> Path:
-        program = self.claim.with_name("initializer-entrypoint")
-        program.write_text(f"#!{sys.executable}\n{STAND_IN.read_text()}")
-        program.chmod(0o755)
-        return program
+        return self.claim.with_name("initializer-entrypoint")
 
 
 def expanded(value: JSON, env: dict[str, str]) -> str:

@@ -178,9 +178,9 @@ def test_breaking_off_is_unreachable_and_keeps_what_came(hub: Hub, container: St
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_half_way_and_continued(hub: Hub, container: Start, number: signal.Signals) -> None:
     hub.cut, hub.hold = {weights.SECOND: 60}, threading.Event()
-    process = container().start()
-    wait(lambda: {weights.FIRST, "config.json", "tokenizer.json"} <= {*own(container().directory)})
-    wait(lambda: any(container().directory.rglob("*.incomplete")))
+    process, directory = container().start(), container().directory
+    whole = {weights.FIRST, "config.json", "tokenizer.json"}
+    wait(process, lambda: whole <= {*own(directory)} and any(directory.rglob("*.incomplete")))
     child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     if number is signal.SIGKILL:
         os.kill(child, signal.SIGKILL)
@@ -238,10 +238,12 @@ def test_token_reaches_the_hub_and_nobody_else(hub: Hub, container: Start) -> No
     assert TOKEN not in str(container(gated).job)
 
 
-def wait(done: Callable[[], bool]) -> None:
+def wait(process: "subprocess.Popen[str]", done: Callable[[], bool]) -> None:
     limit = time.monotonic() + 20
     while not done():
-        assert time.monotonic() < limit, "it never came to that"
+        if process.poll() is not None or time.monotonic() > limit:
+            process.kill()
+            pytest.fail(f"it never came to that: {process.communicate()[0]}")
         time.sleep(0.05)
 
 
