@@ -8,6 +8,7 @@ see sources.py. Composites of one kind take turns in the order of their creation
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from function.cli.composition import first_call
 from function.cli.store import Ref, Store, owned_by
 from function.composers import compose
 from function.exchange import Call, Outcome
@@ -26,7 +27,7 @@ class UnsettledError(Exception):
 
 def answered(store: Store, xr: Manifest, ask: Callable[[Call], Outcome] = compose) -> tuple[Call, Outcome]:
     """Return the last of the calls that Crossplane would make for a composite, and its outcome."""
-    call = store.call(xr)
+    call = first_call(store, xr)
     outcome = ask(call)
     for _ in range(_CALLS):
         if set(outcome.requirements) == set(call.answers):

@@ -12,15 +12,15 @@ from difflib import get_close_matches
 import click
 
 from function.cli import files
+from function.cli.composition import CONFIG, asks_for_configs
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
 from function.cli.options import Sources
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.composers import COMPOSERS
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, listing
 
 KINDS = tuple(COMPOSERS)
-_SETTINGS = ("Composition", "EnvironmentConfig")
 _READY: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason": "Assumed"}]}
 
 
@@ -96,15 +96,15 @@ def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = Fal
 
 
 def _settings(cluster: Cluster) -> list[Manifest]:
-    """Return what sets the function's input; who may not read it is told that the built-in settings count."""
-    found: list[Manifest] = []
-    for kind in _SETTINGS:
-        try:
-            found += cluster.objects([kind])
-        except CliError as error:
-            if error.code != Code.NOT_FOUND:
-                click.echo(f"warning: {error.message}; the built-in settings are assumed", err=True)
-    return found
+    """Return what sets the function's input; who may not read all of it is told that the built-in settings count."""
+    try:
+        compositions = cluster.objects(["Composition"])
+        asked = any(asks_for_configs(step) for c in compositions for step in listing(c, "spec.pipeline"))
+        return [*compositions, *(cluster.objects([CONFIG]) if asked else [])]
+    except CliError as error:
+        if error.code != Code.NOT_FOUND:
+            click.echo(f"warning: {error.message}; the built-in settings are assumed", err=True)
+        return []
 
 
 def _lay_over(store: Store, paths: Sequence[str], namespace: str) -> frozenset[Ref]:

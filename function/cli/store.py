@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from function.composers import COMPOSERS
-from function.exchange import Answered, Call, Requirement, Seen
+from function.exchange import Answered, Requirement, Seen
 from function.kube.manifests import Manifest, get, listing, mapping, strings, text
 from function.kube.names import GROUP, VERSION
-from function.parse.settings import ENVIRONMENT_KEY
 
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 COMPOSITE_LABEL = "crossplane.io/composite"
@@ -20,8 +19,6 @@ OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
 _GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
 _SERIAL = itertools.count()
-_OWN_INPUT = "modelplane.fn.crossplane.io/"
-_CONFIGS_INPUT = "environmentconfigs.fn.crossplane.io/"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,32 +103,6 @@ class Store:
         found = kind.get(Ref(wanted.kind, wanted.namespace or "", wanted.name))
         return (found,) if found else ()
 
-    def call(self, xr: Manifest) -> Call:
-        """Return the first call that Crossplane would make for a composite."""
-        input_, context = self._settings(xr)
-        return Call(xr=xr, observed=self.owned(Ref.of(xr)), input=input_, context=context)
-
-    def _settings(self, xr: Manifest) -> tuple[Manifest, Manifest]:
-        """Return the function's input and context as the composite's Composition supplies them."""
-        inputs = [mapping(step, "input") for step in listing(self._composition(xr), "spec.pipeline")]
-        ours = (i for i in inputs if text(i, "apiVersion").startswith(_OWN_INPUT))
-        data: Manifest = {}
-        for config in (i for i in inputs if text(i, "apiVersion").startswith(_CONFIGS_INPUT)):
-            for reference in listing(config, "spec.environmentConfigs"):
-                named = self.get(Ref("EnvironmentConfig", "", text(reference, "ref.name")))
-                data = _merged(data, mapping(named, "data"))
-        return next(ours, {}), {ENVIRONMENT_KEY: data} if data else {}
-
-    def _composition(self, xr: Manifest) -> Manifest | None:
-        """Return the Composition that a composite names, else its XRD's default, else the first for its kind."""
-        wanted = {"apiVersion": xr.get("apiVersion"), "kind": xr.get("kind")}
-        fitting = [c for c in self.all("Composition") if get(c, "spec.compositeTypeRef") == wanted]
-        default = f"{text(xr, 'kind').lower()}s"
-        names = (text(xr, "spec.crossplane.compositionRef.name"), default)
-        by_name = {text(c, "metadata.name"): c for c in fitting}
-        named = next((by_name[name] for name in names if name in by_name), None)
-        return named or next(iter(fitting), None)
-
 
 def is_known(manifest: Manifest) -> bool:
     """Tell whether an object has a part in decisions."""
@@ -167,14 +138,6 @@ def _owner(manifest: Manifest) -> Ref | None:
             kind = text(reference, "kind")
             return Ref(kind, "" if kind in CLUSTER_SCOPED else namespace, text(reference, "name"))
     return None
-
-
-def _merged(weaker: Manifest, stronger: Manifest) -> Manifest:
-    merged = dict(weaker)
-    for key, value in stronger.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged
 
 
 def namespaced(manifests: Iterable[Manifest], namespace: str) -> Iterator[Manifest]:

@@ -1,46 +1,17 @@
-"""What is read from files, and how objects are found, owned and given their settings."""
+"""What is read from files, and how objects are found and owned."""
 
 from pathlib import Path
-
-import pytest
 
 from function.cli import files
 from function.cli.options import Sources, Target
 from function.cli.sources import gather
 from function.cli.store import Ref, Store, owned_by
 from function.exchange import Requirement
-from function.kube.manifests import JSON, Manifest, get, text
+from function.kube.manifests import Manifest, get, text
 from function.kube.names import VERSION
-from function.parse.settings import ENVIRONMENT_KEY, OUR_KEY
 from tests.cli.process import write
 
-DEFAULTS = "modelplane.fn.crossplane.io/v1beta1"
-CONFIGS = "environmentconfigs.fn.crossplane.io/v1beta1"
 XR: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "metadata": {"name": "run", "namespace": "team"}}
-
-
-def composition(name: str, *inputs: Manifest, kind: str = "ModelDeployment") -> Manifest:
-    steps: list[JSON] = [{"step": "none"}]
-    steps += [{"step": str(number), "input": input_} for number, input_ in enumerate(inputs)]
-    return {
-        "apiVersion": "apiextensions.crossplane.io/v1",
-        "kind": "Composition",
-        "metadata": {"name": name},
-        "spec": {"compositeTypeRef": {"apiVersion": VERSION, "kind": kind}, "pipeline": steps},
-    }
-
-
-def defaults(name: str) -> Manifest:
-    return {"apiVersion": DEFAULTS, "kind": "Defaults", "storageClassName": name}
-
-
-def config(name: str, **data: JSON) -> Manifest:
-    return {
-        "apiVersion": "apiextensions.crossplane.io/v1beta1",
-        "kind": "EnvironmentConfig",
-        "metadata": {"name": name},
-        "data": data,
-    }
 
 
 def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
@@ -99,37 +70,3 @@ def test_only_its_composite_owns_what_is_composed() -> None:
     assert [text(m, "metadata.name") for m in store.owned(Ref.of(XR)).values()] == ["p"]
     store.drop(Ref.of(XR))
     assert store.refs("ModelPlacement") == [Ref("ModelPlacement", "team", "q")]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "want"),
-    [("named", "of-named"), ("", "of-default"), ("gone", "of-default")],
-    ids=["named", "not-named", "named-one-is-gone"],
-)
-def test_the_function_input_is_that_of_the_composition_in_use(chosen: str, want: str) -> None:
-    store = Store(
-        [
-            composition("another", defaults("of-another")),
-            composition("modeldeployments", defaults("of-default")),
-            composition("named", defaults("of-named")),
-            composition("of-another-kind", defaults("of-another-kind"), kind="ModelCache"),
-        ]
-    )
-    xr: Manifest = {**XR, "spec": {"crossplane": {"compositionRef": {"name": chosen}}}}
-    assert store.call(xr).input["storageClassName"] == want
-
-
-def test_environment_configs_are_merged_in_their_order() -> None:
-    references: list[JSON] = [{"type": "Reference", "ref": {"name": name}} for name in ("weak", "strong")]
-    step: Manifest = {"apiVersion": CONFIGS, "kind": "Input", "spec": {"environmentConfigs": references}}
-    store = Store(
-        [
-            composition("modeldeployments", step),
-            config("weak", modelplane={"storageClassName": "weak", "objectWatch": True}),
-            config("strong", modelplane={"storageClassName": "strong"}),
-        ]
-    )
-    call = store.call(XR)
-    ours: Manifest = {"storageClassName": "strong", "objectWatch": True}
-    assert call.context == {ENVIRONMENT_KEY: {OUR_KEY: ours}}
-    assert call.input == {}
