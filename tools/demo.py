@@ -18,9 +18,9 @@ import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
 from function.cli import files
+from function.cli.asked import Form
 from function.cli.candidates import Row, candidates
 from function.cli.files import whole
-from function.cli.options import Form
 from function.cli.plan import look
 from function.cli.render import composed
 from function.cli.store import Ref, Store, is_known, namespaced, owned_by

@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 import click
 
+from function.cli.asked import EVERY_FORM, Form, Sources, Target
 from function.cli.cachelist import entries, listed
+from function.cli.complete import names
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
-from function.cli.options import EVERY_FORM, Form, Sources, Target, examples, form, sources, target
+from function.cli.options import examples, form, sources, target
 from function.cli.progress import wait_for
 from function.cli.purge import purge
 from function.cli.sources import gather
@@ -69,10 +71,18 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
         "modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry-run -o yaml",
     )
 )
-@click.argument("model")
+@click.argument("model", shell_complete=names("ClusterModel", "Model"))
 @click.option("--kind", type=click.Choice(["ClusterModel", "Model"]), default="ClusterModel", show_default=True)
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
-@click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
+@click.option(
+    "-e",
+    "--environment",
+    "environments",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=names("InferenceEnvironment"),
+    help="Where; may be repeated.",
+)
 @click.option("-l", "--selector", metavar="KEY=VALUE,...", help="Where, by labels; '' is everywhere.")
 @click.option("--size", metavar="QUANTITY", help="Size of the claim.")
 @click.option("--storage-class", metavar="NAME", help="Class of the claim.")
@@ -113,7 +123,7 @@ def preload(  # click's options
         "modelplane cache clear kimi-weights -n assistants --purge",
     )
 )
-@click.argument("name")
+@click.argument("name", shell_complete=names("ModelCache"))
 @click.option("--purge", "purges", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
 @_DRY_RUN
@@ -143,7 +153,7 @@ def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Targe
         "modelplane cache retry kimi-k2-instruct -n assistants --wait",
     )
 )
-@click.argument("name")
+@click.argument("name", shell_complete=names("ModelCache"))
 @_WAIT
 @_TIMEOUT
 @_DRY_RUN

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from function.cli.options import Form
+from function.cli.asked import Form
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, paint, structured, table
 from function.cli.users import users

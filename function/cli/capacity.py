@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import click
 
-from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
+from function.cli.asked import EVERY_FORM, Form, Sources
+from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.domain.environment import Environment, Pool

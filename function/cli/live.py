@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from function.cli.asked import Target
 from function.cli.errors import CliError, Code
 from function.cli.files import whole
-from function.cli.options import Target
-from function.cli.store import OBJECT_GROUP, Ref
+from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref
 from function.kube.manifests import Manifest, listing
 from function.kube.names import VERSION
 
@@ -39,7 +39,6 @@ PLURALS = {
 }
 _FIELD_MANAGER = "kubectl-modelplane"
 _APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
-_SECONDS = 30
 _INSTALL = (
     "a live control plane needs a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or use -f"
 )
@@ -100,14 +99,15 @@ class Cluster:
                 # About versions of Kubernetes that the library has not been tried with.
                 warnings.simplefilter("ignore")
                 api = await kr8s.asyncio.api(kubeconfig=target.kubeconfig, context=target.context)
-            api.timeout = _SECONDS
+            api.timeout = target.seconds
             return api
 
         return self._run(work(), "connect")
 
     async def _list(self, kind: str, namespace: str) -> list[Manifest]:
         version, plural = PLURALS[kind]
-        async with self._api.call_api("GET", version=version, namespace=namespace or None, url=plural) as response:
+        where = None if kind in CLUSTER_SCOPED else namespace or None
+        async with self._api.call_api("GET", version=version, namespace=where, url=plural) as response:
             items = listing(whole(response.json()), "items")
         # Items of a list come without their kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
@@ -143,11 +143,11 @@ class Cluster:
         import kr8s  # noqa: PLC0415  # loaded by now
 
         try:
-            return self._runner.run(_bounded(work))
+            return self._runner.run(_bounded(work, self._target.seconds))
         except kr8s.ServerError as error:
             raise _refused(what, _status(error), str(error)) from error
         except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
-            why = f" ({error})" if str(error) else f" within {_SECONDS} seconds"
+            why = f" ({error})" if str(error) else f" within {self._target.seconds} seconds"
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
             raise CliError(message, Code.UNREACHABLE) from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
@@ -165,8 +165,8 @@ _VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
 _MISSING = 404
 
 
-async def _bounded(work: Awaitable[T]) -> T:
-    async with asyncio.timeout(_SECONDS):
+async def _bounded(work: Awaitable[T], seconds: int) -> T:
+    async with asyncio.timeout(seconds):
         return await work
 
 

@@ -2,61 +2,16 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
 import click
 
+from function.cli.asked import Form, Sources, Target
+from function.cli.complete import contexts, namespaces
+
 Function: TypeAlias = Callable[..., object]
 Maker: TypeAlias = Callable[..., object]
 Option: TypeAlias = Callable[[Function], Function]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Which control plane, and which namespace of it. `namespace` None: the context's own."""
-
-    context: str | None = None
-    kubeconfig: str | None = None
-    namespace: str | None = None
-    everywhere: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """What to read. Files lie over the live state, those of `what_if` over everything."""
-
-    files: tuple[str, ...] = ()
-    what_if: tuple[str, ...] = ()
-    live: bool = False
-    strict: bool = False
-    target: Target = Target()
-
-    @property
-    def connects(self) -> bool:
-        """Whether the control plane is asked: always where no file is given."""
-        return self.live or not self.files
-
-
-class Form(StrEnum):
-    """How a result is written."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
-    SVG = "svg"
-    DOT = "dot"
-
-    @property
-    def for_people(self) -> bool:
-        """Whether a person reads it, who wants to know what comes next."""
-        return self in (Form.TABLE, Form.WIDE)
-
-
-EVERY_FORM = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME)
 
 
 def _gathered(name: str, make: Maker, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
@@ -78,9 +33,15 @@ def _gathered(name: str, make: Maker, keys: tuple[str, ...], options: tuple[Opti
 
 _TARGET_KEYS = ("context", "kubeconfig", "namespace", "everywhere")
 _TARGET = (
-    click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
+    click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        shell_complete=namespaces,
+        help="Namespace; the context's own by default.",
+    ),
     click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."),
-    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option("--context", metavar="NAME", shell_complete=contexts, help="Context of the kubeconfig."),
     click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Kubeconfig to use."),
 )
 _FILES = click.option(
@@ -88,6 +49,7 @@ _FILES = click.option(
     "--file",
     "files",
     metavar="FILE",
+    type=click.Path(),
     multiple=True,
     help="File, folder or - for standard input; may be repeated.",
 )
@@ -96,7 +58,11 @@ _STRICT = click.option(
     "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."
 )
 _WHAT_IF = click.option(
-    "--what-if", metavar="FILE", multiple=True, help="Files laid over everything else, such as another environment."
+    "--what-if",
+    metavar="FILE",
+    type=click.Path(),
+    multiple=True,
+    help="Files laid over everything else, such as another environment.",
 )
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import click
 
+from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict, candidates
+from function.cli.complete import names
 from function.cli.diff import Change, changes
 from function.cli.errors import Code
-from function.cli.options import Form, Sources, examples, form, sources_what_if
+from function.cli.options import examples, form, sources_what_if
 from function.cli.simulate import ControlPlane, answered
 from function.cli.sources import World, gather
 from function.cli.store import Ref, Store
@@ -58,7 +60,7 @@ class Plan:
         "modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg",
     )
 )
-@click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1)
+@click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1, shell_complete=names("ModelDeployment"))
 @sources_what_if
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
 @form(*_FORMS)

@@ -10,8 +10,9 @@ from enum import StrEnum
 
 import click
 
+from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
-from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.options import examples, form, sources
 from function.cli.simulate import ControlPlane
 from function.cli.sources import KINDS, World, gather
 from function.cli.store import Ref, Store

@@ -12,9 +12,10 @@ from decimal import Decimal
 
 import click
 
+from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
 from function.cli.hub import measure
-from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.store import Store
 from function.cli.tables import hint, structured, table

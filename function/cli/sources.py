@@ -12,10 +12,10 @@ from difflib import get_close_matches
 import click
 
 from function.cli import files
+from function.cli.asked import Sources
 from function.cli.composition import CONFIG, asks_for_configs
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
-from function.cli.options import Sources
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import click
 import yaml
 
+from function.cli.asked import Form
 from function.cli.errors import CliError, Code
-from function.cli.options import Form
 from function.kube.manifests import JSON
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 import click
 
-from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.asked import Form, Sources
+from function.cli.complete import names
+from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, structured, table
@@ -42,7 +44,7 @@ class Node:
         "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
     )
 )
-@click.argument("deployment")
+@click.argument("deployment", shell_complete=names("ModelDeployment"))
 @sources
 @click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)

@@ -12,10 +12,11 @@ import click
 from pydantic import BaseModel
 
 from function.cli import files
+from function.cli.asked import Form, Sources, Target
 from function.cli.errors import Code
 from function.cli.fields import SPECS, unknown_fields
 from function.cli.files import Found
-from function.cli.options import Form, Sources, Target, examples, form, target
+from function.cli.options import examples, form, target
 from function.cli.references import faults
 from function.cli.sources import gather
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
@@ -53,7 +54,7 @@ class Fault:
         "cat model.yaml | modelplane validate - -o json",
     )
 )
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True)
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--live", is_flag=True, help="Follow references to the control plane as well.")
 @target
 @form(Form.TABLE, Form.JSON, Form.YAML)

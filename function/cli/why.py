@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import click
 
-from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.asked import Form, Sources
+from function.cli.complete import names
+from function.cli.options import examples, form, sources
 from function.cli.plan import Plan, make
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
@@ -39,7 +41,7 @@ class Reason:
         "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes",
     )
 )
-@click.argument("deployment")
+@click.argument("deployment", shell_complete=names("ModelDeployment"))
 @sources
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def why(deployment: str, *, sources: Sources, form: Form) -> None:

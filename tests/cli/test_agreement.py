@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from function.cli.options import Sources
+from function.cli.asked import Sources
 from function.cli.plan import Plan, make
 from function.cli.render import composed, settle
 from function.cli.sources import World, gather

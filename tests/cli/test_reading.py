@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from function.cli import files
-from function.cli.options import Sources, Target
+from function.cli.asked import Sources, Target
 from function.cli.sources import gather
 from function.cli.store import Ref, Store, owned_by
 from function.exchange import Requirement

@@ -1,4 +1,4 @@
-"""What a command loads, how it completes, and that a pipe stays plain."""
+"""What a command loads and tells of itself, and that a pipe stays plain."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import ENVIRONMENT, KIMI, ROOT, run, said
+from tests.cli.process import ENVIRONMENT, KIMI, said
 
 
 @pytest.mark.parametrize("module", ["crossplane", "grpc", "google.protobuf", "structlog", "kr8s"])
@@ -58,24 +58,3 @@ def in_a_terminal(*arguments: str, **variables: str) -> str:
     os.close(leader)
     assert process.wait(60) == 0
     return shown.decode()
-
-
-def test_kubectl_completes_the_plugin_as_documented(tmp_path: Path) -> None:
-    documented = (ROOT / "docs" / "cli.md").read_text().partition("```sh\n")[2].partition("```")[0]
-    script = tmp_path / "kubectl_complete-modelplane"
-    script.write_text(documented)
-    path = f"{Path(sys.executable).parent}:{ENVIRONMENT['PATH']}"
-    done = subprocess.run(("sh", str(script), "ca"), capture_output=True, check=True, env={"PATH": path}, text=True)
-    assert done.stdout.splitlines() == ["capacity", "cache", ":4"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_there_for_every_shell(shell: str) -> None:
-    assert "modelplane" in said(_MODELPLANE_COMPLETE=f"{shell}_source")
-
-
-def test_completion_knows_commands_and_options() -> None:
-    words = {"COMP_WORDS": "modelplane pl", "COMP_CWORD": "1", "_MODELPLANE_COMPLETE": "bash_complete"}
-    assert run(**words).stdout == "plain,plan\n"
-    words["COMP_WORDS"], words["COMP_CWORD"] = "modelplane plan --what", "2"
-    assert run(**words).stdout == "plain,--what-if\n"
