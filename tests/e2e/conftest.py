@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.world import World
 from tools.stack.__main__ import HOME_VARIABLE
 from tools.stack.layout import Home
@@ -31,9 +32,10 @@ def empty(world: World) -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_died(world: World) -> Iterator[None]:
-    """No program may end by itself during a scenario."""
+def in_order(world: World) -> Iterator[None]:
+    """During a scenario no program ends by itself; after it the command line plans what the controller decided."""
     yield
+    wait_for_agreement(world)
     dead = world.stack.processes.dead()
     assert not dead, "\n".join(f"{name} ended:\n{world.stack.processes.tail(name)}" for name in dead)
 

@@ -22,6 +22,8 @@ def test_three_replicas_are_pods_of_one_gpu(world: World) -> None:
     service = world.service(placement)
     assert get(service, "spec.worker") is None
     assert text(service, "spec.model.uri").startswith("hf://google/gemma-3-27b-it")
+    (workload,) = world.stack.remote.find("Deployment", TEAM)
+    assert integer(workload, "spec.replicas") == 3
     until("three pods", lambda: [running(pod) for pod in world.pods(service)] == [True] * 3)
     pods = world.pods(service)
     assert [gpus(pod) for pod in pods] == ["1"] * 3

@@ -48,6 +48,31 @@ def test_a_deleted_kubeconfig_is_told_and_its_service_lives(world: World, servin
     world.ready(TEAM, "bereft", seconds=120)
 
 
+def test_a_deleted_token_is_told_and_its_service_lives(world: World) -> None:
+    world.team(TEAM)
+    world.secret("bereft-token", {"HF_TOKEN": "hf_not_a_token"})
+    private: Manifest = {
+        "repo": "example/private",
+        "secretRef": {"name": "bereft-token", "namespace": "modelplane-system"},
+    }
+    world.apply(
+        environment("private", pool("gpus")),
+        model("private", huggingFace=private),
+        deployment(TEAM, "private", "private", on="private"),
+    )
+    world.ready(TEAM, "private", seconds=90)
+    before = world.remote_uids(TEAM)
+    assert [key for key in before if key.startswith("Secret")], "its pods read the copy whenever they start"
+    world.stack.hub.delete("Secret", "bereft-token", "modelplane-system")
+    name = text(world.placement(TEAM, "private"), "metadata.name")
+    found = world.wait("ModelPlacement", name, "StorageReady", "False/TokenMissing", TEAM, seconds=150)
+    assert "modelplane-system/bereft-token" in text(condition(found, "StorageReady"), "message")
+    _lives_on(world, before)
+    world.secret("bereft-token", {"HF_TOKEN": "hf_not_a_token"})
+    world.wait("ModelPlacement", name, "StorageReady", "True", TEAM, seconds=150)
+    world.remove(TEAM, "private")
+
+
 def test_a_deleted_environment_is_told_and_its_service_lives(world: World, serving: dict[str, str]) -> None:
     world.stack.hub.delete("InferenceEnvironment", "bereft")
     placement: Manifest = world.placement(TEAM, "bereft")
