@@ -16,6 +16,10 @@ from function.exchange import Call, Seen
 from function.kube.manifests import Manifest
 
 
+# Who wrote which field: often half of an object, changed by every writer, and read by nobody here.
+_WRITERS = "managedFields"
+
+
 def read(request: RunFunctionRequest) -> Call:
     """Return the call that Crossplane makes; a requirement without an answer is left out of `answers`."""
     observed = request.observed.resources
@@ -33,6 +37,9 @@ def read(request: RunFunctionRequest) -> Call:
 
 
 def _seen(struct: Struct) -> Seen:
+    metadata = struct.fields.get("metadata")
+    if metadata is not None and _WRITERS in metadata.struct_value.fields:
+        del metadata.struct_value.fields[_WRITERS]
     # The bytes themselves and no hash of them: measured, a hash costs more time than it saves memory.
     return Seen(struct.SerializeToString(deterministic=True), partial(_manifest, struct))
 

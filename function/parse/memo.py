@@ -23,12 +23,9 @@ class Memo(Generic[T]):
         self._known: dict[bytes, T] = {}
 
     def read(self, items: Iterable[Seen]) -> tuple[T, ...]:
-        """Return what the items parse to, in their order."""
-        known, kept, facts = self._known, dict[bytes, T](), list[T]()
-        for item in items:
-            digest = item.digest
-            fact = known[digest] if digest in known else self._parse(item.load())
-            kept[digest] = fact
-            facts.append(fact)
+        """Return what the items parse to, in their order; the same content twice is one item."""
+        known, kept = self._known, dict[bytes, T]()
+        for digest, load in items:
+            kept[digest] = known[digest] if digest in known else self._parse(load())
         self._known = kept
-        return tuple(facts)
+        return tuple(kept.values())

@@ -11,6 +11,7 @@ from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
 TEAM = "changing"
+_SECOND: Manifest = {"repo": "example/changing", "revision": "v2"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,8 +56,7 @@ def test_an_edited_profile_changes_the_service_in_place(world: World) -> None:
 def test_a_new_revision_is_downloaded_beside_the_old(world: World) -> None:
     before = world.placement(TEAM, "changing")
     service, old = _service_uid(world), text(before, "status.storage.path")
-    huggingface: Manifest = {"repo": "example/changing", "revision": "v2"}
-    world.apply(model("changing", profile=spanning(2, 8), huggingFace=huggingface))
+    world.apply(model("changing", profile=spanning(2, 8), huggingFace=_SECOND))
 
     def moved() -> bool:
         now = world.placement(TEAM, "changing")
@@ -75,7 +75,7 @@ def test_a_new_revision_is_downloaded_beside_the_old(world: World) -> None:
 
 def test_another_group_size_replaces_the_service(world: World) -> None:
     before = _service_uid(world)
-    world.apply(model("changing", profile=spanning(4, 8)))
+    world.apply(model("changing", profile=spanning(4, 8), huggingFace=_SECOND))
     until(
         "four nodes",
         lambda: get(world.placement(TEAM, "changing"), "spec.topology.nodes") == 4 and _service_uid(world) != before,

@@ -16,7 +16,7 @@ from tests.e2e.world import World
 from tools.stack import layout
 from tools.stack.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.patient]
 RACES = [f"race-{number}" for number in range(10)]
 CROWD = [f"crowd-{number}" for number in range(20)]
 QUIET_SECONDS = 8
@@ -35,10 +35,10 @@ def _started(world: World) -> None:
         environment("crowd", pool("gpus", maxNodeCount=8)),
         *(environment(race, one) for race in RACES),
     )
+    world.apply(*(deployment("crowd", name, "crowd", on="crowd") for name in CROWD))
     for race in RACES:
         world.wait("InferenceEnvironment", race, "Ready", "True", seconds=90)
-    pairs = [deployment("races", f"{race}-{side}", "crowd", on=race) for race in RACES for side in ("a", "b")]
-    world.apply(*pairs, *(deployment("crowd", name, "crowd", on="crowd") for name in CROWD))
+    world.apply(*(deployment("races", f"{race}-{side}", "crowd", on=race) for race in RACES for side in ("a", "b")))
 
 
 def _reason(world: World, name: str) -> str:

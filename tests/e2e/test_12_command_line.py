@@ -1,32 +1,59 @@
-"""Scenario 12: the command line on the live control plane: it decides as the controller does, and its writes work."""
+"""Scenario 12: the command line on the live control plane, as kubectl's plugin and with the rights that its page
+asks for: it decides as the controller does, and its writes work.
+"""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from function.kube.manifests import JSON, listing, text
+from function.cli.errors import Code
+from function.kube.manifests import JSON, Manifest, listing, text
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
+from tools import programs
+from tools.stack.layout import SOURCE
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
-TEAM = "commanded"
+TEAM, READ = "commanded", "modelplane-cli-read"
 
 
-def run(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as an administrator of the hub."""
-    program = str(Path(sys.executable).with_name("kubectl-modelplane"))
-    kubeconfig = str(world.stack.home.kubeconfig("hub"))
-    command = (program, *arguments, "-n", TEAM, "--kubeconfig", kubeconfig)
-    return subprocess.run(command, capture_output=True, check=False, text=True, timeout=300)
+@pytest.fixture(scope="module", autouse=True)
+def _rights(world: World) -> None:
+    """Give the reader and the keeper of caches the ClusterRoles of docs/cli.md and no more."""
+    documented = (SOURCE / "docs" / "cli.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    world.apply(*yaml.safe_load_all(documented))
+    for user, roles in (("reader", (READ,)), ("keeper", (READ, "modelplane-cli-caches"))):
+        world.apply(*(_binding(user, role) for role in roles))
 
 
-def said(world: World, *arguments: str) -> str:
+def _binding(user: str, role: str) -> Manifest:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{role}-{user}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+
+
+def run(world: World, *arguments: str, user: str = "reader") -> subprocess.CompletedProcess[str]:
+    """Run a command of kubectl's plugin."""
+    kubeconfig = str(world.stack.home.kubeconfig(user))
+    command = (str(programs.path("kubectl")), "modelplane", *arguments, "-n", TEAM, "--kubeconfig", kubeconfig)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path}
+    return subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
+
+
+def said(world: World, *arguments: str, user: str = "reader") -> str:
     """Run a command that succeeds and return what it wrote."""
-    done = run(world, *arguments)
+    done = run(world, *arguments, user=user)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,10 +85,14 @@ def test_every_reader_reads_what_is_there(world: World) -> None:
 
 
 def test_weights_come_and_go_by_command(world: World) -> None:
-    said(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept", "--wait", "--timeout", "120")
+    wait = ("--wait", "--timeout", "120")
+    refused = run(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept")
+    assert refused.returncode == Code.UNREACHABLE
+    assert "Ask for the rights that docs/cli.md lists" in refused.stderr
+    said(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept", *wait, user="keeper")
     (entry,) = json.loads(said(world, "cache", "list", "-o", "json"))
     assert (entry["name"], entry["environment"], entry["phase"]) == ("kept", "commanded", "Ready")
-    said(world, "cache", "retry", "kept", "--wait", "--timeout", "120")
-    said(world, "cache", "clear", "kept", "--purge")
+    said(world, "cache", "retry", "kept", *wait, user="keeper")
+    said(world, "cache", "clear", "kept", "--purge", user="keeper")
     until("the cache to go", lambda: world.stack.hub.get("ModelCache", "kept", TEAM) is None)
     world.remove(TEAM, "runs", "waits")

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from tools.stack import inventory
+from tools.stack import inventory, upstream
 from tools.stack.stack import Stack
 from tools.stack.waiting import until
 
@@ -18,6 +18,7 @@ ACCEPTANCE = Path(__file__).parent / "acceptance"
 TEAMS = ("ml-team-research", "assistants")
 KUBECONFIGS = ("cw-cluster-kubeconfig", "gke-us-central1-kubeconfig")
 _MODELS = ("ClusterModel", "Model")
+_DELETED_LATER = ("InferenceEnvironment", "ClusterModel")
 _REMOTE_KINDS = (
     "Namespace",
     "Secret",
@@ -64,12 +65,22 @@ class World:
         return name
 
     def apply(self, *manifests: Manifest) -> None:
-        """Apply manifests as `kubectl apply` does."""
+        """Apply manifests as `kubectl apply` does, once none of those names is on its way out."""
+        for manifest in manifests:
+            until(f"the earlier {text(manifest, 'metadata.name')} to go", partial(self._stays, manifest), seconds=90)
         self.stack.kubectl.apply(list(manifests))
 
     def apply_file(self, path: Path) -> None:
         """Apply a file as it is."""
+        for manifest in upstream.read(path):
+            until(f"the earlier {text(manifest, 'metadata.name')} to go", partial(self._stays, manifest), seconds=90)
         self.stack.kubectl("apply", "-f", str(path))
+
+    def _stays(self, manifest: Manifest) -> bool:
+        if manifest["kind"] not in _DELETED_LATER:
+            return True
+        there = self.stack.hub.get(text(manifest, "kind"), text(manifest, "metadata.name"))
+        return not text(there, "metadata.deletionTimestamp")
 
     def deployment(self, namespace: str, name: str) -> Manifest:
         """Return a ModelDeployment."""
@@ -155,12 +166,13 @@ class World:
         until(f"{', '.join(deployments)} to be gone", gone, seconds=seconds)
 
     def clear(self) -> None:
-        """Delete everything of ours, deployments first, and wait until it is gone from the hub."""
+        """Delete everything of ours, deployments first; what takes GPUs is gone from the hub then."""
         for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache"), ("InferenceEnvironment", *_MODELS)):
             for kind in kinds:
                 for found in self.stack.hub.find(kind):
                     self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
-            until("everything to go", partial(self._none_of, kinds), seconds=90)
+            if "InferenceEnvironment" not in kinds:  # those take their time, and nobody is placed on them any more
+                until("everything to go", partial(self._none_of, kinds), seconds=90)
 
     def _none_of(self, kinds: tuple[str, ...]) -> bool:
         return not any(self.stack.hub.find(kind) for kind in kinds)

@@ -5,6 +5,7 @@ Everything below `test` and `up` runs inside the stack's network namespace; this
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ HOME_VARIABLE = "MODELPLANE_STACK"
 @click.group()
 def cli() -> None:
     """Run the whole stack as processes."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @cli.command()
@@ -50,7 +52,33 @@ def down() -> None:
 @cli.command(context_settings={"ignore_unknown_options": True})
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(pytest_arguments: tuple[str, ...]) -> None:
-    """Run the scenarios on a stack of their own, end it whatever happens, and keep the logs of a failure."""
+    """Run scenarios on stacks of their own, which end whatever happens; the logs of a failure are kept.
+
+    Those that mostly wait, or that disturb everybody else, have a stack beside that of all others. Where the
+    scenarios are chosen by options for pytest, one stack is enough.
+    """
+    sys.exit(_test(pytest_arguments) if pytest_arguments else _test_all())
+
+
+def _test_all() -> int:
+    stack.prepare()
+    print("the patient scenarios run beside these, and are told at the end", flush=True)
+    with tempfile.TemporaryFile("w+") as told:
+        command = (sys.executable, "-m", "tools.stack", "test", "-m", "patient")
+        beside = subprocess.Popen(command, cwd=SOURCE, stdout=told, stderr=subprocess.STDOUT)
+        try:
+            code = _test(("-m", "e2e and not patient"))
+        except BaseException:
+            beside.terminate()
+            raise
+        finally:
+            code_beside = beside.wait()
+            told.seek(0)
+            print(told.read(), flush=True)
+    return code or code_beside
+
+
+def _test(pytest_arguments: tuple[str, ...]) -> int:
     home = Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-")))
     code = 1
     try:
@@ -62,7 +90,7 @@ def test(pytest_arguments: tuple[str, ...]) -> None:
             "pytest",
             "-m",
             "e2e",
-            "--durations=15",
+            "--durations=10",
             "tests/e2e",
             *pytest_arguments,
         )
@@ -73,7 +101,7 @@ def test(pytest_arguments: tuple[str, ...]) -> None:
             print(f"failed; logs are in {home.logs}", file=sys.stderr)
         else:
             shutil.rmtree(home.root, ignore_errors=True)
-    sys.exit(code)
+    return code
 
 
 @cli.command(hidden=True)

@@ -69,7 +69,7 @@ def _provider(home: Home) -> Program:
             "--enable-management-policies",
             "--enable-watches",
             "--sanitize-secrets",
-            "--poll=1m",
+            "--poll=20s",  # what no watch tells, such as a Secret that is gone, shall not take a minute
             f"--health-probe-bind-addr=127.0.0.1:{layout.PROVIDER_HEALTH}",
         ),
         env={"KUBECONFIG": str(home.kubeconfig("provider")), "TLS_SERVER_CERTS_DIR": str(home.server_tls)},
