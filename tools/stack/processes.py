@@ -63,7 +63,7 @@ class Processes:
         pid = os.posix_spawnp(
             program.argv[0],
             program.argv,
-            os.environ | _THRIFT | program.env,
+            {**os.environ, **_THRIFT, **program.env},
             file_actions=(
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, self.log(program.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
