@@ -15,7 +15,6 @@ from google.protobuf.struct_pb2 import Struct, Value
 from function.exchange import Call, Seen
 from function.kube.manifests import Manifest
 
-
 # Who wrote which field: often half of an object, changed by every writer, and read by nobody here.
 _WRITERS = "managedFields"
 
