@@ -128,9 +128,9 @@ def test_other_content_has_another_digest() -> None:
 def test_who_wrote_an_item_is_no_content() -> None:
     named: Manifest = {"name": "east", "labels": {"tier": "gold"}}
     manifests: tuple[Manifest, ...] = (
-        {"metadata": named},
         {"metadata": {**named, "managedFields": [{"manager": "kubectl", "time": "2026-01-01T00:00:00Z"}]}},
         {"metadata": {**named, "managedFields": [{"manager": "core", "time": "2026-01-02T00:00:00Z"}]}},
+        {"metadata": named},
     )
     items = Resources(items=[Resource(resource=dict_to_struct(manifest)) for manifest in manifests])
     answer = received(RunFunctionRequest(required_resources={"all": items})).answers["all"]
