@@ -5,60 +5,17 @@ from itertools import permutations
 
 import pytest
 
-from function.domain.environment import Environment
-from function.domain.model import Model, Parallelism
-from function.domain.placement import Placement
+from function.domain.model import Parallelism
 from function.reasons import Refused, Status
-from function.report.explain import PHRASES, Explanation, explain
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Need, StorageNeed
+from function.report.explain import PHRASES
 from tests.builders import (
-    deployment,
-    environment,
     model,
     placement,
     pool,
     profile,
-    requires,
-    selector,
     shape,
 )
-
-CLAIM = StorageNeed(multi_node_claim=True)
-KIMI = model(
-    profile(
-        "multinode",
-        shape(2),
-        requires=requires(
-            memory="141Gi",
-            interconnect="nvlink",
-            bandwidth="ib-400g-or-better",
-            precision=("fp8",),
-            nvlink_domain=8,
-        ),
-    ),
-    name="kimi-k2-instruct",
-    selector=selector(tier="production"),
-)
-SMALL = model(profile("small", shape(1, 1)), name="gemma")
-PRODUCTION = {"tier": "production"}
-FRONTIER = pool("frontier", memory="141Gi")
-MINE = placement("a", "frontier", profile="multinode", shape=shape(2))
-
-
-def site(name: str, *pools: object, **fields: object) -> Environment:
-    return environment(name, *pools, **{"labels": PRODUCTION, **fields})  # type: ignore[arg-type]  # its keywords
-
-
-def need(environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI) -> Need:
-    wanted = deployment(environments=environments, replicas=replicas)
-    return Need(deployment=wanted, model=of, storage=storage)
-
-
-def explained(
-    wanted: Need, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
-) -> Explanation:
-    return explain(wanted, schedule(wanted, environments, placements))
+from tests.report.scene import FRONTIER, KIMI, MINE, explained, need, site
 
 
 def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:

@@ -5,16 +5,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.environment import Environment
-from function.domain.model import EngineName, Model
+from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
-from function.report.explain import Explanation, explain
-from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Need, StorageNeed
 from tests.builders import (
-    deployment,
     engine,
-    environment,
     model,
     placement,
     pool,
@@ -23,41 +19,7 @@ from tests.builders import (
     selector,
     shape,
 )
-
-CLAIM = StorageNeed(multi_node_claim=True)
-KIMI = model(
-    profile(
-        "multinode",
-        shape(2),
-        requires=requires(
-            memory="141Gi",
-            interconnect="nvlink",
-            bandwidth="ib-400g-or-better",
-            precision=("fp8",),
-            nvlink_domain=8,
-        ),
-    ),
-    name="kimi-k2-instruct",
-    selector=selector(tier="production"),
-)
-SMALL = model(profile("small", shape(1, 1)), name="gemma")
-PRODUCTION = {"tier": "production"}
-FRONTIER = pool("frontier", memory="141Gi")
-
-
-def site(name: str, *pools: object, **fields: object) -> Environment:
-    return environment(name, *pools, **{"labels": PRODUCTION, **fields})  # type: ignore[arg-type]  # its keywords
-
-
-def need(environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI) -> Need:
-    wanted = deployment(environments=environments, replicas=replicas)
-    return Need(deployment=wanted, model=of, storage=storage)
-
-
-def explained(
-    wanted: Need, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
-) -> Explanation:
-    return explain(wanted, schedule(wanted, environments, placements))
+from tests.report.scene import FRONTIER, MINE, SMALL, explained, need, site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +34,6 @@ class Case:
 
 
 RWO = "ReadWriteOnce"
-MINE = placement("a", "frontier", profile="multinode", shape=shape(2))
 CASES = (
     Case(
         id="placed",

@@ -1,0 +1,48 @@
+"""What is explained: Kimi K2 on two nodes in production, a small model, and where they might go."""
+
+from function.domain.environment import Environment
+from function.domain.model import Model
+from function.domain.placement import Placement
+from function.report.explain import Explanation, explain
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import Need, StorageNeed
+from tests.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
+
+CLAIM = StorageNeed(multi_node_claim=True)
+KIMI = model(
+    profile(
+        "multinode",
+        shape(2),
+        requires=requires(
+            memory="141Gi",
+            interconnect="nvlink",
+            bandwidth="ib-400g-or-better",
+            precision=("fp8",),
+            nvlink_domain=8,
+        ),
+    ),
+    name="kimi-k2-instruct",
+    selector=selector(tier="production"),
+)
+SMALL = model(profile("small", shape(1, 1)), name="gemma")
+PRODUCTION = {"tier": "production"}
+FRONTIER = pool("frontier", memory="141Gi")
+MINE = placement("a", "frontier", profile="multinode", shape=shape(2))
+
+
+def site(name: str, *pools: object, **fields: object) -> Environment:
+    """Return an environment in production."""
+    return environment(name, *pools, **{"labels": PRODUCTION, **fields})  # type: ignore[arg-type]  # its keywords
+
+
+def need(environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI) -> Need:
+    """Return what Kimi K2 needs, or another model."""
+    wanted = deployment(environments=environments, replicas=replicas)
+    return Need(deployment=wanted, model=of, storage=storage)
+
+
+def explained(
+    wanted: Need, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
+) -> Explanation:
+    """Return the decision in words."""
+    return explain(wanted, schedule(wanted, environments, placements))
