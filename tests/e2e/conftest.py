@@ -40,6 +40,11 @@ def in_order(world: World) -> Iterator[None]:
     assert not dead, "\n".join(f"{name} ended:\n{world.stack.processes.tail(name)}" for name in dead)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the crowd last: sixty composites less to clear away."""
+    items.sort(key=lambda item: item.path.name == "test_10_steady.py")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
