@@ -14,9 +14,9 @@ from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.kube.manifests import Manifest, listing, mapping, text
+from function.kube.names import COMPOSITION_KEY
 from tools.control_plane import Reconcile, Rendered
 
-COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]
 _CALLS = 6
 _STATUS = {

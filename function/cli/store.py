@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from function.composers import COMPOSERS
 from function.exchange import Answered, Requirement, Seen
 from function.kube.manifests import Manifest, get, listing, mapping, strings, text
-from function.kube.names import GROUP, VERSION
+from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
-COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 COMPOSITE_LABEL = "crossplane.io/composite"
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})

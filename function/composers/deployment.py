@@ -2,8 +2,14 @@
 
 The deciding is done by `scheduling`; this file asks, hands over, and turns the decision into ModelPlacements. While
 any input is unanswered, missing or invalid, every placement stays exactly as it was observed.
+
+Crossplane knows what it composed from the composite's own list, and may read that list from before its last
+write. A placement that it composed then appears among all placements, with this composite as its owner, and is
+not observed. It is a stray: left out, it would run on with nobody to delete it, and take the room of its own
+deployment. So it counts as ours, and is composed at least once more; what shall go goes when it is observed.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from function.composers import requirements, resolve
@@ -17,9 +23,10 @@ from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import JSON, Manifest, get, prune, text
+from function.kube.manifests import JSON, Manifest, get, prune, strings, text
 from function.kube.names import (
     ANNOTATION_VRAM,
+    COMPOSITION_KEY,
     LABEL_DEPLOYMENT,
     LABEL_ENVIRONMENT,
     MANAGED_BY,
@@ -50,7 +57,9 @@ _PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """A decision with all that it was made from. `others` are the placements of everybody else."""
+    """A decision with all that it was made from. `others` are the placements of everybody else, `strays` those
+    of ours that were not observed, by composition-resource-name.
+    """
 
     need: Need
     environments: tuple[Environment, ...]
@@ -58,6 +67,7 @@ class Considered:
     others: tuple[Placement, ...]
     decision: Decision
     resolved: Condition
+    strays: Mapping[str, Manifest]
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -65,7 +75,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     found = consider(call, settings)
     if isinstance(found, Outcome):
         return found
-    return _answer(call, settings, found.need, found.decision, found.resolved)
+    return _answer(replace(call, observed={**call.observed, **found.strays}), settings, found)
 
 
 def consider(call: Call, settings: Settings) -> Considered | Outcome:
@@ -94,6 +104,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         others=seen.others,
         decision=schedule(need, seen.environments, [*seen.others, *seen.own]),
         resolved=resolved,
+        strays=seen.strays,
     )
 
 
@@ -115,6 +126,7 @@ class _Seen:
     environments: tuple[Environment, ...]
     own: tuple[Placement, ...]
     others: tuple[Placement, ...]
+    strays: Mapping[str, Manifest]
     cache: ModelCache | None
 
     @classmethod
@@ -127,27 +139,48 @@ class _Seen:
             cache = call.answer(requirements.CACHE)
         if environments is Answer.PENDING or placements is Answer.PENDING or cache is Answer.PENDING:
             return None
-        own = _own(call)
+        every = _PLACEMENTS.read(placements)
+        strays = _strays(call, placements, every)
+        own = (*_own(call.observed), *_own(strays))
         mine = {(p.namespace, p.name) for p in own}
         others = (
             # A placement that names this deployment without being composed by it takes GPUs like anybody's.
             replace(p, deployment="") if (p.namespace, p.deployment) == (deployment.namespace, deployment.name) else p
-            for p in _PLACEMENTS.read(placements)
+            for p in every
             if isinstance(p, Placement) and (p.namespace, p.name) not in mine
         )
         caches = [c for c in (read_cache(item.load()) for item in cache) if isinstance(c, ModelCache)]
-        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), caches[0] if caches else None)
+        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), strays, caches[0] if caches else None)
 
 
-def _own(call: Call) -> tuple[Placement, ...]:
-    parsed = (read_placement(manifest) for _, manifest in sorted(call.observed.items()))
+def _strays(
+    call: Call, placements: Answered, every: Sequence[Placement | tuple[Problem, ...]]
+) -> Mapping[str, Manifest]:
+    """Return the placements that this composite composed and Crossplane did not observe."""
+    me = text(call.xr, "metadata.uid")
+    observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+    found: dict[str, Manifest] = {}
+    for item, placement in zip(placements, every, strict=True):
+        if not isinstance(placement, Placement) or not me or placement.owner != me:
+            continue
+        if placement.name not in observed and not placement.deleting:
+            manifest = item.load()
+            key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
+            found[key or f"placement-{placement.environment}"] = manifest
+    return found
+
+
+def _own(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
+    parsed = (read_placement(manifest) for _, manifest in sorted(composed.items()))
     return tuple(p for p in parsed if isinstance(p, Placement))
 
 
-def _answer(call: Call, settings: Settings, need: Need, decision: Decision, resolved: Condition) -> Outcome:
+def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
+    need, decision = found.need, found.decision
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
-    readable = {placement.name for placement in _own(call)}
-    stays = {*(keys.keys() - readable), *(placement.name for placement in decision.carried)}
+    readable = {placement.name for placement in _own(call.observed)}
+    strays = {text(manifest, "metadata.name") for manifest in found.strays.values()}
+    stays = {*(keys.keys() - readable), *strays, *(placement.name for placement in decision.carried)}
     composed = {keys[name]: carried(call.observed[keys[name]]) for name in sorted(stays)}
     counted = tuple(_placement(need, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
@@ -157,7 +190,7 @@ def _answer(call: Call, settings: Settings, need: Need, decision: Decision, reso
         )
     explanation = explain(need, decision)
     conditions = [
-        resolved,
+        found.resolved,
         report.scheduled(explanation),
         report.placements_ready((*counted, *decision.carried), need.deployment.environments),
     ]

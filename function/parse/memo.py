@@ -23,9 +23,10 @@ class Memo(Generic[T]):
         self._known: dict[bytes, T] = {}
 
     def read(self, items: Iterable[Seen]) -> tuple[T, ...]:
-        """Return what the items parse to, in their order; the same content twice is one item."""
-        known, kept = self._known, dict[bytes, T]()
+        """Return what the items parse to, in their order."""
+        known, kept, facts = self._known, dict[bytes, T](), list[T]()
         for digest, load in items:
-            kept[digest] = known[digest] if digest in known else self._parse(load())
+            kept[digest] = fact = known[digest] if digest in known else self._parse(load())
+            facts.append(fact)
         self._known = kept
-        return tuple(kept.values())
+        return tuple(facts)

@@ -8,7 +8,7 @@ absent; what is wrong with them is what `placement_problems` says.
 from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, flag, get, text
+from function.kube.manifests import Manifest, condition, flag, get, listing, text
 from function.parse.block import Block
 from function.parse.caches import read_choice
 from function.parse.references import read_model_ref
@@ -45,6 +45,7 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
         phase=_phase(manifest),
         url=text(manifest, "status.service.url"),
         uri=text(manifest, "status.storage.uri"),
+        owner=_owner(manifest),
     )
 
 
@@ -58,6 +59,11 @@ def placement_problems(manifest: Manifest) -> tuple[Problem, ...]:
 
 def _open(manifest: Manifest) -> Block:
     return Block.checked(PlacementSpec, manifest.get("spec"), "spec")
+
+
+def _owner(manifest: Manifest) -> str:
+    owners = listing(manifest, "metadata.ownerReferences")
+    return next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
 
 
 def _vram(manifest: Manifest) -> int | None:

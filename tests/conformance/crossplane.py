@@ -14,11 +14,11 @@ from pathlib import Path
 import yaml
 
 from function.kube.manifests import Manifest, listing, text
+from function.kube.names import COMPOSITION_KEY
 from tools import programs
 from tools.control_plane import Reconcile, Rendered
 
 APIS = programs.ROOT / "apis"
-COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -17,7 +17,7 @@ from tools.stack import layout
 from tools.stack.processes import Program
 from tools.stack.waiting import listens, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.patient]
+pytestmark = pytest.mark.e2e
 TEAM = "outage"
 AWAY_SECONDS = 120
 

@@ -16,7 +16,7 @@ from tests.e2e.world import World
 from tools.stack import layout
 from tools.stack.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.patient]
+pytestmark = pytest.mark.e2e
 RACES = [f"race-{number}" for number in range(10)]
 CROWD = [f"crowd-{number}" for number in range(20)]
 QUIET_SECONDS = 8

@@ -14,7 +14,7 @@ from tools.stack import release
 from tools.stack.layout import SOURCE
 from tools.stack.waiting import steady
 
-pytestmark = [pytest.mark.e2e, pytest.mark.patient]
+pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
 _RELEASE = ("apis", "function", "package")
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -18,6 +19,8 @@ from tools.stack.layout import SOURCE, Home
 from tools.stack.namespace import holder, inside
 from tools.stack.processes import Processes
 
+# Where the second stack takes over: both halves take equally long.
+_SECOND = "test_08"
 _KEPT = Path(tempfile.gettempdir()) / "function-modelplane-stack"
 HOME_VARIABLE = "MODELPLANE_STACK"
 
@@ -54,20 +57,22 @@ def down() -> None:
 def test(pytest_arguments: tuple[str, ...]) -> None:
     """Run scenarios on stacks of their own, which end whatever happens; the logs of a failure are kept.
 
-    Those that mostly wait, or that disturb everybody else, have a stack beside that of all others. Where the
-    scenarios are chosen by options for pytest, one stack is enough.
+    All of them are shared out between two stacks side by side, since each mostly waits. Where scenarios are chosen
+    by arguments for pytest, one stack is enough.
     """
     sys.exit(_test(pytest_arguments) if pytest_arguments else _test_all())
 
 
 def _test_all() -> int:
     stack.prepare()
-    print("the patient scenarios run beside these, and are told at the end", flush=True)
+    scenarios = sorted(str(path) for path in SOURCE.glob("tests/e2e/test_*.py"))
+    here, there = ([path for path in scenarios if (Path(path).name < _SECOND) is first] for first in (True, False))
+    print(f"{len(there)} files of scenarios run beside {len(here)}, and are told at the end", flush=True)
     with tempfile.TemporaryFile("w+") as told:
-        command = (sys.executable, "-m", "tools.stack", "test", "-m", "patient")
+        command = (sys.executable, "-m", "tools.stack", "test", *there)
         beside = subprocess.Popen(command, cwd=SOURCE, stdout=told, stderr=subprocess.STDOUT)
         try:
-            code = _test(("-m", "e2e and not patient"))
+            code = _test(here)
         except BaseException:
             beside.terminate()
             raise
@@ -78,7 +83,7 @@ def _test_all() -> int:
     return code or code_beside
 
 
-def _test(pytest_arguments: tuple[str, ...]) -> int:
+def _test(pytest_arguments: Sequence[str]) -> int:
     home = Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-")))
     code = 1
     try:
@@ -91,7 +96,6 @@ def _test(pytest_arguments: tuple[str, ...]) -> int:
             "-m",
             "e2e",
             "--durations=10",
-            "tests/e2e",
             *pytest_arguments,
         )
         code = subprocess.run(command, cwd=SOURCE, env=_environment(home), check=False).returncode
