@@ -52,13 +52,14 @@ def test_one_of_two_wins(race: str, world: World) -> None:
     def decided() -> bool:
         return {_reason(world, f"{race}-{side}") for side in ("a", "b")} == {"Ready", "InsufficientCapacity"}
 
-    until("one winner and one refusal", decided, seconds=120)
+    # The first race waits until all forty deployments have started, on two processors.
+    until("one winner and one refusal", decided, seconds=300)
     until("one placement", lambda: sum(len(world.placements("races", f"{race}-{side}")) for side in "ab") == 1)
 
 
 def test_what_has_settled_is_left_alone(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     for name in CROWD:
-        world.ready("crowd", name, seconds=120)
+        world.ready("crowd", name, seconds=300)
     until("everything to come to rest", lambda: _rests(world), seconds=90)
     before, calls = _versions(world), _calls()
     time.sleep(SETTLED_SECONDS)
