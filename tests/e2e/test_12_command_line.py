@@ -84,6 +84,19 @@ def test_every_reader_reads_what_is_there(world: World) -> None:
     assert ours["gpus"] == {"total": 16, "inUse": 16, "free": 0}
 
 
+def test_files_are_looked_at_beside_what_is_there(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "deployment.yaml"
+    file.write_text(yaml.safe_dump(deployment(TEAM, "runs", "commanded", on="commanded")))
+    rendered = yaml.safe_load_all(said(world, "render", "-f", str(file), "--live"))
+    kinds = {manifest["kind"] for manifest in rendered if manifest}
+    assert {"ModelPlacement", "LLMInferenceService", "Job", "PersistentVolumeClaim"} <= kinds
+    assert "commanded" in said(world, "size", "--live", "--params", "16B", "--precision", "bf16")
+    file.write_text(yaml.safe_dump(deployment(TEAM, "later", "comanded", on="commanded")))
+    checked = run(world, "validate", str(file), "--live")
+    assert checked.returncode == Code.REFUSED
+    assert "did you mean commanded?" in checked.stdout
+
+
 def test_weights_come_and_go_by_command(world: World) -> None:
     wait = ("--wait", "--timeout", "120")
     refused = run(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept")
