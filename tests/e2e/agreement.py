@@ -20,7 +20,8 @@ def wait_for_agreement(world: World) -> None:
     Raises:
         TimeoutError: They disagree for longer than the controller takes to see what there is.
     """
-    until("plan and the controller to agree", lambda: _agree(world), seconds=60)
+    # provider-kubernetes looks at what it deletes after 1, 2, 4, ... seconds, and then only once a minute.
+    until("plan and the controller to agree", lambda: _agree(world), seconds=180)
 
 
 def _agree(world: World) -> bool:

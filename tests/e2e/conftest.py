@@ -13,6 +13,8 @@ from tools.stack.layout import Home
 from tools.stack.stack import connect
 
 _TOLD = ("function-modelplane", "core", "provider-kubernetes")
+# An empty control plane, then the longest files, so that all stacks end together; then the others by name.
+_FIRST = ("test_01_first_deployment", "test_12_steady", "test_06_outages", "test_10_races", "test_03_examples")
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +43,16 @@ def in_order(world: World) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the crowd last: sixty composites less to clear away."""
-    items.sort(key=lambda item: item.path.name == "test_10_steady.py")
+    """Put files into the order in which stacks take them."""
+    places = {name: place for place, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what scenarios measured, wherever they ran."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{report.nodeid}: {name}: {value}")
 
 
 @pytest.hookimpl(wrapper=True)

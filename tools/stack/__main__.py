@@ -4,12 +4,14 @@ Everything below `test` and `up` runs inside the stack's network namespace; this
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -19,8 +21,8 @@ from tools.stack.layout import SOURCE, Home
 from tools.stack.namespace import holder, inside
 from tools.stack.processes import Processes
 
-# Where the second stack takes over: both halves take equally long.
-_SECOND = "test_08"
+# Side by side: each mostly waits. Scenarios chosen by arguments for pytest need no second one.
+_STACKS = 2
 _KEPT = Path(tempfile.gettempdir()) / "function-modelplane-stack"
 HOME_VARIABLE = "MODELPLANE_STACK"
 
@@ -38,6 +40,7 @@ def up() -> None:
     if home.records.exists() and Processes(home).records():
         raise click.ClickException(f"{home.root} is in use: make e2e-down")
     shutil.rmtree(home.root, ignore_errors=True)
+    stack.prepare()
     prefix = _bring_up(home)
     for who in ("hub", "remote"):
         print(f"{who + ':':8}{' '.join(prefix)} env KUBECONFIG={home.kubeconfig(who)} bash")
@@ -57,55 +60,37 @@ def down() -> None:
 def test(pytest_arguments: tuple[str, ...]) -> None:
     """Run scenarios on stacks of their own, which end whatever happens; the logs of a failure are kept.
 
-    All of them are shared out between two stacks side by side, since each mostly waits. Where scenarios are chosen
-    by arguments for pytest, one stack is enough.
+    Each stack takes the next file of scenarios when it is done with one.
     """
-    sys.exit(_test(pytest_arguments) if pytest_arguments else _test_all())
-
-
-def _test_all() -> int:
-    stack.prepare()
-    scenarios = sorted(str(path) for path in SOURCE.glob("tests/e2e/test_*.py"))
-    here, there = ([path for path in scenarios if (Path(path).name < _SECOND) is first] for first in (True, False))
-    print(f"{len(there)} files of scenarios run beside {len(here)}, and are told at the end", flush=True)
-    with tempfile.TemporaryFile("w+") as told:
-        command = (sys.executable, "-m", "tools.stack", "test", *there)
-        beside = subprocess.Popen(command, cwd=SOURCE, stdout=told, stderr=subprocess.STDOUT)
-        try:
-            code = _test(here)
-        except BaseException:
-            beside.terminate()
-            raise
-        finally:
-            code_beside = beside.wait()
-            told.seek(0)
-            print(told.read(), flush=True)
-    return code or code_beside
-
-
-def _test(pytest_arguments: Sequence[str]) -> int:
-    home = Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-")))
+    homes = [
+        Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-")))
+        for _ in range(1 if pytest_arguments else _STACKS)
+    ]
     code = 1
     try:
-        prefix = _bring_up(home)
-        command = (
-            *prefix,
-            sys.executable,
-            "-m",
-            "pytest",
-            "-m",
-            "e2e",
-            "--durations=10",
-            *pytest_arguments,
-        )
-        code = subprocess.run(command, cwd=SOURCE, env=_environment(home), check=False).returncode
+        stack.prepare()
+        with ThreadPoolExecutor() as threads:
+            prefixes = tuple(threads.map(_bring_up, homes))
+        code = _pytest(homes, prefixes, pytest_arguments or ("tests/e2e",))
     finally:
-        Processes(home).stop_all()
+        for home in homes:
+            Processes(home).stop_all()
+            if not code:
+                shutil.rmtree(home.root, ignore_errors=True)
         if code:
-            print(f"failed; logs are in {home.logs}", file=sys.stderr)
-        else:
-            shutil.rmtree(home.root, ignore_errors=True)
-    return code
+            print("failed; logs are in", *(home.logs for home in homes), file=sys.stderr)
+    sys.exit(code)
+
+
+def _pytest(homes: Sequence[Home], prefixes: Sequence[tuple[str, ...]], arguments: Sequence[str]) -> int:
+    """Run pytest with a worker inside each stack's network namespace."""
+    workers = (
+        f"--tx=popen//python={shlex.join((*prefix, sys.executable))}//env:{HOME_VARIABLE}={home.root}"
+        for home, prefix in zip(homes, prefixes, strict=True)
+    )
+    order = ("--dist=loadfile", "--no-loadscope-reorder")
+    command = (sys.executable, "-m", "pytest", "-m", "e2e", "-v", "--durations=10", *order, *workers, *arguments)
+    return subprocess.run(command, cwd=SOURCE, check=False).returncode
 
 
 @cli.command(hidden=True)
@@ -115,7 +100,6 @@ def bring_up() -> None:
 
 
 def _bring_up(home: Home) -> tuple[str, ...]:
-    stack.prepare()
     home.create()
     processes = Processes(home)
     prefix = inside(holder(home, processes))
@@ -125,7 +109,7 @@ def _bring_up(home: Home) -> tuple[str, ...]:
         processes.stop_all()
         raise click.ClickException(f"the stack did not come up; logs are in {home.logs}")
     memory = processes.memory()
-    print(f"{sum(memory.values())} MiB in {len(memory)} programs")
+    print(f"{home.root.name}: {sum(memory.values())} MiB in {len(memory)} programs", flush=True)
     return prefix
 
 

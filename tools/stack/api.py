@@ -1,16 +1,16 @@
 """A client for one API server: the handful of verbs that scenarios and players need, as plain manifests.
 
-kubectl costs a process and 0.1 s of CPU a call, too much for polling on two cores; what a user would do by
-hand is done with kubectl all the same (`kubectl.py`).
+kubectl costs a process and 0.1 s of CPU a call, too much for polling on two cores, and so would a connection
+for each call; what a user would do by hand is done with kubectl all the same (`kubectl.py`).
 """
 
 import json
 import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import TypeAlias
+
+import urllib3
 
 from function.kube.manifests import Manifest, listing, text
 from tools.stack.layout import Home
@@ -66,9 +66,10 @@ class Api:
     def __init__(self, home: Home, identity: str) -> None:
         config = json.loads(home.kubeconfig(identity).read_text())
         self._server = config["clusters"][0]["cluster"]["server"]
-        self._tls = ssl.create_default_context(cafile=home.certificates / "ca.crt")
+        tls = ssl.create_default_context(cafile=home.certificates / "ca.crt")
         certificate = _certificate(home, identity)
-        self._tls.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
+        tls.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
+        self._connections = urllib3.PoolManager(ssl_context=tls, timeout=15, retries=False)
 
     def ready(self) -> bool:
         """Return whether the server serves, the default namespace included."""
@@ -108,18 +109,18 @@ class Api:
                 raise
 
     def _call(self, verb: str, path: str, body: Body = None, media: str = "", *, plain: bool = False) -> Manifest:
-        request = urllib.request.Request(  # noqa: S310  # always https to our own API server
-            f"{self._server}/{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": media} if media else {},
-            method=verb,
-        )
         try:
-            with urllib.request.urlopen(request, context=self._tls, timeout=15) as response:  # noqa: S310  # https
-                raw = response.read()
-        except urllib.error.HTTPError as error:
-            raise RefusedError(error.code, error.read().decode(errors="replace")[:2000]) from None
-        found: Manifest = {"body": raw.decode()} if plain else json.loads(raw)
+            response = self._connections.request(
+                verb,
+                f"{self._server}/{path}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": media} if media else {},
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(f"{verb} {path}: {error}") from None
+        if response.status >= 400:
+            raise RefusedError(response.status, response.data.decode(errors="replace")[:2000])
+        found: Manifest = {"body": response.data.decode()} if plain else json.loads(response.data)
         return found
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tools.stack.layout import Home
 
 # Most are written in Go, and all of them share two processors: less collecting for some memory more.
-_THRIFT = {"GOGC": "250"}
+_THRIFT = {"GOGC": "400"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

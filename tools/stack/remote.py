@@ -68,7 +68,7 @@ def _kwok(home: Home) -> Program:
             str(programs.path("kwok")),
             f"--kubeconfig={home.kubeconfig('remote')}",
             "--manage-all-nodes=true",
-            "--node-lease-duration-seconds=40",
+            "--node-lease-duration-seconds=200",
             f"--server-address=127.0.0.1:{layout.KWOK}",
         ),
     )

@@ -54,7 +54,7 @@ def up(home: Home) -> None:
     begin = time.monotonic()
 
     def lap(what: str) -> None:
-        print(f"{time.monotonic() - begin:6.1f} s  {what}", flush=True)
+        print(f"{home.root.name}: {time.monotonic() - begin:6.1f} s  {what}", flush=True)
 
     processes = Processes(home)
     certificates.issue(home)

@@ -1,4 +1,4 @@
-"""Scenario 12: the command line on the live control plane, as kubectl's plugin and with the rights that its page
+"""The command line on the live control plane, as kubectl's plugin and with the rights that its page
 asks for: it decides as the controller does, and its writes work.
 """
 

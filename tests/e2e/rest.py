@@ -1,0 +1,39 @@
+"""Rest: what nobody writes any more, on either cluster."""
+
+import time
+
+from function.kube.manifests import text
+from tests.e2e.world import World
+from tools.stack.waiting import until
+
+QUIET_SECONDS = 8
+_HUB = ("ModelDeployment", "ModelPlacement", "InferenceEnvironment", "ClusterModel", "Object", "Event")
+_REMOTE = ("LLMInferenceService", "Deployment", "LeaderWorkerSet", "PersistentVolumeClaim", "Job")
+
+
+def require_rest(world: World, seconds: float) -> int:
+    """Wait until everything has come to rest, require that it stays so, and return of how many objects."""
+    until("everything to come to rest", lambda: not _written(world, QUIET_SECONDS), seconds=90)
+    before = _versions(world)
+    assert not _written(world, seconds)
+    return len(before)
+
+
+def _written(world: World, seconds: float) -> list[str]:
+    """Return what is written, comes or goes in the seconds from now."""
+    before = _versions(world)
+    time.sleep(seconds)
+    after = _versions(world)
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+
+
+def _versions(world: World) -> dict[str, str]:
+    found = [(kind, world.stack.hub.find(kind)) for kind in _HUB]
+    found += [(kind, world.stack.remote.find(kind)) for kind in _REMOTE]
+    return {
+        f"{kind} {text(each, 'metadata.namespace')}/{text(each, 'metadata.name')}": text(
+            each, "metadata.resourceVersion"
+        )
+        for kind, items in found
+        for each in items
+    }
