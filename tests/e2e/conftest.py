@@ -14,7 +14,7 @@ from tools.stack.stack import connect
 
 _TOLD = ("function-modelplane", "core", "provider-kubernetes")
 # An empty control plane, then the longest files, so that all stacks end together; then the others by name.
-_FIRST = ("test_01_first_deployment", "test_12_steady", "test_06_outages", "test_10_races", "test_03_examples")
+_FIRST = ("test_01_first_deployment", "test_06_outages", "test_10_races", "test_03_examples", "test_04_faults")
 
 
 @pytest.fixture(scope="session")

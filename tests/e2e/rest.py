@@ -1,6 +1,7 @@
 """Rest: what nobody writes any more, on either cluster."""
 
 import time
+from collections.abc import Callable
 
 from function.kube.manifests import text
 from tests.e2e.world import World
@@ -11,12 +12,12 @@ _HUB = ("ModelDeployment", "ModelPlacement", "InferenceEnvironment", "ClusterMod
 _REMOTE = ("LLMInferenceService", "Deployment", "LeaderWorkerSet", "PersistentVolumeClaim", "Job")
 
 
-def require_rest(world: World, seconds: float) -> int:
-    """Wait until everything has come to rest, require that it stays so, and return of how many objects."""
+def require_rest(world: World, seconds: float, counter: Callable[[], int]) -> int:
+    """Wait until everything has come to rest, require that it stays so, and return what was counted meanwhile."""
     until("everything to come to rest", lambda: not _written(world, QUIET_SECONDS), seconds=90)
-    before = _versions(world)
+    before = counter()
     assert not _written(world, seconds)
-    return len(before)
+    return counter() - before
 
 
 def _written(world: World, seconds: float) -> list[str]:
