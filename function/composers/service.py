@@ -12,8 +12,9 @@ from function.composers.carryover import carried
 from function.composers.remote import Lifetime, Site
 from function.composers.task import Task
 from function.composers.weights import Weights
+from function.domain.settings import INITIALIZER_IMAGE
 from function.exchange import Composed, Condition
-from function.kube.manifests import text
+from function.kube.manifests import Manifest, listing, mapping, text
 from function.kube.names import LABEL_DEPLOYMENT, MANAGED_BY, label_value
 from function.report import services
 from function.report.health import assess
@@ -39,7 +40,7 @@ def write(task: Task, site: Site, stored: Weights, key: str) -> Written:
     uri = _uri(site, stored, key)
     if not uri:
         return Written(composed=earlier)
-    built = build(_order(task, stored, uri))
+    built = build(_order(task, stored, uri, mapping(site.observed.get(key), "spec.forProvider.manifest")))
     if isinstance(built, tuple):
         return Written(composed=earlier, refusal=services.invalid(built))
     return Written(composed={key: site.compose(key, built, Lifetime.OWNED)})
@@ -65,14 +66,8 @@ def moved(remote: Remote, stored: Weights, written: Written, key: str) -> bool:
     return text(remote.manifest, _URI) == stored.plan.uri and remote.present and assess(remote.manifest).up
 
 
-def _order(task: Task, stored: Weights, uri: str) -> ServiceOrder:
-    placement, environment, plan = task.placement, task.environment, stored.plan
-    given = plan.initializer if plan else None
-    initializer = (
-        Initializer(image=given.image, resources=given.resources, env=given.env, env_from=given.env_from)
-        if given
-        else None
-    )
+def _order(task: Task, stored: Weights, uri: str, earlier: Manifest) -> ServiceOrder:
+    placement, environment = task.placement, task.environment
     return ServiceOrder(
         name=task.service,
         namespace=task.namespace,
@@ -84,9 +79,27 @@ def _order(task: Task, stored: Weights, uri: str) -> ServiceOrder:
         replicas=placement.replicas,
         uri=uri,
         kserve=environment.kserve,
-        initializer=initializer,
+        initializer=_initializer(stored, uri, earlier),
         weights=_weights(task),
     )
+
+
+def _initializer(stored: Weights, uri: str, earlier: Manifest) -> Initializer | None:
+    """Return what downloads in the pods. Another release's own image alone restarts none of them: they would all
+    download again.
+    """
+    given = stored.plan.initializer if stored.plan else None
+    if given is None:
+        return None
+    image = given.image
+    if image == INITIALIZER_IMAGE and text(earlier, _URI) == uri:
+        written = [text(container, "image") for container in listing(earlier, "spec.template.initContainers")]
+        image = next((each for each in written if _repository(each) == _repository(image)), image)
+    return Initializer(image=image, resources=given.resources, env=given.env, env_from=given.env_from)
+
+
+def _repository(image: str) -> str:
+    return image.partition(":")[0]
 
 
 def _weights(task: Task) -> int | None:
