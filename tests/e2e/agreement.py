@@ -20,8 +20,7 @@ def wait_for_agreement(world: World) -> None:
     Raises:
         TimeoutError: They disagree for longer than the controller takes to see what there is.
     """
-    # provider-kubernetes looks at what it deletes after 1, 2, 4, ... seconds, and then only once a minute.
-    until("plan and the controller to agree", lambda: _agree(world), seconds=180)
+    until("plan and the controller to agree", lambda: _agree(world))
 
 
 def _agree(world: World) -> bool:

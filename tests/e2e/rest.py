@@ -14,7 +14,7 @@ _REMOTE = ("LLMInferenceService", "Deployment", "LeaderWorkerSet", "PersistentVo
 
 def require_rest(world: World, seconds: float, counter: Callable[[], int]) -> int:
     """Wait until everything has come to rest, require that it stays so, and return what was counted meanwhile."""
-    until("everything to come to rest", lambda: not _written(world, QUIET_SECONDS), seconds=90)
+    until("everything to come to rest", lambda: not _written(world, QUIET_SECONDS))
     before = counter()
     assert not _written(world, seconds)
     return counter() - before

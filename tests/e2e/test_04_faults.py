@@ -242,7 +242,7 @@ def test_a_refused_token_fails_the_download_at_once_and_retry_starts_again(world
 
     world.apply(environment("held"))
     world.apply(deployment(TEAM, "failing", "wide", on="held", modelCache={"type": "PVC", "retry": "now"}))
-    world.ready(TEAM, "failing", seconds=90)
+    world.ready(TEAM, "failing")
     assert text(world.placement(TEAM, "failing"), "status.storage.job") != failed
 
 
@@ -257,9 +257,9 @@ def test_mended_faults_let_everything_go_on(world: World) -> None:
     world.kubeconfig("nowhere")
     world.apply(environment("no-class"), model("contradicts", profile=spanning(1, 8)))
     for namespace, name in ((TEAM, "private"), (QUOTA, "rejected"), (TEAM, "invalid-model")):
-        world.ready(namespace, name, seconds=120)
+        world.ready(namespace, name)
     for name in ("no-secret", "no-class"):
-        world.wait("InferenceEnvironment", name, "Ready", "True", seconds=120)
+        world.wait("InferenceEnvironment", name, "Ready", "True")
 
 
 _WRONG = (

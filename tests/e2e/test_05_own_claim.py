@@ -40,7 +40,7 @@ def test_it_goes_on_by_itself_when_the_claim_appears(world: World) -> None:
     for manifest in (*inventory.namespaces(TEAM), CLAIM):
         world.stack.remote.apply(manifest)
     before = world.stack.remote.get("PersistentVolumeClaim", "mine", TEAM)
-    world.ready(TEAM, "byo", seconds=120)
+    world.ready(TEAM, "byo")
     placement = world.placement(TEAM, "byo")
     assert text(placement, "status.storage.claimName") == "mine"
     assert text(placement, "status.storage.path").startswith("models/")

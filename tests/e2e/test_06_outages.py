@@ -37,7 +37,7 @@ def before(world: World) -> dict[str, str]:
         deployment(TEAM, "serving", "outage", on="fast"),
         deployment(TEAM, "downloading", "outage", on="slow"),
     )
-    world.ready(TEAM, "serving", seconds=90)
+    world.ready(TEAM, "serving")
     name = world.wait_placed(TEAM, "downloading")
     world.wait("ModelPlacement", name, "StorageReady", "False/Downloading", TEAM)
     return world.remote_uids(TEAM)
@@ -48,7 +48,7 @@ def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
     """Nothing remote may be gone or made again, whatever the test does, and both sides converge after it."""
     yield
     assert before.items() <= world.remote_uids(TEAM).items()
-    world.ready(TEAM, "serving", seconds=90)
+    world.ready(TEAM, "serving")
 
 
 @pytest.mark.usefixtures("untouched")
@@ -63,7 +63,7 @@ def test_the_remote_api_server_is_away_for_two_minutes(world: World) -> None:
         time.sleep(2)
     world.stack.processes.start(killed)
     until("the remote API server", lambda: listens(layout.REMOTE) and world.stack.remote.ready())
-    world.wait("ModelPlacement", placed, "ServiceReady", "True/Serving", TEAM, seconds=120)
+    world.wait("ModelPlacement", placed, "ServiceReady", "True/Serving", TEAM)
 
 
 @pytest.mark.usefixtures("untouched")
@@ -74,14 +74,14 @@ def test_a_program_is_killed_and_restarted(name: str, world: World) -> None:
     time.sleep(5)
     world.stack.processes.start(killed)
     late = f"during-{name}"[:20].rstrip("-")
-    world.wait("ModelDeployment", late, "Scheduled", "False/NoEnvironmentMatches", TEAM, seconds=90)
+    world.wait("ModelDeployment", late, "Scheduled", "False/NoEnvironmentMatches", TEAM)
     world.remove(TEAM, late)
 
 
 @pytest.mark.usefixtures("untouched")
 def test_the_download_then_ends_as_if_nothing_had_been(world: World) -> None:
     world.stack.remote.patch("Node", "cpu-7-0", {"metadata": {"labels": {"e2e-hold": "released"}}})
-    world.ready(TEAM, "downloading", seconds=90)
+    world.ready(TEAM, "downloading")
 
 
 def test_clean_up(world: World) -> None:

@@ -20,7 +20,7 @@ def serving(world: World) -> dict[str, str]:
         model("bereft"),
         deployment(TEAM, "bereft", "bereft", on="bereft"),
     )
-    world.ready(TEAM, "bereft", seconds=90)
+    world.ready(TEAM, "bereft")
     return world.remote_uids(TEAM)
 
 
@@ -40,12 +40,12 @@ def test_a_deleted_model_is_named_and_its_service_lives(world: World, serving: d
 
 def test_a_deleted_kubeconfig_is_told_and_its_service_lives(world: World, serving: dict[str, str]) -> None:
     world.stack.hub.delete("Secret", "bereft-kubeconfig", "modelplane-system")
-    found = world.wait("InferenceEnvironment", "bereft", "ClusterReady", "False", seconds=120)
+    found = world.wait("InferenceEnvironment", "bereft", "ClusterReady", "False")
     assert "bereft-kubeconfig" in text(condition(found, "ClusterReady"), "message")
     _lives_on(world, serving)
     world.kubeconfig("bereft-kubeconfig")
-    world.wait("InferenceEnvironment", "bereft", "ClusterReady", "True", seconds=120)
-    world.ready(TEAM, "bereft", seconds=120)
+    world.wait("InferenceEnvironment", "bereft", "ClusterReady", "True")
+    world.ready(TEAM, "bereft")
 
 
 def test_a_deleted_token_stays_until_nobody_needs_it(world: World) -> None:
@@ -60,7 +60,7 @@ def test_a_deleted_token_stays_until_nobody_needs_it(world: World) -> None:
         model("private", huggingFace=private),
         deployment(TEAM, "private", "private", on="private"),
     )
-    world.ready(TEAM, "private", seconds=90)
+    world.ready(TEAM, "private")
     before = world.remote_uids(TEAM)
     assert [key for key in before if key.startswith("Secret")], "its pods read the copy whenever they start"
     world.stack.hub.delete("Secret", "bereft-token", "modelplane-system")
@@ -85,6 +85,6 @@ def test_a_deleted_environment_is_told_and_its_service_lives(world: World, servi
     )
     _lives_on(world, serving)
     world.apply(environment("bereft", pool("gpus"), secret="bereft-kubeconfig"))
-    world.ready(TEAM, "bereft", seconds=90)
+    world.ready(TEAM, "bereft")
     assert world.remote_uids(TEAM) == serving
     world.remove(TEAM, "bereft")

@@ -22,7 +22,7 @@ def _serving(world: World) -> None:
         model("changing", profile=spanning(2, 8)),
         deployment(TEAM, "changing", "changing", on="changing"),
     )
-    world.ready(TEAM, "changing", seconds=90)
+    world.ready(TEAM, "changing")
 
 
 def _service_uid(world: World) -> str:
@@ -79,10 +79,9 @@ def test_another_group_size_replaces_the_service(world: World) -> None:
     until(
         "four nodes",
         lambda: get(world.placement(TEAM, "changing"), "spec.topology.nodes") == 4 and _service_uid(world) != before,
-        seconds=90,
     )
-    world.ready(TEAM, "changing", seconds=90)
-    (group,) = until("one group", lambda: _only(world.stack.remote.find("LeaderWorkerSet", TEAM)), seconds=60)
+    world.ready(TEAM, "changing")
+    (group,) = until("one group", lambda: _only(world.stack.remote.find("LeaderWorkerSet", TEAM)))
     assert integer(group, "spec.leaderWorkerTemplate.size") == 4
     world.remove(TEAM, "changing")
 

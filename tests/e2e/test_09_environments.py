@@ -20,7 +20,6 @@ def test_the_second_placement_stays_when_the_first_environment_goes(world: World
     until(
         "two placements",
         lambda: get(world.deployment(TEAM, "both"), "status.environments.ready") == 2,
-        seconds=90,
     )
     assert world.deployment(TEAM, "both")["apiVersion"] == GROUP
     assert not text(world.deployment(TEAM, "both"), "status.url")
@@ -37,7 +36,6 @@ def test_the_second_placement_stays_when_the_first_environment_goes(world: World
     until(
         "both again",
         lambda: get(world.deployment(TEAM, "both"), "status.environments.ready") == 2,
-        seconds=90,
     )
     assert world.remote_uids(TEAM) == before
     world.remove(TEAM, "both")

@@ -22,7 +22,7 @@ def test_service_job_and_managed_claim_go_and_the_rest_stays(world: World) -> No
         deployment(TEAM, "common", "leaving", on="shared"),
     )
     for name in ("managed", "common"):
-        world.ready(TEAM, name, seconds=120)
+        world.ready(TEAM, name)
     namespace = text(world.stack.remote.get("Namespace", TEAM), "metadata.uid")
 
     world.remove(TEAM, "managed", "common")

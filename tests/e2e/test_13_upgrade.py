@@ -40,7 +40,7 @@ def test_an_upgrade_makes_nothing_again(world: World, tmp_path: Path) -> None:
         model("upgraded", profile=spanning(2, 8)),
         deployment(TEAM, "upgraded", "upgraded", on="upgraded"),
     )
-    world.ready(TEAM, "upgraded", seconds=90)
+    world.ready(TEAM, "upgraded")
     before = world.remote_uids(TEAM)
     placement = text(world.placement(TEAM, "upgraded"), "metadata.uid")
     release.install(world.stack.home, world.stack.processes)

@@ -65,7 +65,7 @@ def test_plan_tells_what_the_controller_decided(world: World) -> None:
         model("commanded", profile=spanning(2, 8), resources={"disk": "10Gi"}),
         deployment(TEAM, "runs", "commanded", on="commanded"),
     )
-    world.ready(TEAM, "runs", seconds=120)
+    world.ready(TEAM, "runs")
     world.apply(deployment(TEAM, "waits", "commanded", on="commanded"))
     world.wait("ModelDeployment", "waits", "Scheduled", "False/InsufficientCapacity", TEAM)
     plans = json.loads(run(world, "plan", "-A", "-o", "json").stdout)

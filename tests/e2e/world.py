@@ -12,7 +12,7 @@ from pathlib import Path
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tools.stack import inventory, upstream
 from tools.stack.stack import Stack
-from tools.stack.waiting import until
+from tools.stack.waiting import PATIENCE, until
 
 ACCEPTANCE = Path(__file__).parent / "acceptance"
 TEAMS = ("ml-team-research", "assistants")
@@ -67,13 +67,13 @@ class World:
     def apply(self, *manifests: Manifest) -> None:
         """Apply manifests as `kubectl apply` does, once none of those names is on its way out."""
         for manifest in manifests:
-            until(f"the earlier {text(manifest, 'metadata.name')} to go", partial(self._stays, manifest), seconds=90)
+            until(f"the earlier {text(manifest, 'metadata.name')} to go", partial(self._stays, manifest))
         self.stack.kubectl.apply(list(manifests))
 
     def apply_file(self, path: Path) -> None:
         """Apply a file as it is."""
         for manifest in upstream.read(path):
-            until(f"the earlier {text(manifest, 'metadata.name')} to go", partial(self._stays, manifest), seconds=90)
+            until(f"the earlier {text(manifest, 'metadata.name')} to go", partial(self._stays, manifest))
         self.stack.kubectl("apply", "-f", str(path))
 
     def _stays(self, manifest: Manifest) -> bool:
@@ -99,12 +99,14 @@ class World:
         (found,) = self.placements(namespace, deployment)
         return found
 
-    def wait_placed(self, namespace: str, deployment: str, seconds: float = 30) -> str:
+    def wait_placed(self, namespace: str, deployment: str) -> str:
         """Wait until a deployment has its only placement, and return its name."""
-        found = until("a placement", lambda: self.placements(namespace, deployment), seconds=seconds)
+        found = until("a placement", lambda: self.placements(namespace, deployment))
         return text(found[0], "metadata.name")
 
-    def wait(self, kind: str, name: str, type_: str, want: str, namespace: str = "", seconds: float = 60) -> Manifest:
+    def wait(
+        self, kind: str, name: str, type_: str, want: str, namespace: str = "", seconds: float = PATIENCE
+    ) -> Manifest:
         """Wait until a condition reads `True` or `False/SomeReason`, and return the object."""
 
         def reads() -> Manifest | None:
@@ -116,9 +118,9 @@ class World:
 
         return until(f"{kind} {name}: {type_}={want}", reads, seconds=seconds)
 
-    def ready(self, namespace: str, name: str, seconds: float = 60) -> Manifest:
+    def ready(self, namespace: str, name: str) -> Manifest:
         """Wait until a deployment is Ready with its URL."""
-        self.wait("ModelDeployment", name, "Ready", "True", namespace, seconds)
+        self.wait("ModelDeployment", name, "Ready", "True", namespace)
         return until("its URL", lambda: _with(self.deployment(namespace, name), "status.url"))
 
     def service(self, placement: Manifest) -> Manifest:
@@ -154,7 +156,7 @@ class World:
                     uids[f"{kind} {namespace}/{name}"] = text(found, "metadata.uid")
         return uids
 
-    def remove(self, namespace: str, *deployments: str, seconds: float = 60) -> None:
+    def remove(self, namespace: str, *deployments: str) -> None:
         """Delete deployments and wait until they and their placements are gone."""
         for name in deployments:
             self.stack.hub.delete("ModelDeployment", name, namespace)
@@ -163,7 +165,7 @@ class World:
             left = [d for d in deployments if self.stack.hub.get("ModelDeployment", d, namespace)]
             return not left and not any(self.placements(namespace, d) for d in deployments)
 
-        until(f"{', '.join(deployments)} to be gone", gone, seconds=seconds)
+        until(f"{', '.join(deployments)} to be gone", gone)
 
     def clear(self) -> None:
         """Delete everything of ours, deployments first; what takes GPUs is gone from the hub then."""
@@ -172,7 +174,7 @@ class World:
                 for found in self.stack.hub.find(kind):
                     self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
             if "InferenceEnvironment" not in kinds:  # those take their time, and nobody is placed on them any more
-                until("everything to go", partial(self._none_of, kinds), seconds=90)
+                until("everything to go", partial(self._none_of, kinds))
 
     def _none_of(self, kinds: tuple[str, ...]) -> bool:
         return not any(self.stack.hub.find(kind) for kind in kinds)

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Found = TypeVar("Found")
+# In seconds. No promise of ours: two busy processors take long, and provider-kubernetes looks at what it deletes
+# after 1, 2, 4, ... seconds and then only once a minute. It ends waiting for what will never be.
+PATIENCE = 300.0
 
 
-def until(what: str, probe: Callable[[], Found | None], *, seconds: float = 60, every: float = 0.3) -> Found:
+def until(what: str, probe: Callable[[], Found | None], *, seconds: float = PATIENCE, every: float = 0.3) -> Found:
     """Call the probe until it returns something true, and return that; an error counts as nothing."""
     end = time.monotonic() + seconds
     trouble: object = ""
