@@ -8,7 +8,7 @@ from tests.e2e.world import World
 from tools.stack.waiting import steady, until
 
 pytestmark = pytest.mark.e2e
-TEAM = "bereft"
+TEAM, OTHERS = "bereft", "bereft-too"
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def serving(world: World) -> dict[str, str]:
     return world.remote_uids(TEAM)
 
 
-def _lives_on(world: World, before: dict[str, str]) -> None:
-    steady("what serves", lambda: world.remote_uids(TEAM) == before, seconds=8)
+def _lives_on(world: World, before: dict[str, str], team: str = TEAM) -> None:
+    steady("what serves", lambda: world.remote_uids(team) == before, seconds=8)
 
 
 def test_a_deleted_model_is_named_and_its_service_lives(world: World, serving: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ def test_a_deleted_kubeconfig_is_told_and_its_service_lives(world: World, servin
 
 
 def test_a_deleted_token_stays_until_nobody_needs_it(world: World) -> None:
-    world.team(TEAM)
+    world.team(OTHERS)
     world.secret("bereft-token", {"HF_TOKEN": "hf_not_a_token"})
     private: Manifest = {
         "repo": "example/private",
@@ -58,18 +58,18 @@ def test_a_deleted_token_stays_until_nobody_needs_it(world: World) -> None:
     world.apply(
         environment("private", pool("gpus")),
         model("private", huggingFace=private),
-        deployment(TEAM, "private", "private", on="private"),
+        deployment(OTHERS, "private", "private", on="private"),
     )
-    world.ready(TEAM, "private")
-    before = world.remote_uids(TEAM)
+    world.ready(OTHERS, "private")
+    before = world.remote_uids(OTHERS)
     assert [key for key in before if key.startswith("Secret")], "its pods read the copy whenever they start"
     world.stack.hub.delete("Secret", "bereft-token", "modelplane-system")
-    _lives_on(world, before)
+    _lives_on(world, before, OTHERS)
     # provider-kubernetes holds what an Object refers to by a finalizer.
     kept = world.stack.hub.get("Secret", "bereft-token", "modelplane-system")
     assert text(kept, "metadata.deletionTimestamp")
-    world.ready(TEAM, "private")
-    world.remove(TEAM, "private")
+    world.ready(OTHERS, "private")
+    world.remove(OTHERS, "private")
     until("the Secret to go", lambda: not world.stack.hub.get("Secret", "bereft-token", "modelplane-system"))
 
 

@@ -16,6 +16,7 @@ from tools.stack.waiting import steady
 
 pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
+DEPLOYMENTS = ("several", "one")
 _RELEASE = ("apis", "function", "package")
 
 
@@ -36,15 +37,18 @@ def test_an_upgrade_makes_nothing_again(world: World, tmp_path: Path) -> None:
     release.install(world.stack.home, world.stack.processes, _earlier(tmp_path / "earlier"))
     world.team(TEAM)
     world.apply(
-        environment("upgraded", pool("gpus")),
-        model("upgraded", profile=spanning(2, 8)),
-        deployment(TEAM, "upgraded", "upgraded", on="upgraded"),
+        environment("upgraded", pool("gpus", maxNodeCount=3)),
+        model("several", profile=spanning(2, 8)),
+        model("one"),
+        *(deployment(TEAM, name, name, on="upgraded") for name in DEPLOYMENTS),
     )
-    world.ready(TEAM, "upgraded")
+    for name in DEPLOYMENTS:
+        world.ready(TEAM, name)
     before = world.remote_uids(TEAM)
-    placement = text(world.placement(TEAM, "upgraded"), "metadata.uid")
+    placements = [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS]
     release.install(world.stack.home, world.stack.processes)
     steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=15)
-    world.ready(TEAM, "upgraded")
-    assert text(world.placement(TEAM, "upgraded"), "metadata.uid") == placement
-    world.remove(TEAM, "upgraded")
+    for name in DEPLOYMENTS:
+        world.ready(TEAM, name)
+    assert [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS] == placements
+    world.remove(TEAM, *DEPLOYMENTS)

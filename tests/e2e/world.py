@@ -27,6 +27,7 @@ _REMOTE_KINDS = (
     "LLMInferenceService",
     "LeaderWorkerSet",
     "Deployment",
+    "Pod",
 )
 
 
