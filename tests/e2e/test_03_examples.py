@@ -76,5 +76,4 @@ def _kubeconfig(environment: Manifest) -> str:
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
 def test_every_example_becomes_ready(story: Path, world: World) -> None:
     for namespace, name in _deployments(story):
-        found = world.wait("ModelDeployment", name, "Ready", "True", namespace)
-        assert mapping(found, "status.environments")["ready"] == mapping(found, "status.environments")["desired"]
+        world.ready(namespace, name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from function.kube.manifests import Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import Manifest, condition, listing, mapping, text
 from tools.stack import inventory, upstream
 from tools.stack.stack import Stack
 from tools.stack.waiting import PATIENCE, until
@@ -120,9 +120,24 @@ class World:
         return until(f"{kind} {name}: {type_}={want}", reads, seconds=seconds)
 
     def ready(self, namespace: str, name: str) -> Manifest:
-        """Wait until a deployment is Ready with its URL."""
-        self.wait("ModelDeployment", name, "Ready", "True", namespace)
-        return until("its URL", lambda: _with(self.deployment(namespace, name), "status.url"))
+        """Wait until a deployment is Ready on all its environments, with its URL where that is one, in one reading.
+
+        Crossplane may write earlier conditions once more, from a cache that is older than its own last write.
+        """
+
+        def up() -> Manifest | None:
+            found = self.deployment(namespace, name)
+            counts = mapping(found, "status.environments")
+            told = bool(text(found, "status.url")) or counts.get("desired") != 1
+            if (
+                condition(found, "Ready").get("status") == "True"
+                and counts.get("ready") == counts.get("desired")
+                and told
+            ):
+                return found
+            raise LookupError(str(found.get("status")))
+
+        return until(f"{namespace}/{name} to be Ready", up)
 
     def service(self, placement: Manifest) -> Manifest:
         """Return the remote service of a placement."""
@@ -228,7 +243,3 @@ def claims_mounted(pod: Manifest) -> dict[str, bool]:
 def running(pod: Manifest) -> bool:
     """Return whether a pod runs and is Ready."""
     return text(pod, "status.phase") == "Running" and condition(pod, "Ready").get("status") == "True"
-
-
-def _with(manifest: Manifest, path: str) -> Manifest | None:
-    return manifest if get(manifest, path) else None
