@@ -48,6 +48,19 @@ _PATHS = {
     "CompositeResourceDefinition": "apis/apiextensions.crossplane.io/v2 compositeresourcedefinitions",
 }
 
+# As every client of Kubernetes: a server that has just started says 429 and when to come again, and nothing else is
+# tried twice.
+_RETRIES = urllib3.Retry(
+    connect=0,
+    read=0,
+    redirect=0,
+    other=0,
+    status=10,
+    status_forcelist=(429,),
+    allowed_methods=None,
+    raise_on_status=False,
+)
+
 Body: TypeAlias = "Manifest | list[Manifest] | None"
 
 
@@ -69,7 +82,7 @@ class Api:
         tls = ssl.create_default_context(cafile=home.certificates / "ca.crt")
         certificate = _certificate(home, identity)
         tls.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
-        self._connections = urllib3.PoolManager(ssl_context=tls, timeout=15, retries=False)
+        self._connections = urllib3.PoolManager(ssl_context=tls, timeout=15, retries=_RETRIES)
 
     def ready(self) -> bool:
         """Return whether the server serves, the default namespace included."""
