@@ -21,10 +21,11 @@ _RELEASE = ("apis", "function", "package")
 
 
 def _earlier(into: Path) -> Path:
-    """Unpack the latest release in the history that is not this one."""
+    """Unpack the latest release in the history that is not this one; a shallow clone may know no other."""
     changed = _git("status", "--porcelain", "--", *_RELEASE)
     commits = _git("log", "--format=%H", "--", *_RELEASE).decode().split()
-    with tarfile.open(fileobj=io.BytesIO(_git("archive", commits[0 if changed else 1]))) as archive:
+    earlier = commits if changed else commits[1:] or commits
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", earlier[0]))) as archive:
         archive.extractall(into, filter="data")
     return into
 
