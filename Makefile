@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
 # Rooms whose every branch is tested.
-PURE := function/domain/*,function/kube/*,function/parse/*,function/report/*,function/scheduling/*,function/serving/*,function/storage/*
+PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/*,function/parse/*,function/report/*,function/scheduling/*,function/serving/*,function/storage/*
 
 .PHONY: demo test lint fmt generate conformance oracle e2e e2e-up e2e-down bench lock clean
 

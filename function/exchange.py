@@ -19,14 +19,14 @@ class Answer(Enum):
     PENDING = "pending"
 
 
-class Seen(NamedTuple):
+class RequiredResource(NamedTuple):
     """A required resource: `digest` identifies its content, `load` turns it into a manifest when needed."""
 
     digest: bytes
     load: Callable[[], Manifest]
 
 
-Answered: TypeAlias = tuple[Seen, ...]
+Answered: TypeAlias = tuple[RequiredResource, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Keyword builders for domain objects: each fills in everything that is not under test."""
 
-from function.domain.bandwidth import BandwidthRequirement
 from function.domain.cache import CacheChoice, ManagedCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
+from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
     BrokenProfile,
     Engine,

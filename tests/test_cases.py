@@ -4,8 +4,8 @@ A case holds `reason` (why it exists), `xr`, and where they count `observed` ({n
 ({requirement: [manifests]}; a name that is absent is not answered yet), `input` and `context`. The answer is
 the whole response. After a change that is meant: `pytest tests/test_cases.py --snapshot-update`, and read the
 difference. The Job's script stands as
-`<verify.py>` in both. Cases and answers have a folder each because the update deletes what it does not know. An answer
-without a case fails `pytest tests`, though not a run of this file alone.
+`<download_script.py>` in both. Cases and answers have a folder each because the update deletes what it does not know.
+An answer without a case fails `pytest tests`, though not a run of this file alone.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ CASES = Path(__file__).parent / "cases"
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = [path.relative_to(CASES).with_suffix("").as_posix() for path in sorted(CASES.glob("*/*.yaml"))]
 SCRIPT = literal(job.SCRIPT)
-STANDS_FOR_SCRIPT = "<verify.py>"
+STANDS_FOR_SCRIPT = "<download_script.py>"
 KEYS = {"reason", "xr", "observed", "required", "input", "context"}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest
 from google.protobuf.struct_pb2 import Struct, Value
 
-from function.exchange import Answered, Call, Seen
+from function.exchange import Answered, Call, RequiredResource
 from function.kube.manifests import Manifest
 
 # Who wrote which field: often half of an object, changed by every writer, and read by nobody here.
@@ -48,9 +48,9 @@ def _names_writers(struct: Struct) -> bool:
     return metadata is not None and _WRITERS in metadata.struct_value.fields
 
 
-def _seen(struct: Struct) -> Seen:
+def _seen(struct: Struct) -> RequiredResource:
     # The bytes themselves and no hash of them: measured, a hash costs more time than it saves memory.
-    return Seen(struct.SerializeToString(deterministic=True), partial(_manifest, struct))
+    return RequiredResource(struct.SerializeToString(deterministic=True), partial(_manifest, struct))
 
 
 def _manifest(struct: Struct) -> Manifest:

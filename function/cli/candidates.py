@@ -16,8 +16,9 @@ from function.report.sentences import count, sentence, show
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
-from function.scheduling.room import Demand
-from function.scheduling.verdicts import Assignment, Field, Need, Refusal, Value
+from function.scheduling.pool_capacity import Demand
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Assignment, Field, Refusal, Value
 
 
 class Verdict(StrEnum):
@@ -74,8 +75,8 @@ def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[
 def _of(considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]) -> Iterator[Row]:
     chosen = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     met = False
-    for attempt in attempts(considered.need, environment, ledger):
-        row = _row(considered.need, attempt, ledger, environment.name)
+    for attempt in attempts(considered.request, environment, ledger):
+        row = _row(considered.request, attempt, ledger, environment.name)
         if chosen is not None and (row.profile, row.pool) == (chosen.profile, chosen.pool):
             row, met = replace(row, verdict=_serving(chosen, existing)), True
         yield row
@@ -95,7 +96,7 @@ def _serving(chosen: Assignment, existing: Collection[str]) -> Verdict:
     return Verdict.STAYS if stood else Verdict.PLACED
 
 
-def _row(need: Need, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
+def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
     candidate, refusals = attempt.candidate, attempt.refusals
     if not refusals:
         assert candidate is not None  # only a pool can be without a refusal
@@ -105,7 +106,7 @@ def _row(need: Need, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
             pool=candidate.pool.name,
             replica=_replica(candidate.shape),
             verdict=Verdict.FITS,
-            wanted=count(need.deployment.replicas, "replica"),
+            wanted=count(request.deployment.replicas, "replica"),
             found=f"room for {_room(candidate, ledger)}",
         )
     wanted, found = compared(refusals[0])

@@ -18,7 +18,7 @@ from function.parse.environments import read_environment
 from function.parse.placements import read_placement
 from function.report.sentences import count
 from function.scheduling.ledger import charge, charge_order
-from function.scheduling.room import Room
+from function.scheduling.pool_capacity import PoolCapacity
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _USERS_SHOWN = 2
@@ -30,7 +30,7 @@ class Usage:
 
     environment: Environment
     pool: Pool | None = None
-    room: Room | None = None
+    room: PoolCapacity | None = None
     users: tuple[Placement, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ def use(environments: Iterable[Environment], placements: Iterable[Placement]) ->
     found: list[Usage] = []
     for environment in environments:
         for pool in environment.pools:
-            room = Room(pool.max_nodes, pool.gpus_per_node)
+            room = PoolCapacity(pool.max_nodes, pool.gpus_per_node)
             here = [p for p in ordered if (p.environment, p.pool) == (environment.name, pool.name)]
             charged = [p for p in here if charge(room, p) and p.shape and p.replicas]
             found.append(Usage(environment=environment, pool=pool, room=room, users=tuple(charged)))

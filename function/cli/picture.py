@@ -15,7 +15,7 @@ from function.domain.environment import Environment, Pool
 from function.reasons import Status
 from function.report.sentences import count
 from function.scheduling.ledger import charge, charge_order
-from function.scheduling.room import Room
+from function.scheduling.pool_capacity import PoolCapacity
 
 _WIDTH, _MARGIN = 880, 16
 _GPU, _GAP = 9, 2
@@ -26,19 +26,19 @@ _PER_ROW = 4
 
 
 @dataclass(slots=True)
-class Drawn(Room):
+class Drawn(PoolCapacity):
     """A pool's room that remembers whose GPUs were taken on which node."""
 
     owner: str = ""
     cells: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        Room.__post_init__(self)
+        PoolCapacity.__post_init__(self)
         self.cells = [[] for _ in range(self.nodes)]
 
     def move(self, level: int, by: int, count: int) -> None:
         """Take GPUs, and note by whom."""
-        Room.move(self, level, by, count)
+        PoolCapacity.move(self, level, by, count)
         able = (cell for cell in self.cells if self.gpus_per_node - len(cell) == level)
         for cell in list(islice(able, count if by else 0)):
             cell.extend([self.owner] * by)

@@ -14,8 +14,8 @@ from function.cli.live import Cluster
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import MANAGED_BY, named
-from function.report.health import READINESS, Level, assess
-from function.report.sync import read
+from function.observe.health import READINESS, Level, assess
+from function.observe.objects import read
 
 # A directory that is gone already is what was wanted.
 SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"

@@ -17,9 +17,9 @@ from function.cli.simulate import ControlPlane
 from function.cli.sources import KINDS, World, gather
 from function.cli.store import Ref, Store
 from function.cli.tables import structured
-from function.composers.carryover import carried
 from function.exchange import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.lifecycle.carry_over import carried
 from function.parse.environments import provider_config
 from function.reasons import ConditionType, Status
 

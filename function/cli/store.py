@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from function.composers import COMPOSERS
-from function.exchange import Answered, Requirement, Seen
+from function.exchange import Answered, RequiredResource, Requirement
 from function.kube.manifests import Manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
@@ -46,7 +46,7 @@ class Store:
     """Objects by kind, namespace and name; none is changed in place."""
 
     def __init__(self, manifests: Iterable[Manifest] = ()) -> None:
-        self._kinds: dict[str, dict[Ref, Seen]] = {}
+        self._kinds: dict[str, dict[Ref, RequiredResource]] = {}
         self._owned: dict[Ref, dict[str, Ref]] = {}
         for manifest in manifests:
             self.put(manifest)
@@ -55,7 +55,7 @@ class Store:
         """Add or replace an object."""
         ref = Ref.of(manifest)
         # A number that no other content ever has: memos, which outlive a store, ask for nothing more.
-        seen = Seen(str(next(_SERIAL)).encode(), lambda: manifest)
+        seen = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
         self._kinds.setdefault(ref.kind, {})[ref] = seen
         owner, key = _owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
         if owner and key:

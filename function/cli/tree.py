@@ -17,9 +17,9 @@ from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, structured, table
 from function.cli.watch import watch as look_again
 from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.observe.health import assess
+from function.observe.objects import State, read
 from function.reasons import Status
-from function.report.health import assess
-from function.report.sync import State, read
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
 _COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from function.composers import cache, deployment, environment, model, placement
-from function.composers.carryover import carry_over
 from function.composers.finish import observed_status
 from function.domain.settings import Settings
 from function.exchange import Call, Event, Outcome
 from function.kube.manifests import text
+from function.lifecycle.carry_over import carry_over
 from function.parse.settings import read_settings
 from function.report.conditions import OWNED, complete
 

@@ -9,23 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from function.composers import requirements, resolve
-from function.composers.carryover import carry_over
-from function.composers.finish import finish, hold, unready
-from function.composers.remote import NAMESPACE, Site, namespace
-from function.composers.weights import Weights, weigh
+from function.composers.finish import finish, keep_observed, unready
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome
+from function.lifecycle.carry_over import carry_over
+from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.weights import Weights, weigh
 from function.parse.caches import read_cache
 from function.parse.environments import read_environment
 from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import caches as report
 from function.report import references
-from function.storage.order import Order
+from function.storage.request import StorageRequest
 from function.storage.sizing import Size
 
 _SEPARATOR = "/"
@@ -63,7 +63,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelCache, with what is so and what to do."""
     cache = read_cache(call.xr)
     if isinstance(cache, tuple):
-        return hold(call, settings, {}, [report.invalid(cache)])
+        return keep_observed(call, settings, {}, [report.invalid(cache)])
     asked = {
         requirements.MODEL: requirements.model(cache.model, cache.namespace),
         requirements.ENVIRONMENTS: requirements.environments(),
@@ -71,7 +71,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     }
     task = _gather(call, cache, settings)
     if isinstance(task, Condition):
-        return hold(call, settings, asked, [task])
+        return keep_observed(call, settings, asked, [task])
     scopes = [_scope(call, task, name) for name in _names(call, task)]
     rows = [scope.row for scope in scopes if scope.row]
     sizes = [scope.size for scope in scopes if scope.size]
@@ -134,7 +134,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
     if name not in task.selected:
         # Not wanted here any more. What a placement reads goes with the last of its readers.
         return _Scope(composed=_prefixed(prefix, carry_over(observed)) if task.readers(name) else {})
-    site = Site(
+    writer = ObjectWriter(
         owner=task.cache.name,
         namespace=task.cache.namespace,
         provider_config=environment.provider_config,
@@ -142,8 +142,8 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         observed=observed,
         scope=name,
     )
-    stored = weigh(_order(task, environment), site, name)
-    composed = {NAMESPACE: namespace(task.namespace, site), **stored.composed}
+    stored = weigh(_request(task, environment), writer, name)
+    composed = {NAMESPACE: namespace(task.namespace, writer), **stored.composed}
     if _is_read(task, name, stored):
         composed |= stored.stale
     return _Scope(
@@ -163,8 +163,8 @@ def _prefixed(prefix: str, composed: Mapping[str, Composed]) -> dict[str, Compos
     return {prefix + key: item for key, item in composed.items()}
 
 
-def _order(task: _Task, environment: Environment) -> Order:
-    return Order(
+def _request(task: _Task, environment: Environment) -> StorageRequest:
+    return StorageRequest(
         model=task.model,
         choice=task.cache.choice,
         environment=environment.storage,

@@ -5,7 +5,7 @@ any input is unanswered, missing or invalid, every placement stays exactly as it
 
 Crossplane knows what it composed from the composite's own list, and may read that list from before its last
 write. A placement that it composed then appears among all placements, with this composite as its owner, and is
-not observed. It is a stray: left out, it would run on with nobody to delete it, and take the room of its own
+not observed. It is a orphan: left out, it would run on with nobody to delete it, and take the room of its own
 deployment. So it counts as ours, and is composed at least once more; what shall go goes when it is observed.
 """
 
@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from function.composers import requirements, resolve
-from function.composers.carryover import carried
-from function.composers.finish import finish, hold
+from function.composers.finish import finish, keep_observed
 from function.composers.need import storage_need
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
@@ -34,6 +33,7 @@ from function.kube.names import (
     label_value,
     named,
 )
+from function.lifecycle.carry_over import carried
 from function.parse.caches import check_cache_fits_source, read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
@@ -43,8 +43,9 @@ from function.reasons import ConditionType, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Assignment, Decision, Need
+from function.scheduling.verdicts import Assignment, Decision
 
 
 def _environment(manifest: Manifest) -> Environment:
@@ -57,17 +58,17 @@ _PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """A decision with all that it was made from. `others` are the placements of everybody else, `strays` those
+    """A decision with all that it was made from. `others` are the placements of everybody else, `orphans` those
     of ours that were not observed, by composition-resource-name.
     """
 
-    need: Need
+    request: SchedulingRequest
     environments: tuple[Environment, ...]
     own: tuple[Placement, ...]
     others: tuple[Placement, ...]
     decision: Decision
     resolved: Condition
-    strays: Mapping[str, Manifest]
+    orphans: Mapping[str, Manifest]
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -75,36 +76,38 @@ def compose(call: Call, settings: Settings) -> Outcome:
     found = consider(call, settings)
     if isinstance(found, Outcome):
         return found
-    return _answer(replace(call, observed={**call.observed, **found.strays}), settings, found)
+    return _answer(replace(call, observed={**call.observed, **found.orphans}), settings, found)
 
 
 def consider(call: Call, settings: Settings) -> Considered | Outcome:
     """Return the decision, or the outcome that keeps everything while there can be none."""
     deployment = read_deployment(call.xr)
     if isinstance(deployment, tuple):
-        return hold(call, settings, {}, [report.invalid(deployment)])
+        return keep_observed(call, settings, {}, [report.invalid(deployment)])
     asked = _requirements(deployment)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
     if isinstance(model, Condition):
-        return hold(call, settings, asked, [model])
+        return keep_observed(call, settings, asked, [model])
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
     seen = _Seen.of(call, deployment)
     if seen is None:
-        return hold(call, settings, asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
+        return keep_observed(call, settings, asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
     problems = check_cache_fits_source(model, deployment.cache)
     if problems:
-        return hold(call, settings, asked, [resolved, report.invalid(problems)])
-    need = Need(deployment=deployment, model=model, storage=storage_need(deployment, model, settings, seen.cache))
+        return keep_observed(call, settings, asked, [resolved, report.invalid(problems)])
+    request = SchedulingRequest(
+        deployment=deployment, model=model, storage=storage_need(deployment, model, settings, seen.cache)
+    )
     return Considered(
-        need=need,
+        request=request,
         environments=seen.environments,
         own=seen.own,
         others=seen.others,
-        decision=schedule(need, seen.environments, [*seen.others, *seen.own]),
+        decision=schedule(request, seen.environments, [*seen.others, *seen.own]),
         resolved=resolved,
-        strays=seen.strays,
+        orphans=seen.orphans,
     )
 
 
@@ -126,7 +129,7 @@ class _Seen:
     environments: tuple[Environment, ...]
     own: tuple[Placement, ...]
     others: tuple[Placement, ...]
-    strays: Mapping[str, Manifest]
+    orphans: Mapping[str, Manifest]
     cache: ModelCache | None
 
     @classmethod
@@ -140,8 +143,8 @@ class _Seen:
         if environments is Answer.PENDING or placements is Answer.PENDING or cache is Answer.PENDING:
             return None
         every = _PLACEMENTS.read(placements)
-        strays = _strays(call, placements, every)
-        own = (*_own(call.observed), *_own(strays))
+        orphans = _strays(call, placements, every)
+        own = (*_own(call.observed), *_own(orphans))
         mine = {(p.namespace, p.name) for p in own}
         others = (
             # A placement that names this deployment without being composed by it takes GPUs like anybody's.
@@ -150,7 +153,7 @@ class _Seen:
             if isinstance(p, Placement) and (p.namespace, p.name) not in mine
         )
         caches = [c for c in (read_cache(item.load()) for item in cache) if isinstance(c, ModelCache)]
-        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), strays, caches[0] if caches else None)
+        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), orphans, caches[0] if caches else None)
 
 
 def _strays(
@@ -176,38 +179,38 @@ def _own(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
 
 
 def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
-    need, decision = found.need, found.decision
+    request, decision = found.request, found.decision
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
     readable = {placement.name for placement in _own(call.observed)}
-    strays = {text(manifest, "metadata.name") for manifest in found.strays.values()}
-    stays = {*(keys.keys() - readable), *strays, *(placement.name for placement in decision.carried)}
+    orphans = {text(manifest, "metadata.name") for manifest in found.orphans.values()}
+    stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
     composed = {keys[name]: carried(call.observed[keys[name]]) for name in sorted(stays)}
-    counted = tuple(_placement(need, assignment) for assignment in decision.assignments)
+    counted = tuple(_placement(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
-            manifest=_manifest(need, placement, get(call.xr, "spec.modelCache")), ready=placement.ready
+            manifest=_manifest(request, placement, get(call.xr, "spec.modelCache")), ready=placement.ready
         )
-    explanation = explain(need, decision)
+    explanation = explain(request, decision)
     conditions = [
         found.resolved,
         report.scheduled(explanation),
-        report.placements_ready((*counted, *decision.carried), need.deployment.environments),
+        report.placements_ready((*counted, *decision.carried), request.deployment.environments),
     ]
     return finish(
         call,
         settings,
-        requirements=_requirements(need.deployment),
+        requirements=_requirements(request.deployment),
         composed=composed,
-        status=report.status(need, decision, counted, explanation.unplaced),
+        status=report.status(request, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.wanted else None,
     )
 
 
-def _placement(need: Need, assignment: Assignment) -> Placement:
-    deployment = need.deployment
+def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
+    deployment = request.deployment
     existing = assignment.placement or Placement(
         namespace=deployment.namespace,
         name=named(deployment.name, deployment.namespace, deployment.name, assignment.environment),
@@ -228,7 +231,7 @@ def _placement(need: Need, assignment: Assignment) -> Placement:
     )
 
 
-def _manifest(need: Need, placement: Placement, cache: JSON) -> Manifest:
+def _manifest(request: SchedulingRequest, placement: Placement, cache: JSON) -> Manifest:
     shape = placement.shape
     return {
         "apiVersion": VERSION,
@@ -239,7 +242,7 @@ def _manifest(need: Need, placement: Placement, cache: JSON) -> Manifest:
                 "namespace": placement.namespace,
                 "labels": {
                     **MANAGED_BY,
-                    LABEL_DEPLOYMENT: label_value(need.deployment.name),
+                    LABEL_DEPLOYMENT: label_value(request.deployment.name),
                     LABEL_ENVIRONMENT: label_value(placement.environment),
                 },
                 "annotations": {ANNOTATION_VRAM: str(placement.vram)} if placement.vram is not None else None,
@@ -247,8 +250,8 @@ def _manifest(need: Need, placement: Placement, cache: JSON) -> Manifest:
         ),
         "spec": prune(
             {
-                "modelRef": {"kind": need.deployment.model.kind, "name": need.deployment.model.name},
-                "deploymentRef": {"name": need.deployment.name},
+                "modelRef": {"kind": request.deployment.model.kind, "name": request.deployment.model.name},
+                "deploymentRef": {"name": request.deployment.name},
                 "inferenceEnvironmentRef": {"name": placement.environment},
                 "profile": placement.profile,
                 "pool": placement.pool,

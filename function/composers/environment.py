@@ -6,8 +6,7 @@ whether the kubeconfig works and KServe is installed: its CRD would tell too, bu
 """
 
 from function.composers import requirements
-from function.composers.finish import finish, hold, observed_status
-from function.composers.remote import Lifetime, Site
+from function.composers.finish import finish, keep_observed, observed_status
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
@@ -15,11 +14,12 @@ from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.names import MANAGED_BY
+from function.lifecycle.object_writer import Lifetime, ObjectWriter
+from function.observe.objects import ObservedObject
 from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
 from function.parse.memo import Memo
 from function.parse.placements import read_placement
 from function.report import environments as report
-from function.report.sync import Remote
 from function.serving.presets import pipeline_preset
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
@@ -32,19 +32,19 @@ def compose(call: Call, settings: Settings) -> Outcome:
     asked = {requirements.PLACEMENTS: requirements.placements()}
     access = parsed.access
     if access is None or parsed.environment.broken:
-        return hold(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
+        return keep_observed(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
     environment = parsed.environment
-    site = Site(
+    writer = ObjectWriter(
         owner=environment.name,
         namespace=settings.secret_namespace or "",
         provider_config=environment.provider_config,
         watch=bool(settings.object_watch),
         observed=call.observed,
     )
-    composed = _composed(call, parsed, access, site)
-    storage_class = site.read(CLASS)
+    composed = _composed(call, parsed, access, writer)
+    storage_class = writer.read(CLASS)
     conditions = [
-        report.cluster_ready(site.read(PRESET), access.kubeconfig),
+        report.cluster_ready(writer.read(PRESET), access.kubeconfig),
         report.pools_valid(len(environment.pools), parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
     ]
@@ -59,13 +59,15 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def _composed(call: Call, parsed: ParsedEnvironment, access: ClusterAccess, site: Site) -> dict[str, Composed]:
+def _composed(
+    call: Call, parsed: ParsedEnvironment, access: ClusterAccess, writer: ObjectWriter
+) -> dict[str, Composed]:
     composed = {
         CONFIG: Composed(
             manifest=_provider_config(parsed.environment.provider_config, access),
             ready=CONFIG in call.observed,
         ),
-        PRESET: site.compose(PRESET, pipeline_preset(parsed.environment.kserve), Lifetime.KEPT),
+        PRESET: writer.compose(PRESET, pipeline_preset(parsed.environment.kserve), Lifetime.KEPT),
     }
     name = parsed.environment.storage.class_name
     if name:
@@ -74,7 +76,7 @@ def _composed(call: Call, parsed: ParsedEnvironment, access: ClusterAccess, site
             "kind": "StorageClass",
             "metadata": {"name": name},
         }
-        composed[CLASS] = site.compose(CLASS, manifest, Lifetime.OBSERVED)
+        composed[CLASS] = writer.compose(CLASS, manifest, Lifetime.OBSERVED)
     return composed
 
 
@@ -102,7 +104,7 @@ def _secret(secret: SecretKey) -> Manifest:
     return {"name": secret.name, "namespace": secret.namespace, "key": secret.key}
 
 
-def _status(call: Call, environment: Environment, storage_class: Remote) -> Manifest:
+def _status(call: Call, environment: Environment, storage_class: ObservedObject) -> Manifest:
     answer = call.answer(requirements.PLACEMENTS)
     if answer is Answer.PENDING:
         return observed_status(call.xr) or report.status(environment, storage_class, ())

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from function.composers.carryover import carry_over
 from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, mapping, text
+from function.lifecycle.carry_over import carry_over
 from function.report.conditions import complete
 from function.report.events import changes
 
@@ -45,7 +45,7 @@ def finish(  # noqa: PLR0913  # the parts of an Outcome
     )
 
 
-def hold(
+def keep_observed(
     call: Call,
     settings: Settings,
     requirements: Mapping[str, Requirement],

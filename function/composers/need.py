@@ -8,9 +8,9 @@ from function.domain.environment import EnvironmentStorage
 from function.domain.model import Model
 from function.domain.placement import Deployment
 from function.domain.settings import Download, Settings
-from function.scheduling.verdicts import StorageNeed
+from function.scheduling.request import StorageNeed
 from function.storage.checks import EXCLUSIVE, OWN_CLAIM
-from function.storage.order import Order
+from function.storage.request import StorageRequest
 
 
 def storage_need(deployment: Deployment, model: Model, settings: Settings, cache: ModelCache | None) -> StorageNeed:
@@ -33,7 +33,7 @@ def storage_need(deployment: Deployment, model: Model, settings: Settings, cache
 
 
 def _needs_claim(deployment: Deployment, model: Model, *, nodes: int) -> bool:
-    order = Order(
+    order = StorageRequest(
         model=model,
         choice=deployment.cache,
         environment=EnvironmentStorage(),

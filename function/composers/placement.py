@@ -8,24 +8,25 @@ resolve, everything stays as observed.
 
 from dataclasses import replace
 
-from function.composers import requirements, service
-from function.composers.finish import finish, hold, unready
-from function.composers.remote import NAMESPACE, Site, namespace
-from function.composers.service import SERVICE
-from function.composers.task import Task, gather
-from function.composers.weights import Weights, weigh
+from function.composers import requirements, resolve
+from function.composers.finish import finish, keep_observed, unready
 from function.domain.cache import NamedCache
 from function.domain.placement import Placement
+from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY, VERSION, named
+from function.lifecycle import services as lifecycle
+from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.services import SERVICE, service_name
+from function.lifecycle.weights import Weights, weigh
+from function.observe.objects import read
 from function.parse.placements import placement_problems, read_placement
 from function.reasons import ConditionType, Status
 from function.report import placements as report
 from function.report import references, services
-from function.report.sync import read
-from function.storage.order import NamedCacheFacts, Order
+from function.storage.request import NamedCacheFacts, StorageRequest
 
 USAGE = "cache-usage"
 
@@ -34,20 +35,22 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelPlacement, with what is so and what to do."""
     placement = read_placement(call.xr)
     if isinstance(placement, tuple):
-        return hold(call, settings, {}, [references.invalid_placement(placement)])
+        return keep_observed(call, settings, {}, [references.invalid_placement(placement)])
     asked = _requirements(placement)
     faults = placement_problems(call.xr)
-    task = references.invalid_placement(faults) if faults else gather(call, placement, settings)
-    if isinstance(task, Condition):
-        return _hold(call, settings, asked, task, placement)
-    site = Site(
+    resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
+    if isinstance(resolved, Condition):
+        return _hold(call, settings, asked, resolved, placement)
+    writer = ObjectWriter(
         owner=placement.name,
         namespace=placement.namespace,
-        provider_config=task.environment.provider_config,
+        provider_config=resolved.environment.provider_config,
         watch=bool(settings.object_watch),
         observed=call.observed,
     )
-    return _answer(call, task, asked, site, weigh(_order(task), site, task.environment.name, task.entry))
+    return _answer(
+        call, resolved, asked, writer, weigh(_request(resolved), writer, resolved.environment.name, resolved.entry)
+    )
 
 
 def _requirements(placement: Placement) -> dict[str, Requirement]:
@@ -60,37 +63,39 @@ def _requirements(placement: Placement) -> dict[str, Requirement]:
     return asked
 
 
-def _order(task: Task) -> Order:
-    memory = task.pool.memory_per_gpu
-    entry = task.entry
-    return Order(
-        model=task.model,
-        choice=task.placement.cache,
-        environment=task.environment.storage,
-        download=task.environment.storage.download.or_else(task.settings.download),
-        default_class=task.settings.storage_class,
-        namespace=task.namespace,
-        owner=task.placement.name,
-        shape_nodes=task.shape.nodes,
-        replicas=task.placement.replicas,
-        gpu_memory=None if memory is None else memory * task.shape.gpus,
+def _request(resolved: ResolvedPlacement) -> StorageRequest:
+    memory = resolved.pool.memory_per_gpu
+    entry = resolved.entry
+    return StorageRequest(
+        model=resolved.model,
+        choice=resolved.placement.cache,
+        environment=resolved.environment.storage,
+        download=resolved.environment.storage.download.or_else(resolved.settings.download),
+        default_class=resolved.settings.storage_class,
+        namespace=resolved.namespace,
+        owner=resolved.placement.name,
+        shape_nodes=resolved.shape.nodes,
+        replicas=resolved.placement.replicas,
+        gpu_memory=None if memory is None else memory * resolved.shape.gpus,
         named=NamedCacheFacts(claim=entry.claim, path=entry.path) if entry else None,
     )
 
 
-def _answer(call: Call, task: Task, asked: dict[str, Requirement], site: Site, stored: Weights) -> Outcome:
-    key = SERVICE + task.service
-    remote = site.read(key)
-    written = service.write(task, site, stored, key)
+def _answer(
+    call: Call, resolved: ResolvedPlacement, asked: dict[str, Requirement], writer: ObjectWriter, stored: Weights
+) -> Outcome:
+    key = SERVICE + service_name(resolved)
+    remote = writer.read(key)
+    written = lifecycle.write(resolved, writer, stored, key)
     composed = {
-        NAMESPACE: namespace(task.namespace, site),
+        NAMESPACE: namespace(resolved.namespace, writer),
         **stored.composed,
-        **_usage(task),
+        **_usage(resolved),
         **written.composed,
     }
-    if not service.moved(remote, stored, written, key):
+    if not lifecycle.moved(remote, stored, written, key):
         composed |= stored.stale
-    serving = services.serving(remote, task.placement.replicas, served=task.placement.served)
+    serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
         report.storage_ready(stored.said),
@@ -99,11 +104,11 @@ def _answer(call: Call, task: Task, asked: dict[str, Requirement], site: Site, s
     )
     return finish(
         call,
-        task.settings,
+        resolved.settings,
         requirements=asked,
         composed=composed,
         status={
-            **report.status(task.placement, remote, task.service, task.namespace, stored.plan),
+            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, stored.plan),
             **report.progress(call.xr, conditions, stored.said, remote),
         },
         conditions=conditions,
@@ -119,17 +124,17 @@ def _hold(
     keys = [key for key in sorted(call.observed) if key.startswith(SERVICE)]
     remote = read(call.observed.get(keys[0]) if keys else None)
     conditions = (missing, services.serving(remote, placement.replicas, served=placement.served))
-    held = hold(call, settings, asked, conditions)
+    held = keep_observed(call, settings, asked, conditions)
     return replace(held, status={**held.status, **report.progress(call.xr, held.conditions, None, remote)})
 
 
-def _usage(task: Task) -> dict[str, Composed]:
+def _usage(resolved: ResolvedPlacement) -> dict[str, Composed]:
     """Return what protects the ModelCache for as long as this placement reads it."""
-    if task.cache is None:
+    if resolved.cache is None:
         return {}
-    placement = task.placement
+    placement = resolved.placement
     spec: Manifest = {
-        "of": {"apiVersion": VERSION, "kind": "ModelCache", "resourceRef": {"name": task.cache.name}},
+        "of": {"apiVersion": VERSION, "kind": "ModelCache", "resourceRef": {"name": resolved.cache.name}},
         "by": {"apiVersion": VERSION, "kind": "ModelPlacement", "resourceRef": {"name": placement.name}},
         "reason": f"ModelPlacement {placement.name} serves from it",
     }
@@ -137,7 +142,7 @@ def _usage(task: Task) -> dict[str, Composed]:
         "apiVersion": "protection.crossplane.io/v1beta1",
         "kind": "Usage",
         "metadata": {
-            "name": named(placement.name, placement.name, task.cache.name),
+            "name": named(placement.name, placement.name, resolved.cache.name),
             "namespace": placement.namespace,
             "labels": {**MANAGED_BY},
         },

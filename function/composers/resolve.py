@@ -4,10 +4,11 @@ Not answered yet, answered with none and answered are three different results: t
 """
 
 from function.composers import requirements
-from function.domain.cache import ModelCache
+from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model
-from function.domain.placement import ModelRef
+from function.domain.placement import ModelRef, Placement
+from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Condition
 from function.parse.caches import read_cache
@@ -15,6 +16,37 @@ from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.reasons import ConditionType
 from function.report import references
+
+
+def placement(call: Call, wanted: Placement, settings: Settings) -> ResolvedPlacement | Condition:
+    """Return a placement with its model, profile, environment, pool and cache, or what does not resolve."""
+    if wanted.shape is None:
+        return references.unreadable_topology()
+    found = model(call, wanted.model, wanted.namespace, ConditionType.REFERENCES_RESOLVED, settings)
+    if isinstance(found, Condition):
+        return found
+    there = environment(call, wanted.environment, settings)
+    if isinstance(there, Condition):
+        return there
+    named = cache(call, wanted.cache.name, wanted.namespace) if isinstance(wanted.cache, NamedCache) else None
+    if isinstance(named, Condition):
+        return named
+    profile = next((p for p in found.profiles if p.name == wanted.profile), None)
+    if profile is None:
+        return references.profile_not_found(wanted.model, found, wanted.profile)
+    pool = there.pool(wanted.pool)
+    if pool is None:
+        return references.pool_not_found(there.name, wanted.pool)
+    return ResolvedPlacement(
+        placement=wanted,
+        shape=wanted.shape,
+        model=found,
+        profile=profile,
+        environment=there,
+        pool=pool,
+        cache=named,
+        settings=settings,
+    )
 
 
 def model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model | Condition:

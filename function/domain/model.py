@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from function.domain.bandwidth import BandwidthRequirement
+from function.domain.hardware import BandwidthRequirement
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Selector

@@ -4,8 +4,8 @@ The speed between nodes has one name on each side, `multiNodeBandwidth` and `int
 accepted on both. Only a profile may ask for a speed `-or-better`.
 """
 
-from function.domain.bandwidth import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.environment import Pool
+from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.parse.block import Block
 

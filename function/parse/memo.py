@@ -9,7 +9,7 @@ one kind of list (all environments, all placements), whichever deployment's call
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from function.exchange import Seen
+from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class Memo(Generic[T]):
         self._parse = parse
         self._known: dict[bytes, T] = {}
 
-    def read(self, items: Iterable[Seen]) -> tuple[T, ...]:
+    def read(self, items: Iterable[RequiredResource]) -> tuple[T, ...]:
         """Return what the items parse to, in their order."""
         known, kept, facts = self._known, dict[bytes, T](), list[T]()
         for digest, load in items:

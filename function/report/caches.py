@@ -10,7 +10,7 @@ from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
-from function.report.weights import Said
+from function.report.weights import StorageState
 from function.storage import cachekey
 from function.storage.plan import StoragePlan
 from function.storage.sizing import Size
@@ -29,7 +29,7 @@ class Row:
     claim_missing: bool = False
 
 
-def row(environment: str, said: Said, plan: StoragePlan | None, completed: str) -> Row:
+def row(environment: str, said: StorageState, plan: StoragePlan | None, completed: str) -> Row:
     """Return the row of an environment whose weights are planned."""
     return Row(
         environment=environment,

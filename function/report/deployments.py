@@ -8,7 +8,8 @@ from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.reasons import ConditionType, PlacementsReady, Refused, Status
 from function.report.explain import Explanation, Unplaced
-from function.scheduling.verdicts import Decision, Need
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Decision
 
 
 def scheduled(explanation: Explanation) -> Condition:
@@ -41,7 +42,9 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
     return Status.FALSE, PlacementsReady.STARTING, message
 
 
-def status(need: Need, decision: Decision, counted: Sequence[Placement], unplaced: Sequence[Unplaced]) -> Manifest:
+def status(
+    request: SchedulingRequest, decision: Decision, counted: Sequence[Placement], unplaced: Sequence[Unplaced]
+) -> Manifest:
     """Return the status. `counted` are the placements of the decision's assignments; those carried stay beside them."""
     every = sorted([*counted, *decision.carried], key=lambda p: (p.environment, p.name))
     urls = [p.url for p in every if p.url]
@@ -49,7 +52,7 @@ def status(need: Need, decision: Decision, counted: Sequence[Placement], unplace
     refused: list[JSON] = [{"environment": u.environment, "reason": u.reason, "message": u.message} for u in unplaced]
     return prune(
         {
-            "model": {"name": need.model.served_name},
+            "model": {"name": request.model.served_name},
             "environments": {
                 "desired": decision.wanted,
                 "placed": decision.placed,

@@ -9,8 +9,8 @@ from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
+from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
-from function.report.sync import Remote, State
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
@@ -44,7 +44,7 @@ def _owner(path: str) -> ConditionType:
     return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
 
 
-def cluster_ready(preset: Remote, kubeconfig: SecretKey) -> Condition:
+def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason, message = _cluster(preset, secret)
@@ -54,7 +54,7 @@ def cluster_ready(preset: Remote, kubeconfig: SecretKey) -> Condition:
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
 
-def _cluster(preset: Remote, kubeconfig: str) -> tuple[ClusterReady, str]:
+def _cluster(preset: ObservedObject, kubeconfig: str) -> tuple[ClusterReady, str]:
     match preset.state:
         case State.UNSEEN:
             return ClusterReady.CONNECTING, f"Waits for the first answer of the cluster behind {kubeconfig}"
@@ -82,13 +82,13 @@ def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
     return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)
 
 
-def storage_ready(class_name: str | None, storage_class: Remote) -> Condition:
+def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Return StorageReady from the environment's class and the observe-only Object on it."""
     status, reason, message = _storage(class_name, storage_class)
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
 
 
-def _storage(name: str | None, remote: Remote) -> tuple[Status, EnvironmentStorage, str]:
+def _storage(name: str | None, remote: ObservedObject) -> tuple[Status, EnvironmentStorage, str]:
     if name is None:
         return (
             Status.FALSE,
@@ -112,7 +112,7 @@ def _storage(name: str | None, remote: Remote) -> tuple[Status, EnvironmentStora
     )
 
 
-def status(environment: Environment, storage_class: Remote, placements: Iterable[Placement]) -> Manifest:
+def status(environment: Environment, storage_class: ObservedObject, placements: Iterable[Placement]) -> Manifest:
     """Return the status: the provider config, pools with GPUs in use, and the storage class."""
     used = _used(environment.name, placements)
     pools: list[JSON] = [_pool(pool, used.get(pool.name, 0)) for pool in environment.pools]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from function.reasons import Refused, Scheduled, Status
 from function.report.sentences import describe, remedy, sentence, size
-from function.scheduling.verdicts import Assignment, Decision, Miss, Need, Refusal
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Miss, Refusal
 
 LIMIT = 1024
 SHOWN = 5
@@ -53,7 +54,7 @@ class Explanation:
     unplaced: tuple[Unplaced, ...] = ()
 
 
-def explain(need: Need, decision: Decision) -> Explanation:
+def explain(request: SchedulingRequest, decision: Decision) -> Explanation:
     """Explain a decision."""
     misses = sorted(_open_misses(decision), key=_nearest_first)
     reason = _reason(decision, misses)
@@ -62,7 +63,7 @@ def explain(need: Need, decision: Decision) -> Explanation:
     return Explanation(
         status=Status.FALSE,
         reason=reason,
-        message=_refused(need, decision, misses),
+        message=_refused(request, decision, misses),
         unplaced=tuple(sorted(map(_unplaced, misses[:UNPLACED]), key=lambda u: u.environment)),
     )
 
@@ -107,27 +108,27 @@ def _place(assignment: Assignment) -> str:
     return f"{assignment.environment} (profile {assignment.profile}, pool {assignment.pool}, {how_big})"
 
 
-def _refused(need: Need, decision: Decision, misses: Sequence[Miss]) -> str:
+def _refused(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
     if decision.fault is not None:
         return _fit(sentence(decision.fault), (), [*_staying(decision), *_advice([decision.fault])])
     lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:SHOWN]]
     more = [f"and {len(misses) - SHOWN} more"] if len(misses) > SHOWN else []
     tail = [*more, *_staying(decision), *_advice(_only_obstacle(misses))]
-    return _fit(_header(need, decision, misses), lines, tail)
+    return _fit(_header(request, decision, misses), lines, tail)
 
 
 def _advice(obstacle: Sequence[Refusal]) -> list[str]:
     return [text for text in map(remedy, obstacle) if text]
 
 
-def _header(need: Need, decision: Decision, misses: Sequence[Miss]) -> str:
+def _header(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
     counts = Counter(miss.reason for miss in misses if miss.keeps is None)
     clauses = [f"{counts[reason]} {PHRASES[reason]}" for reason in Refused if counts[reason]]
     stunted = sum(miss.keeps is not None for miss in misses)
     if stunted:
-        clauses.append(f"{stunted} cannot grow to {need.deployment.replicas} replicas")
+        clauses.append(f"{stunted} cannot grow to {request.deployment.replicas} replicas")
     wanted = f" ({decision.wanted} wanted)" if decision.wanted > 1 else ""
-    head = f"{decision.placed}/{decision.candidates} environments can run {need.model.name}{wanted}"
+    head = f"{decision.placed}/{decision.candidates} environments can run {request.model.name}{wanted}"
     return f"{head}: {', '.join(clauses)}." if clauses else f"{head}."
 
 

@@ -6,19 +6,21 @@ from function.domain.placement import Placement
 from function.exchange import Condition
 from function.kube.manifests import Manifest, flag, prune
 from function.kube.quantity import gib
+from function.observe.objects import ObservedObject
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.report import services
-from function.report.sync import Remote
-from function.report.weights import Said
+from function.report.weights import StorageState
 from function.storage.plan import StoragePlan
 
 
-def storage_ready(said: Said) -> Condition:
+def storage_ready(said: StorageState) -> Condition:
     """Return StorageReady as the weights say."""
     return Condition(type=ConditionType.STORAGE_READY, status=said.status, reason=said.reason, message=said.message)
 
 
-def progress(xr: Manifest, conditions: Sequence[Condition], said: Said | None, service: Remote) -> Manifest:
+def progress(
+    xr: Manifest, conditions: Sequence[Condition], said: StorageState | None, service: ObservedObject
+) -> Manifest:
     """Return the phase, and the latch `served`: it was Ready once, now or before."""
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
     return {
@@ -27,7 +29,7 @@ def progress(xr: Manifest, conditions: Sequence[Condition], said: Said | None, s
     }
 
 
-def _phase(conditions: Sequence[Condition], said: Said | None, service: Remote) -> Phase:
+def _phase(conditions: Sequence[Condition], said: StorageState | None, service: ObservedObject) -> Phase:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
         return Phase.READY
@@ -40,7 +42,9 @@ def _phase(conditions: Sequence[Condition], said: Said | None, service: Remote) 
     return Phase.STARTING if said.status is Status.TRUE else said.phase
 
 
-def status(placement: Placement, service: Remote, name: str, namespace: str, plan: StoragePlan | None) -> Manifest:
+def status(
+    placement: Placement, service: ObservedObject, name: str, namespace: str, plan: StoragePlan | None
+) -> Manifest:
     """Return the status beside phase and latch. `plan` None: how the weights get there could not be planned."""
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
     return prune(

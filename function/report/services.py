@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import Manifest, condition, listing, text
+from function.observe.health import Level, assess, current
+from function.observe.objects import ObservedObject, State
 from function.reasons import ConditionType, ServiceAccepted, ServiceReady, Status
-from function.report.health import Level, assess, current
-from function.report.sync import Remote, State
 
 
-def accepted(remote: Remote, *, gate_open: bool) -> Condition:
+def accepted(remote: ObservedObject, *, gate_open: bool) -> Condition:
     """Return ServiceAccepted; `gate_open` tells whether the weights allow the service to be composed."""
     status, reason, message = _acceptance(remote, gate_open=gate_open)
     return Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=reason, message=message)
 
 
-def _acceptance(remote: Remote, *, gate_open: bool) -> tuple[Status, ServiceAccepted, str]:
+def _acceptance(remote: ObservedObject, *, gate_open: bool) -> tuple[Status, ServiceAccepted, str]:
     if remote.state is State.REJECTED:
         return Status.FALSE, ServiceAccepted.REJECTED, f"The cluster refused the service: {remote.message}"
     if remote.state is State.KIND_MISSING:
@@ -55,13 +55,13 @@ def invalid(problems: Sequence[Problem]) -> Condition:
     )
 
 
-def serving(remote: Remote, replicas: int, *, served: bool) -> Condition:
+def serving(remote: ObservedObject, replicas: int, *, served: bool) -> Condition:
     """Return ServiceReady. `served`: it was Ready once, so that not being so now is Degraded, not Starting."""
     status, reason, message = _serving(remote, replicas, served=served)
     return Condition(type=ConditionType.SERVICE_READY, status=status, reason=reason, message=message)
 
 
-def _serving(remote: Remote, replicas: int, *, served: bool) -> tuple[Status, ServiceReady, str]:
+def _serving(remote: ObservedObject, replicas: int, *, served: bool) -> tuple[Status, ServiceReady, str]:
     if remote.seen and remote.state is not State.PRESENT and remote.state is not State.REJECTED:
         return (
             Status.UNKNOWN,

@@ -16,7 +16,8 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile, Shape
 from function.domain.problem import Problem
 from function.reasons import Refused
-from function.scheduling.verdicts import Field, Need, Refusal, Value
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Field, Refusal, Value
 
 SHARED_ACCESS = "ReadWriteMany"
 
@@ -34,7 +35,7 @@ class Candidate:
     shape: Shape | None
 
 
-Check: TypeAlias = Callable[[Need, Candidate], Refusal | None]
+Check: TypeAlias = Callable[[SchedulingRequest, Candidate], Refusal | None]
 
 
 def _refuse(
@@ -56,14 +57,14 @@ def _refuse(
     )
 
 
-def vram(need: Need, candidate: Candidate) -> Refusal | None:
+def vram(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A profile without a shape needs a model that says how much memory it takes."""
-    if candidate.profile.shape is None and not need.model.vram:
+    if candidate.profile.shape is None and not request.model.vram:
         return _refuse(candidate, Field.VRAM, None, None, Refused.INVALID_PROFILE)
     return None
 
 
-def engine_args(_: Need, candidate: Candidate) -> Refusal | None:
+def engine_args(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Parallelism flags must agree with a shape that VRAM maths made; parse checks declared shapes."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
@@ -76,15 +77,15 @@ def _problems(engine: EngineName, args: tuple[str, ...], shape: Shape) -> tuple[
     return _disagreements(engine, args, shape) if args else ()
 
 
-def one_node(need: Need, candidate: Candidate) -> Refusal | None:
+def one_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Weights that the deployment keeps on one node serve no shape of several."""
     shape = candidate.shape
-    if need.storage.single_node_only and shape is not None and shape.nodes > 1:
+    if request.storage.single_node_only and shape is not None and shape.nodes > 1:
         return _refuse(candidate, Field.ONE_NODE, 1, shape.nodes)
     return None
 
 
-def multi_node(_: Need, candidate: Candidate) -> Refusal | None:
+def multi_node(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Several nodes need a pool that says it can; one node runs anywhere."""
     shape = candidate.shape
     if shape is not None and shape.nodes > 1 and not candidate.pool.multi_node:
@@ -92,7 +93,7 @@ def multi_node(_: Need, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def gpus_per_node(_: Need, candidate: Candidate) -> Refusal | None:
+def gpus_per_node(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A node has at least the GPUs that one pod takes."""
     shape, has = candidate.shape, candidate.pool.gpus_per_node
     if shape is not None and shape.gpus_per_node > has:
@@ -100,17 +101,17 @@ def gpus_per_node(_: Need, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def memory_per_gpu(need: Need, candidate: Candidate) -> Refusal | None:
+def memory_per_gpu(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A GPU has at least the memory asked for; VRAM maths needs it declared in any case."""
     wanted, has = candidate.profile.requires.memory_per_gpu, candidate.pool.memory_per_gpu
     if candidate.profile.shape is None and not has:
-        return _refuse(candidate, Field.MEMORY_PER_GPU, wanted or need.model.vram, None)
+        return _refuse(candidate, Field.MEMORY_PER_GPU, wanted or request.model.vram, None)
     if wanted is not None and (has is None or has < wanted):
         return _refuse(candidate, Field.MEMORY_PER_GPU, wanted, has)
     return None
 
 
-def nvlink_domain(_: Need, candidate: Candidate) -> Refusal | None:
+def nvlink_domain(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """At least so many GPUs share one NVLink domain."""
     wanted, has = candidate.profile.requires.nvlink_domain, candidate.pool.nvlink_domain
     if wanted is not None and (has is None or has < wanted):
@@ -118,19 +119,19 @@ def nvlink_domain(_: Need, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def interconnect(_: Need, candidate: Candidate) -> Refusal | None:
+def interconnect(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """GPUs of one node are connected exactly so."""
     wanted, has = candidate.profile.requires.interconnect, candidate.pool.interconnect
     return _refuse(candidate, Field.INTERCONNECT, wanted, has) if wanted and wanted != has else None
 
 
-def accelerator_type(_: Need, candidate: Candidate) -> Refusal | None:
+def accelerator_type(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """The GPUs are of exactly this type."""
     wanted, has = candidate.profile.requires.accelerator_type, candidate.pool.accelerator_type or None
     return _refuse(candidate, Field.ACCELERATOR_TYPE, wanted, has) if wanted and wanted != has else None
 
 
-def bandwidth(_: Need, candidate: Candidate) -> Refusal | None:
+def bandwidth(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Nodes are connected at a rung of the ladder, or at least at it."""
     wanted, has = candidate.profile.requires.bandwidth, candidate.pool.bandwidth
     if wanted is not None and (has is None or not wanted.met_by(has)):
@@ -138,7 +139,7 @@ def bandwidth(_: Need, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def precision(_: Need, candidate: Candidate) -> Refusal | None:
+def precision(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """The GPUs support every precision asked for."""
     wanted, has = candidate.profile.requires.precision, candidate.pool.precision
     if wanted and (has is None or not set(wanted) <= set(has)):
@@ -146,45 +147,45 @@ def precision(_: Need, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def storage_class(need: Need, candidate: Candidate) -> Refusal | None:
+def storage_class(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Where the weights need a claim, somebody must name its class; "" is a name: the cluster's default."""
-    storage, shape = need.storage, candidate.shape
-    if shape is None or not _needs_claim(need, shape):
+    storage, shape = request.storage, candidate.shape
+    if shape is None or not _needs_claim(request, shape):
         return None
     if not (storage.class_name is candidate.environment.storage.class_name is storage.default_class is None):
         return None
     return _refuse(candidate, Field.STORAGE_CLASS, None, None, Refused.SHARED_STORAGE_MISSING)
 
 
-def access_mode(need: Need, candidate: Candidate) -> Refusal | None:
+def access_mode(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A claim for more than one replica on one node must be shared."""
-    if candidate.shape is None or shares(need, candidate.environment, candidate.shape):
+    if candidate.shape is None or shares(request, candidate.environment, candidate.shape):
         return None
-    mode = effective_mode(need, candidate.environment)
+    mode = effective_mode(request, candidate.environment)
     return _refuse(candidate, Field.ACCESS_MODE, SHARED_ACCESS, mode, Refused.SHARED_STORAGE_MISSING)
 
 
-def shares(need: Need, environment: Environment, shape: Shape) -> bool:
+def shares(request: SchedulingRequest, environment: Environment, shape: Shape) -> bool:
     """Tell whether the access mode serves every pod that mounts the weights."""
-    alone = shape.nodes == 1 and need.deployment.replicas <= 1
-    return alone or not _needs_claim(need, shape) or effective_mode(need, environment) == SHARED_ACCESS
+    alone = shape.nodes == 1 and request.deployment.replicas <= 1
+    return alone or not _needs_claim(request, shape) or effective_mode(request, environment) == SHARED_ACCESS
 
 
-def effective_mode(need: Need, environment: Environment) -> str:
+def effective_mode(request: SchedulingRequest, environment: Environment) -> str:
     """Return the deployment's access mode, else the environment's."""
-    return need.storage.access_mode or environment.storage.access_mode
+    return request.storage.access_mode or environment.storage.access_mode
 
 
-def _needs_claim(need: Need, shape: Shape) -> bool:
-    return need.storage.multi_node_claim if shape.nodes > 1 else need.storage.single_node_claim
+def _needs_claim(request: SchedulingRequest, shape: Shape) -> bool:
+    return request.storage.multi_node_claim if shape.nodes > 1 else request.storage.single_node_claim
 
 
-def cache(need: Need, candidate: Candidate) -> Refusal | None:
+def cache(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A named ModelCache keeps its weights on this environment."""
-    kept = need.storage.cache_environments
+    kept = request.storage.cache_environments
     if kept is None or candidate.environment.name in kept:
         return None
-    return _refuse(candidate, Field.CACHE, need.storage.cache_name, None, Refused.CACHE_NOT_ON_ENVIRONMENT)
+    return _refuse(candidate, Field.CACHE, request.storage.cache_name, None, Refused.CACHE_NOT_ON_ENVIRONMENT)
 
 
 CHECKS: tuple[Check, ...] = (

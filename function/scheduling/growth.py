@@ -11,22 +11,23 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.capacity import shortage
 from function.scheduling.checks import CHECKS, SHARED_ACCESS, access_mode, effective_mode, shares
 from function.scheduling.judge import poolless, shortage_step
 from function.scheduling.ledger import Ledger
+from function.scheduling.pool_capacity import Demand
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
-from function.scheduling.room import Demand
-from function.scheduling.verdicts import Assignment, Field, Miss, Need, Refusal
+from function.scheduling.shortage import shortage
+from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
 
 
 def keep(
-    need: Need, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
+    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> tuple[Assignment, Miss | None]:
     """Return a placement as it stays, with the replicas that it can have, and why it has not all of them."""
-    wanted = need.deployment.replicas
-    miss = _hindrance(need, environment, placement, shape, ledger) if wanted > placement.replicas else None
-    profile = profile_of(need, placement)
+    wanted = request.deployment.replicas
+    miss = _hindrance(request, environment, placement, shape, ledger) if wanted > placement.replicas else None
+    profile = profile_of(request, placement)
     computed = profile is not None and profile.shape is None
     assignment = Assignment(
         environment=placement.environment,
@@ -34,19 +35,21 @@ def keep(
         pool=placement.pool,
         shape=shape,
         replicas=wanted if miss is None else placement.replicas,
-        vram=need.model.vram if computed else placement.vram,
+        vram=request.model.vram if computed else placement.vram,
         placement=placement,
     )
     return assignment, miss
 
 
-def _hindrance(need: Need, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger) -> Miss | None:
+def _hindrance(
+    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
+) -> Miss | None:
     pool = environment.pool(placement.pool)
     if pool is None:
         field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
         return replace(poolless(environment, field), keeps=placement.replicas)
-    unshared = _unshared(need, environment, placement, shape)
-    full = _room(need, pool, placement, shape, ledger)
+    unshared = _unshared(request, environment, placement, shape)
+    full = _room(request, pool, placement, shape, ledger)
     refusals = tuple(refusal for refusal in (unshared, full) if refusal is not None)
     if not refusals:
         return None
@@ -54,8 +57,10 @@ def _hindrance(need: Need, environment: Environment, placement: Placement, shape
     return Miss(environment=environment.name, refusals=refusals, step=step, keeps=placement.replicas)
 
 
-def _unshared(need: Need, environment: Environment, placement: Placement, shape: Shape) -> Refusal | None:
-    if shares(need, environment, shape):
+def _unshared(
+    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape
+) -> Refusal | None:
+    if shares(request, environment, shape):
         return None
     return Refusal(
         reason=Refused.SHARED_STORAGE_MISSING,
@@ -64,17 +69,17 @@ def _unshared(need: Need, environment: Environment, placement: Placement, shape:
         profile=placement.profile,
         pool=placement.pool,
         wanted=SHARED_ACCESS,
-        found=effective_mode(need, environment),
+        found=effective_mode(request, environment),
         shape=shape,
     )
 
 
-def _room(need: Need, pool: Pool, placement: Placement, shape: Shape, ledger: Ledger) -> Refusal | None:
-    profile = profile_of(need, placement)
+def _room(request: SchedulingRequest, pool: Pool, placement: Placement, shape: Shape, ledger: Ledger) -> Refusal | None:
+    profile = profile_of(request, placement)
     apart = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
     return shortage(
         ledger.room(placement.environment, pool),
-        Demand(shape, need.deployment.replicas, apart),
+        Demand(shape, request.deployment.replicas, apart),
         placement.environment,
         placement.profile,
         pool.name,

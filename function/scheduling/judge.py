@@ -15,11 +15,12 @@ from function.domain.environment import Environment
 from function.domain.model import Profile
 from function.kube.selectors import Selector
 from function.reasons import Refused
-from function.scheduling.capacity import capacity
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, Candidate
 from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.shape import replica_shape
-from function.scheduling.verdicts import Field, Fit, Miss, Need, Refusal, Verdict
+from function.scheduling.shortage import capacity
+from function.scheduling.verdicts import Field, Fit, Miss, Refusal, Verdict
 
 _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
@@ -34,37 +35,37 @@ class Attempt:
     refusals: tuple[Refusal, ...]
 
 
-def attempts(need: Need, environment: Environment, ledger: Ledger) -> tuple[Attempt, ...]:
+def attempts(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> tuple[Attempt, ...]:
     """Return all that `judge` would look at if nothing fitted, in its order."""
     if environment.broken:
         return (Attempt(None, poolless(environment, Field.ENVIRONMENT).refusals),)
-    outside = unselected(need, environment)
+    outside = unselected(request, environment)
     if outside:
         return (Attempt(None, outside),)
     late = None if environment.ready else _not_ready(environment)
-    found = _attempts(need, environment, ledger, late)
+    found = _attempts(request, environment, ledger, late)
     return tuple(Attempt(candidate, tuple(refusal for _, refusal in steps)) for candidate, steps in found)
 
 
-def judge(need: Need, environment: Environment, ledger: Ledger) -> Verdict:
+def judge(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Judge an environment that would be chosen anew: it must be Ready."""
     late = None if environment.ready else _not_ready(environment)
-    return _judge(need, environment, ledger, late)
+    return _judge(request, environment, ledger, late)
 
 
-def judge_again(need: Need, environment: Environment, ledger: Ledger) -> Verdict:
+def judge_again(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Judge an environment whose placement is decided again: an outage is no reason to leave it."""
-    return _judge(need, environment, ledger, None)
+    return _judge(request, environment, ledger, None)
 
 
-def unselected(need: Need, environment: Environment) -> tuple[Refusal, ...]:
+def unselected(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
     """Return what the deployment's and the model's selector refuse."""
-    if not (need.deployment.selector.requirements or need.model.selector.requirements):
+    if not (request.deployment.selector.requirements or request.model.selector.requirements):
         return ()
     labels = dict(environment.labels)
     found = (
-        _selection(environment, need.deployment.selector, labels, Field.DEPLOYMENT_SELECTOR),
-        _selection(environment, need.model.selector, labels, Field.MODEL_SELECTOR),
+        _selection(environment, request.deployment.selector, labels, Field.DEPLOYMENT_SELECTOR),
+        _selection(environment, request.model.selector, labels, Field.MODEL_SELECTOR),
     )
     return tuple(refusal for refusal in found if refusal is not None)
 
@@ -92,18 +93,18 @@ def _selection(
     )
 
 
-def _judge(need: Need, environment: Environment, ledger: Ledger, late: Refusal | None) -> Verdict:
+def _judge(request: SchedulingRequest, environment: Environment, ledger: Ledger, late: Refusal | None) -> Verdict:
     if environment.broken:
         return poolless(environment, Field.ENVIRONMENT)
-    outside = unselected(need, environment)
+    outside = unselected(request, environment)
     if outside:
         return Miss(environment=environment.name, refusals=outside, step=SELECTION)
     nearest: list[Iterator[_Step]] = []
     furthest = SELECTION
-    for candidate, steps in _attempts(need, environment, ledger, late):
+    for candidate, steps in _attempts(request, environment, ledger, late):
         first = next(steps, None)
         if first is None:
-            return _fit(need, candidate)
+            return _fit(request, candidate)
         if first[0] > furthest:
             furthest, nearest = first[0], []
         if first[0] == furthest:
@@ -113,9 +114,9 @@ def _judge(need: Need, environment: Environment, ledger: Ledger, late: Refusal |
 
 
 def _attempts(
-    need: Need, environment: Environment, ledger: Ledger, late: Refusal | None
+    request: SchedulingRequest, environment: Environment, ledger: Ledger, late: Refusal | None
 ) -> Iterator[tuple[Candidate | None, Iterator[_Step]]]:
-    for profile in need.profiles:
+    for profile in request.profiles:
         refused = unselected_by(profile, environment)
         if refused is not None:
             yield None, iter([(SELECTION, refused)])
@@ -123,18 +124,18 @@ def _attempts(
             yield None, iter([(FIRST_OF_POOL, _unreadable(environment, Field.NODE_POOLS))])
         else:
             for pool in environment.pools:
-                shape = replica_shape(profile, need.model.vram, pool)
+                shape = replica_shape(profile, request.model.vram, pool)
                 candidate = Candidate(environment, profile, pool, shape)
-                yield candidate, _steps(need, candidate, ledger, late)
+                yield candidate, _steps(request, candidate, ledger, late)
 
 
-def _steps(need: Need, candidate: Candidate, ledger: Ledger, late: Refusal | None) -> Iterator[_Step]:
+def _steps(request: SchedulingRequest, candidate: Candidate, ledger: Ledger, late: Refusal | None) -> Iterator[_Step]:
     """Run the chain. Lazily: beyond its first refusal only the nearest pool is of interest."""
     for step, check in enumerate(CHECKS):
-        refusal = check(need, candidate)
+        refusal = check(request, candidate)
         if refusal is not None:
             yield step, refusal
-    full = capacity(need, candidate, ledger)
+    full = capacity(request, candidate, ledger)
     if full is not None:
         yield shortage_step(full), full
     if late is not None:
@@ -146,7 +147,7 @@ def shortage_step(refusal: Refusal) -> int:
     return NEVER if refusal.reason is Refused.POOL_TOO_SMALL else NOT_NOW
 
 
-def _fit(need: Need, candidate: Candidate | None) -> Fit:
+def _fit(request: SchedulingRequest, candidate: Candidate | None) -> Fit:
     assert candidate is not None  # what nothing refuses has a pool and a shape
     assert candidate.shape is not None
     return Fit(
@@ -154,7 +155,7 @@ def _fit(need: Need, candidate: Candidate | None) -> Fit:
         profile=candidate.profile.name,
         pool=candidate.pool.name,
         shape=candidate.shape,
-        vram=need.model.vram if candidate.profile.shape is None else None,
+        vram=request.model.vram if candidate.profile.shape is None else None,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from function.domain.environment import Pool
 from function.domain.placement import Placement
-from function.scheduling.room import Room
+from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.verdicts import Use
 
 
@@ -39,11 +39,11 @@ class Ledger:
 
     def __init__(self, others: Iterable[Placement]) -> None:
         self._by_pool: dict[tuple[str, str], list[Placement]] = defaultdict(list)
-        self._rooms: dict[tuple[str, str], Room] = {}
+        self._rooms: dict[tuple[str, str], PoolCapacity] = {}
         for placement in others:
             self._by_pool[placement.environment, placement.pool].append(placement)
 
-    def room(self, environment: str, pool: Pool) -> Room:
+    def room(self, environment: str, pool: Pool) -> PoolCapacity:
         """Return what the others leave of a pool; not to be changed."""
         key = (environment, pool.name)
         if key not in self._rooms:
@@ -63,16 +63,16 @@ class Ledger:
         return charge(room, placement)
 
 
-def use(room: Room) -> Use:
+def use(room: PoolCapacity) -> Use:
     """Return how full a pool is."""
     return Use(nodes=room.nodes, nodes_in_use=room.nodes_in_use, placements=room.placements)
 
 
-def _empty(pool: Pool) -> Room:
-    return Room(pool.max_nodes, pool.gpus_per_node)
+def _empty(pool: Pool) -> PoolCapacity:
+    return PoolCapacity(pool.max_nodes, pool.gpus_per_node)
 
 
-def charge(room: Room, placement: Placement) -> bool:
+def charge(room: PoolCapacity, placement: Placement) -> bool:
     """Take a placement's room in its turn; False where it yields."""
     shape, replicas = placement.shape, placement.replicas
     if shape is None or replicas <= 0:

@@ -22,8 +22,9 @@ from function.domain.model import Profile
 from function.domain.placement import Placement
 from function.scheduling.judge import unselected, unselected_by
 from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.shape import replica_shape
-from function.scheduling.verdicts import DropCause, Dropped, Need
+from function.scheduling.verdicts import DropCause, Dropped
 
 
 class Standing(Enum):
@@ -48,7 +49,9 @@ def keep_first(placement: Placement) -> tuple[bool, bool, str, str]:
     return placement.deleting, not placement.ready, placement.environment, placement.name
 
 
-def retain(need: Need, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger) -> Retained:
+def retain(
+    request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger
+) -> Retained:
     """Sort a deployment's own placements; `environments` are those that are not being deleted."""
     first: dict[str, Placement] = {}
     dropped: list[Dropped] = []
@@ -59,50 +62,52 @@ def retain(need: Need, environments: Mapping[str, Environment], own: Iterable[Pl
             continue
         first[placement.environment] = placement
         environment = environments.get(placement.environment)
-        by_standing[_standing(need, environment, placement, ledger)].append(placement)
+        by_standing[_standing(request, environment, placement, ledger)].append(placement)
     dropped += (Dropped(placement=placement, cause=DropCause.YIELDED) for placement in by_standing[Standing.YIELDS])
     return Retained(tuple(by_standing[Standing.STAYS]), tuple(by_standing[Standing.AGAIN]), tuple(dropped))
 
 
-def profile_of(need: Need, placement: Placement) -> Profile | None:
+def profile_of(request: SchedulingRequest, placement: Placement) -> Profile | None:
     """Return the valid profile that a placement runs, if there is one."""
-    return next((p for p in need.model.profiles if p.name == placement.profile), None)
+    return next((p for p in request.model.profiles if p.name == placement.profile), None)
 
 
-def _standing(need: Need, environment: Environment | None, placement: Placement, ledger: Ledger) -> Standing:
+def _standing(
+    request: SchedulingRequest, environment: Environment | None, placement: Placement, ledger: Ledger
+) -> Standing:
     if environment is None:
         return Standing.AGAIN
     pool = environment.pool(placement.pool)
     if pool is not None and not ledger.keeps(pool, placement):
         return Standing.YIELDS
-    return Standing.STAYS if _stays(need, environment, pool, placement) else Standing.AGAIN
+    return Standing.STAYS if _stays(request, environment, pool, placement) else Standing.AGAIN
 
 
-def _stays(need: Need, environment: Environment, pool: Pool | None, placement: Placement) -> bool:
+def _stays(request: SchedulingRequest, environment: Environment, pool: Pool | None, placement: Placement) -> bool:
     if environment.broken:
         return True
-    if unselected(need, environment):
+    if unselected(request, environment):
         return False
-    if _unreadable(need, environment, placement):
+    if _unreadable(request, environment, placement):
         return True
-    profile = profile_of(need, placement)
+    profile = profile_of(request, placement)
     if profile is None or pool is None or unselected_by(profile, environment) is not None:
         return False
-    return not _reshaped(need, profile, pool, placement)
+    return not _reshaped(request, profile, pool, placement)
 
 
-def _unreadable(need: Need, environment: Environment, placement: Placement) -> bool:
+def _unreadable(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
     """Tell whether the profile or the pool is declared in a way that cannot be read."""
-    broken = {profile.name for profile in need.model.broken}
+    broken = {profile.name for profile in request.model.broken}
     return placement.profile in broken or placement.pool in environment.broken_pools
 
 
-def _reshaped(need: Need, profile: Profile, pool: Pool, placement: Placement) -> bool:
+def _reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, placement: Placement) -> bool:
     if placement.shape is None:
         return False
     if profile.shape is not None:
         return profile.shape != placement.shape
     if placement.vram is not None:
-        return placement.vram != need.model.vram
-    computed = replica_shape(profile, need.model.vram, pool)
+        return placement.vram != request.model.vram
+    computed = replica_shape(profile, request.model.vram, pool)
     return computed is not None and computed != placement.shape

@@ -20,35 +20,28 @@ from function.scheduling.checks import SHARED_ACCESS
 from function.scheduling.growth import keep
 from function.scheduling.judge import judge, judge_again
 from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
-from function.scheduling.verdicts import (
-    Assignment,
-    Decision,
-    DropCause,
-    Dropped,
-    Field,
-    Fit,
-    Miss,
-    Need,
-    Refusal,
-)
+from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
     """What is looked at: environments by name save those that go, own placements, what others take."""
 
-    need: Need
+    request: SchedulingRequest
     environments: Mapping[str, Environment]
     own: tuple[Placement, ...]
     ledger: Ledger
 
 
-def schedule(need: Need, environments: Sequence[Environment], placements: Sequence[Placement]) -> Decision:
+def schedule(
+    request: SchedulingRequest, environments: Sequence[Environment], placements: Sequence[Placement]
+) -> Decision:
     """Decide where a deployment runs, from every environment and every placement there is."""
-    scene = _scene(need, environments, placements)
-    wanted = need.deployment.environments
-    retained = retain(need, scene.environments, scene.own, scene.ledger)
+    scene = _scene(request, environments, placements)
+    wanted = request.deployment.environments
+    retained = retain(request, scene.environments, scene.own, scene.ledger)
     staying = retained.stays[:wanted]
     kept, stunted = _keep(scene, staying)
     fault = _fault(scene)
@@ -70,22 +63,22 @@ def schedule(need: Need, environments: Sequence[Environment], placements: Sequen
     )
 
 
-def _scene(need: Need, environments: Sequence[Environment], placements: Sequence[Placement]) -> _Scene:
-    namespace, name = need.deployment.namespace, need.deployment.name
+def _scene(request: SchedulingRequest, environments: Sequence[Environment], placements: Sequence[Placement]) -> _Scene:
+    namespace, name = request.deployment.namespace, request.deployment.name
     own: list[Placement] = []
     others: list[Placement] = []
     for placement in placements:
         mine = placement.deployment == name and placement.namespace == namespace
         (own if mine else others).append(placement)
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Scene(need, {e.name: e for e in known}, tuple(own), Ledger(others))
+    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others))
 
 
 def _fault(scene: _Scene) -> Refusal | None:
     """Return what rules out every environment at once."""
-    need = scene.need
-    storage, replicas = need.storage, need.deployment.replicas
-    if not need.profiles:
+    request = scene.request
+    storage, replicas = request.storage, request.deployment.replicas
+    if not request.profiles:
         return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.MODEL_CACHE)
     if storage.single_node_claim and storage.access_mode not in (None, SHARED_ACCESS) and replicas > 1:
         return Refusal(
@@ -102,7 +95,7 @@ def _fault(scene: _Scene) -> Refusal | None:
 def _keep(scene: _Scene, staying: Iterable[Placement]) -> tuple[tuple[Assignment, ...], tuple[Miss, ...]]:
     """Return what stays and can be read, and why some of it has fewer replicas than wanted."""
     found = [
-        keep(scene.need, scene.environments[p.environment], p, p.shape, scene.ledger)
+        keep(scene.request, scene.environments[p.environment], p, p.shape, scene.ledger)
         for p in staying
         if p.shape is not None
     ]
@@ -116,7 +109,7 @@ def _again(scene: _Scene, placements: Iterable[Placement], room: int) -> tuple[A
         environment = scene.environments.get(placement.environment)
         if environment is None or len(found) >= room:
             continue
-        verdict = judge_again(scene.need, environment, scene.ledger)
+        verdict = judge_again(scene.request, environment, scene.ledger)
         if isinstance(verdict, Fit):
             found.append(_assign(scene, verdict, placement))
     return tuple(found)
@@ -134,7 +127,7 @@ def _fill(
             break
         if name in taken:
             continue
-        verdict = judge(scene.need, environment, scene.ledger)
+        verdict = judge(scene.request, environment, scene.ledger)
         if isinstance(verdict, Fit):
             found.append(_assign(scene, verdict, yielded.get(name)))
         else:
@@ -148,7 +141,7 @@ def _assign(scene: _Scene, fit: Fit, placement: Placement | None) -> Assignment:
         profile=fit.profile,
         pool=fit.pool,
         shape=fit.shape,
-        replicas=scene.need.deployment.replicas,
+        replicas=scene.request.deployment.replicas,
         vram=fit.vram,
         placement=placement,
     )

@@ -1,4 +1,4 @@
-"""What goes into a decision and what comes out of it, as plain records.
+"""What comes out of a decision, as plain records.
 
 A refusal is data: the reason, what was compared, what was wanted and what was found (None = not declared).
 Sentences are made of it in `report`. Everything that users read about a decision (the header, the lines,
@@ -10,47 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from function.domain.bandwidth import BandwidthRequirement
-from function.domain.model import Model, Profile, Shape
-from function.domain.placement import Deployment, Placement
+from function.domain.hardware import BandwidthRequirement
+from function.domain.model import Shape
+from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.kube.selectors import Requirement
 from function.reasons import Refused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageNeed:
-    """What the weights ask of an environment, as far as it decides where to run.
-
-    `class_name` and `access_mode` are the deployment's own, `default_class` is the platform's. A replica of
-    several nodes, or of one, may need a claim of ours. `single_node_only`: the deployment asks for storage
-    that one node can use. `cache_environments` None: no ModelCache is named.
-    """
-
-    class_name: str | None = None
-    default_class: str | None = None
-    access_mode: str | None = None
-    multi_node_claim: bool = False
-    single_node_claim: bool = False
-    single_node_only: bool = False
-    cache_environments: frozenset[str] | None = None
-    cache_name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """What shall run, and what it needs besides GPUs."""
-
-    deployment: Deployment
-    model: Model
-    storage: StorageNeed = StorageNeed()
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles that may serve, in order of priority; one node where the storage spans no more."""
-        if not self.storage.single_node_only:
-            return self.model.profiles
-        return tuple(p for p in self.model.profiles if p.shape is None or p.shape.nodes == 1)
 
 
 class Field(StrEnum):

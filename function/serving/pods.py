@@ -9,7 +9,7 @@ nodes needs.
 
 from function.kube.manifests import JSON, Manifest, mapping, prune
 from function.serving.engines import Launch, Mode, mode_of
-from function.serving.order import Initializer, ServiceOrder
+from function.serving.request import Initializer, ServingRequest
 from function.serving.spread import affinity, tolerations
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: merged by name, ours replaces their size
@@ -19,23 +19,23 @@ _PRESET_IMAGES = "llm-d"
 _NO_LIMIT: Manifest = {"cpu": "64", "memory": "1Ti"}
 
 
-def pod(order: ServiceOrder, launch: Launch, listening: Manifest) -> Manifest:
+def pod(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifest:
     """Return the pod that starts like this; `listening` has ports and probes where it serves."""
-    node_selector: Manifest = dict(order.pool.labels)
+    node_selector: Manifest = dict(request.pool.labels)
     return prune(
         {
             "nodeSelector": node_selector or None,
-            "tolerations": tolerations(order.pool),
-            "affinity": affinity(order.profile, order.name, order.shape.nodes),
-            "initContainers": [_initializer(order.initializer)] if order.initializer else None,
-            "containers": [_main(order, launch, listening)],
-            "volumes": _volumes(order),
+            "tolerations": tolerations(request.pool),
+            "affinity": affinity(request.profile, request.name, request.shape.nodes),
+            "initContainers": [_initializer(request.initializer)] if request.initializer else None,
+            "containers": [_main(request, launch, listening)],
+            "volumes": _volumes(request),
         }
     )
 
 
-def _main(order: ServiceOrder, launch: Launch, listening: Manifest) -> Manifest:
-    engine, bare = order.profile.engine, _bare(order)
+def _main(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifest:
+    engine, bare = request.profile.engine, _bare(request)
     return prune(
         {
             "name": "main",
@@ -45,8 +45,8 @@ def _main(order: ServiceOrder, launch: Launch, listening: Manifest) -> Manifest:
             "env": list(engine.env) or None,
             **listening,
             "resources": {
-                "limits": {order.pool.gpu_resource: str(order.shape.gpus_per_node)},
-                "requests": {"cpu": order.model.cpu, "memory": order.model.memory},
+                "limits": {request.pool.gpu_resource: str(request.shape.gpus_per_node)},
+                "requests": {"cpu": request.model.cpu, "memory": request.model.memory},
             },
             "securityContext": _security(engine.image, bare=bare),
             "volumeMounts": [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if bare else None,  # noqa: S108  # a mount
@@ -55,8 +55,8 @@ def _main(order: ServiceOrder, launch: Launch, listening: Manifest) -> Manifest:
     )
 
 
-def _bare(order: ServiceOrder) -> bool:
-    return mode_of(order.shape) is Mode.PIPELINE
+def _bare(request: ServingRequest) -> bool:
+    return mode_of(request.shape) is Mode.PIPELINE
 
 
 def _security(image: str, *, bare: bool) -> Manifest | None:
@@ -66,8 +66,8 @@ def _security(image: str, *, bare: bool) -> Manifest | None:
     return None if starts_as_user else {"runAsNonRoot": False}
 
 
-def _volumes(order: ServiceOrder) -> list[JSON] | None:
-    if order.shape.gpus_per_node == 1 and not _bare(order):
+def _volumes(request: ServingRequest) -> list[JSON] | None:
+    if request.shape.gpus_per_node == 1 and not _bare(request):
         return None
     memory: Manifest = {"medium": "Memory", "sizeLimit": _SHARED_MEMORY_SIZE}
     return [{"name": _SHARED_MEMORY, "emptyDir": memory}]

@@ -19,9 +19,9 @@ from function.kube.names import LABEL_SERVICE
 from function.serving import probes
 from function.serving.arguments import foreign_weights, last_value, without_weights
 from function.serving.engines import PORT, SERVED_NAME, Launch, Mode, Run, mode_of, start
-from function.serving.order import ServiceOrder
 from function.serving.pods import pod
 from function.serving.presets import API_VERSION, pipeline_preset_name
+from function.serving.request import ServingRequest
 
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
@@ -32,43 +32,43 @@ def identity(shape: Shape) -> tuple[str, str]:
     return mode_of(shape).value, str(shape.nodes)
 
 
-def build(order: ServiceOrder) -> Manifest | tuple[Problem, ...]:
+def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
     """Return the service, or every reason why it cannot be written."""
-    problems = _problems(order)
+    problems = _problems(request)
     if problems:
         return problems
-    engine, mode = order.profile.engine, mode_of(order.shape)
-    args = without_weights(engine.name, order.model.source, engine.args)
-    group = start(Run(engine=replace(engine, args=args), shape=order.shape, names=_served_names(order)))
+    engine, mode = request.profile.engine, mode_of(request.shape)
+    args = without_weights(engine.name, request.model.source, engine.args)
+    group = start(Run(engine=replace(engine, args=args), shape=request.shape, names=_served_names(request)))
     spec = prune(
         {
-            "baseRefs": [{"name": pipeline_preset_name(order.kserve)}] if mode is Mode.PIPELINE else None,
-            "model": {"uri": order.uri, "name": order.model.served_name},
-            "replicas": order.replicas,
-            "parallelism": _parallelism(order.shape) or None,
-            "labels": {**order.labels, LABEL_SERVICE: order.name},
-            "annotations": _annotations(order),
-            "template": pod(order, group.leader, _listening(order, group.leader)),
-            "worker": pod(order, group.worker, {}) if group.worker else None,
-            "router": {"gateway": {}, "route": {}} if order.kserve.gateway else None,
+            "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if mode is Mode.PIPELINE else None,
+            "model": {"uri": request.uri, "name": request.model.served_name},
+            "replicas": request.replicas,
+            "parallelism": _parallelism(request.shape) or None,
+            "labels": {**request.labels, LABEL_SERVICE: request.name},
+            "annotations": _annotations(request),
+            "template": pod(request, group.leader, _listening(request, group.leader)),
+            "worker": pod(request, group.worker, {}) if group.worker else None,
+            "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
         }
     )
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceService",
-        "metadata": {"name": order.name, "namespace": order.namespace, "labels": {**order.labels}},
+        "metadata": {"name": request.name, "namespace": request.namespace, "labels": {**request.labels}},
         "spec": spec,
     }
 
 
-def _problems(order: ServiceOrder) -> tuple[Problem, ...]:
-    engine, path = order.profile.engine, f"spec.serving[{order.profile.name}]"
+def _problems(request: ServingRequest) -> tuple[Problem, ...]:
+    engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
     args_path = f"{path}.engine.args"
     found = [
-        *foreign_weights(engine.name, order.model.source, engine.args, args_path),
-        *disagreements(engine.name, engine.args, order.shape, args_path),
+        *foreign_weights(engine.name, request.model.source, engine.args, args_path),
+        *disagreements(engine.name, engine.args, request.shape, args_path),
     ]
-    if engine.name is EngineName.SGLANG and mode_of(order.shape) is Mode.DATA:
+    if engine.name is EngineName.SGLANG and mode_of(request.shape) is Mode.DATA:
         found.append(
             Problem(
                 f"{path}.replicaTopology.parallelism.data",
@@ -78,23 +78,23 @@ def _problems(order: ServiceOrder) -> tuple[Problem, ...]:
     return tuple(sorted(found))
 
 
-def _served_names(order: ServiceOrder) -> tuple[str, ...]:
-    name = order.model.served_name
-    return name, f"publishers/{order.namespace}/models/{name}"
+def _served_names(request: ServingRequest) -> tuple[str, ...]:
+    name = request.model.served_name
+    return name, f"publishers/{request.namespace}/models/{name}"
 
 
-def _annotations(order: ServiceOrder) -> Manifest | None:
-    engine = order.profile.engine
-    if mode_of(order.shape) is not Mode.PIPELINE:
+def _annotations(request: ServingRequest) -> Manifest | None:
+    engine = request.profile.engine
+    if mode_of(request.shape) is not Mode.PIPELINE:
         return None
     named_by_author = engine.name is EngineName.VLLM and last_value(engine.args, SERVED_NAME)
     return None if named_by_author else {_ROUTED_BY_NAME: "true"}
 
 
-def _listening(order: ServiceOrder, leader: Launch) -> Manifest:
+def _listening(request: ServingRequest, leader: Launch) -> Manifest:
     if leader.command:
-        return probes.serving(PORT, order.weights, order.shape.nodes)
-    return probes.patience(order.weights, order.shape.nodes)
+        return probes.serving(PORT, request.weights, request.shape.nodes)
+    return probes.patience(request.weights, request.shape.nodes)
 
 
 def _parallelism(shape: Shape) -> Manifest:

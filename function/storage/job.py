@@ -1,6 +1,6 @@
 """The one builder of download Jobs.
 
-One pod, one container of the initializer's image: its python runs our script (verify.py), which runs the
+One pod, one container of the initializer's image: its python runs our script (download_script.py), which runs the
 initializer and proves what it fetched. URI, directory and patterns are arguments and variables, never part
 of the script. A Job's pod template is immutable, so its name carries a hash of everything in it and of
 `retry`: whatever changes starts a new Job over the files that are there, and what does not change never
@@ -16,10 +16,10 @@ from function.domain.settings import BUILT_IN, Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.storage import cachekey
-from function.storage.causes import FINAL
 from function.storage.credentials import Credential
+from function.storage.failures import FINAL
 
-SCRIPT = resources.files("function.storage").joinpath("verify.py").read_text()
+SCRIPT = resources.files("function.storage").joinpath("download_script.py").read_text()
 MOUNT = "/mnt/models"
 CONTAINER = "download"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
@@ -38,7 +38,7 @@ _ENV = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class DownloadSpec:
     """A download: these bytes into their directory of this claim. `stem` begins the Job's name."""
 
     namespace: str
@@ -50,7 +50,7 @@ class Task:
     retry: str = ""
 
 
-def build(task: Task) -> Manifest:
+def build(task: DownloadSpec) -> Manifest:
     """Return the Job."""
     labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cachekey.key(task.source)}
     download = task.download.or_else(BUILT_IN.download)
@@ -113,7 +113,7 @@ def _rules() -> list[JSON]:
     ]
 
 
-def _pod(task: Task, download: Download) -> Manifest:
+def _pod(task: DownloadSpec, download: Download) -> Manifest:
     env = variables(task.source, download, task.credential)
     volumes, mounts = _volumes(task, env)
     pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets or ()]
@@ -139,7 +139,7 @@ def _pod(task: Task, download: Download) -> Manifest:
     )
 
 
-def _container(task: Task, download: Download, env: list[Manifest]) -> Manifest:
+def _container(task: DownloadSpec, download: Download, env: list[Manifest]) -> Manifest:
     own: list[JSON] = [
         {"name": "MODELPLANE_BACKOFF_LIMIT", "value": str(download.backoff_limit)},
         {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
@@ -160,7 +160,7 @@ def _container(task: Task, download: Download, env: list[Manifest]) -> Manifest:
     )
 
 
-def _volumes(task: Task, env: list[Manifest]) -> tuple[list[JSON], list[JSON]]:
+def _volumes(task: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[JSON]]:
     volumes: list[JSON] = [
         {"name": "weights", "persistentVolumeClaim": {"claimName": task.claim}},
         {"name": "scratch", "emptyDir": {}},

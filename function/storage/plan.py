@@ -5,7 +5,7 @@ for; one claim builder and one Job builder fill that in.
 
 An environment's Shared claim has the environment's size, class and access mode; what a deployment says
 about a claim of its own does not apply to it. `preload: false` leaves out the Job and waits for nothing but
-a claim that is not ours. An impossible order is refused with every fault.
+a claim that is not ours. An impossible request is refused with every fault.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from function.domain.settings import BUILT_IN
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
-from function.storage.claim import ClaimPlan, Ownership
 from function.storage.credentials import Credential, credential
-from function.storage.order import Case, Order
+from function.storage.request import Case, StorageRequest
 from function.storage.sizing import Size
+from function.storage.volume_claim import ClaimPlan, Ownership
 
 
 class Gate(Enum):
@@ -91,40 +91,40 @@ class StoragePlan:
     initializer: Initializer | None = None
 
 
-def plan(order: Order) -> StoragePlan | tuple[Problem, ...]:
+def plan(request: StorageRequest) -> StoragePlan | tuple[Problem, ...]:
     """Return how the weights get there, or every reason why they cannot."""
-    problems = checks.problems(order)
+    problems = checks.problems(request)
     if problems:
         return problems
-    match order.model.source:
+    match request.model.source:
         case OciSource() as source:
             return StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
         case PvcSource() as source:
             path = source.path.strip("/")
             return StoragePlan(type=Case.PRESTAGED, uri=_uri(source.claim, path), claim_name=source.claim, path=path)
         case source:
-            return _downloaded(order, source)
+            return _downloaded(request, source)
 
 
-def _downloaded(order: Order, source: HuggingFaceSource | UriSource) -> StoragePlan:
+def _downloaded(request: StorageRequest, source: HuggingFaceSource | UriSource) -> StoragePlan:
     key = cachekey.key(source)
-    if order.named:
+    if request.named:
         return StoragePlan(
             type=Case.MODEL_CACHE,
-            uri=_uri(order.named.claim, order.named.path),
+            uri=_uri(request.named.claim, request.named.path),
             gate=Gate.CACHE,
             key=key,
-            claim_name=order.named.claim,
-            path=order.named.path,
+            claim_name=request.named.claim,
+            path=request.named.path,
         )
-    if order.case is Case.INITIALIZER:
-        return _in_pod(order, source, key)
-    return _on_claim(order, source, key)
+    if request.case is Case.INITIALIZER:
+        return _in_pod(request, source, key)
+    return _on_claim(request, source, key)
 
 
-def _in_pod(order: Order, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
-    download = order.download.or_else(BUILT_IN.download)
-    secret = credential(source, download.token_secret, _secret_name(order, order.owner), lasting=True)
+def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
+    download = request.download.or_else(BUILT_IN.download)
+    secret = credential(source, download.token_secret, _secret_name(request, request.owner), lasting=True)
     return StoragePlan(
         type=Case.INITIALIZER,
         uri=cachekey.uri(source),
@@ -139,22 +139,22 @@ def _in_pod(order: Order, source: HuggingFaceSource | UriSource, key: str) -> St
     )
 
 
-def _on_claim(order: Order, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
-    row, path = CASES[order.case], job.directory(source)
+def _on_claim(request: StorageRequest, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
+    row, path = CASES[request.case], job.directory(source)
     owned = row.claim is not Ownership.OBSERVED
-    size = sizing.size(order.explicit_size, order.model, order.gpu_memory) if owned else None
+    size = sizing.size(request.explicit_size, request.model, request.gpu_memory) if owned else None
     claim = ClaimPlan(
-        name=_claim_name(order, key),
-        namespace=order.namespace,
+        name=_claim_name(request, key),
+        namespace=request.namespace,
         ownership=row.claim,
         size=size.amount if size else 0,
-        class_name=order.class_name or "",
-        access_mode=order.access_mode,
+        class_name=request.class_name or "",
+        access_mode=request.access_mode,
     )
-    preload, retry = _download_wishes(order.choice)
-    fetched = _fetched(order, source, claim.name, retry) if preload else (None, None)
+    preload, retry = _download_wishes(request.choice)
+    fetched = _fetched(request, source, claim.name, retry) if preload else (None, None)
     return StoragePlan(
-        type=order.case,
+        type=request.case,
         uri=_uri(claim.name, path),
         gate=Gate.JOB if preload else row.without_preload,
         key=key,
@@ -168,18 +168,18 @@ def _on_claim(order: Order, source: HuggingFaceSource | UriSource, key: str) -> 
 
 
 def _fetched(
-    order: Order, source: HuggingFaceSource | UriSource, claim: str, retry: str
+    request: StorageRequest, source: HuggingFaceSource | UriSource, claim: str, retry: str
 ) -> tuple[JobPlan, Credential | None]:
-    key, ownership = cachekey.key(source), CASES[order.case].job
+    key, ownership = cachekey.key(source), CASES[request.case].job
     # What several placements describe at once must not carry the name of one of them.
-    stem = f"weights-{key}" if ownership is Ownership.RETAINED else order.owner
-    secret = credential(source, order.download.token_secret, _secret_name(order, stem), lasting=False)
-    task = job.Task(
-        namespace=order.namespace,
+    stem = f"weights-{key}" if ownership is Ownership.RETAINED else request.owner
+    secret = credential(source, request.download.token_secret, _secret_name(request, stem), lasting=False)
+    task = job.DownloadSpec(
+        namespace=request.namespace,
         stem=stem,
         claim=claim,
         source=source,
-        download=order.download,
+        download=request.download,
         credential=secret,
         retry=retry,
     )
@@ -192,23 +192,23 @@ def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:
     return (True, "") if isinstance(choice, NamedCache) else (choice.preload, choice.retry)
 
 
-def _claim_name(order: Order, key: str) -> str:
-    if isinstance(order.choice, UserClaim):
-        return order.choice.claim
-    match order.case:
+def _claim_name(request: StorageRequest, key: str) -> str:
+    if isinstance(request.choice, UserClaim):
+        return request.choice.claim
+    match request.case:
         case Case.SHARED:
-            return order.environment.shared_claim
+            return request.environment.shared_claim
         case Case.RETAINED:
-            return names.named(f"weights-{key}", order.namespace, key)
+            return names.named(f"weights-{key}", request.namespace, key)
         case _:
-            return names.named(order.owner, order.namespace, order.owner, key)
+            return names.named(request.owner, request.namespace, request.owner, key)
 
 
-def _secret_name(order: Order, stem: str) -> str:
-    source = order.model.source
+def _secret_name(request: StorageRequest, stem: str) -> str:
+    source = request.model.source
     secret = source.secret if isinstance(source, HuggingFaceSource | UriSource) else None
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
-    return names.named(stem, order.namespace, stem, "credential", *identity)
+    return names.named(stem, request.namespace, stem, "credential", *identity)
 
 
 def _uri(claim: str, path: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.domain.bandwidth import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
+from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import ConditionType
 

@@ -11,7 +11,7 @@ from function.cli.render import composed, settle
 from function.cli.sources import World, gather
 from function.cli.store import Store
 from function.composers import compose
-from function.exchange import Call, Outcome, Requirement, Seen
+from function.exchange import Call, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled, example
@@ -182,10 +182,10 @@ def test_several_deployments_end_as_they_do_on_a_control_plane(seed: int) -> Non
 
 
 def _call(xr: Manifest, others: list[Manifest]) -> Call:
-    def answer(wanted: Requirement) -> tuple[Seen, ...]:
+    def answer(wanted: Requirement) -> tuple[RequiredResource, ...]:
         found = [m for m in others if m["kind"] == wanted.kind]
         named = [m for m in found if wanted.name in (None, text(m, "metadata.name"))]
-        return tuple(Seen(repr(m).encode(), partial(dict, m)) for m in named)
+        return tuple(RequiredResource(repr(m).encode(), partial(dict, m)) for m in named)
 
     asked: Outcome = compose(Call(xr=xr))
     return Call(xr=xr, answers={name: answer(wanted) for name, wanted in asked.requirements.items()})

@@ -16,8 +16,8 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from function.storage import job
 from function.storage.credentials import credential
-from function.storage.job import Task
-from function.storage.verify import MARKER, Exit
+from function.storage.download_script import MARKER, Exit
+from function.storage.job import DownloadSpec
 from tests.hub import weights
 from tests.hub.container import Container
 from tests.hub.hub import COMMIT, Hub, serving
@@ -41,7 +41,7 @@ def container(hub: Hub, tmp_path: Path) -> Start:
 
     def compose(source: HuggingFaceSource = SOURCE, *, retry: str = "", backoff: int = 6) -> Container:
         env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": hub.endpoint},)
-        task = Task(
+        task = DownloadSpec(
             namespace="team",
             stem="kimi",
             claim="claim",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from function.domain.bandwidth import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
+from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, mapping
 from function.parse.caches import read_cache

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from function.exchange import Seen
+from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
 from function.parse.memo import Memo
 
@@ -41,7 +41,7 @@ def test_what_is_parsed_again(case: Case) -> None:
     memo = Memo(parse)
     for names, parsed in zip(case.lists, case.parsed, strict=True):
         seen.clear()
-        facts = memo.read(Seen(name.encode(), partial(dict, name=name)) for name in names)
+        facts = memo.read(RequiredResource(name.encode(), partial(dict, name=name)) for name in names)
         assert facts == tuple(f"fact {name}" for name in names), case.reason
         assert "".join(seen) == parsed, case.reason
 
@@ -49,7 +49,7 @@ def test_what_is_parsed_again(case: Case) -> None:
 def test_a_fact_may_be_none() -> None:
     calls: list[Manifest] = []
     memo = Memo(calls.append)
-    item = Seen(b"x", dict)
+    item = RequiredResource(b"x", dict)
     assert memo.read([item]) == (None,)
     assert memo.read([item]) == (None,)
     assert len(calls) == 1, "nothing is a result like any other"

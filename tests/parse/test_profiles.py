@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.bandwidth import BandwidthRequirement
+from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
     Engine,
     EngineName,

@@ -14,8 +14,9 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.report.explain import explain
+from function.scheduling.request import SchedulingRequest, StorageNeed
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Assignment, Decision, Need, StorageNeed
+from function.scheduling.verdicts import Assignment, Decision
 from tests.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
 
 NAMES = ("a", "b", "c", "d")
@@ -79,8 +80,8 @@ def placements(draw: st.DrawFn, owners: Sequence[str] = ("chat", "one", "two")) 
 
 
 @st.composite
-def needs(draw: st.DrawFn, name: str = "chat") -> Need:
-    return Need(
+def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
+    return SchedulingRequest(
         deployment=deployment(name, environments=draw(st.integers(1, 3)), replicas=draw(st.integers(0, 3))),
         model=draw(st.sampled_from(MODELS)),
         storage=StorageNeed(multi_node_claim=draw(st.booleans())),
@@ -113,9 +114,11 @@ def layout(decision: Decision) -> list[tuple[str, str, str, int]]:
     return [(a.environment, a.profile, a.pool, a.replicas) for a in decision.assignments]
 
 
-def fed_back(need: Need, decision: Decision, others: Sequence[Placement], created: str) -> list[Placement]:
+def fed_back(
+    request: SchedulingRequest, decision: Decision, others: Sequence[Placement], created: str
+) -> list[Placement]:
     """Return what there is once a decision was carried out."""
-    name = need.deployment.name
+    name = request.deployment.name
     mine = [
         replace(
             a.placement
@@ -136,26 +139,28 @@ def without(name: str, everything: Sequence[Placement]) -> list[Placement]:
 
 
 @profiled
-@given(need=needs(), environments=sites(), existing=placements(), seed=st.integers(0, 99))
+@given(request=needs(), environments=sites(), existing=placements(), seed=st.integers(0, 99))
 def test_the_order_of_the_inputs_changes_nothing(
-    need: Need, environments: list[Environment], existing: list[Placement], seed: int
+    request: SchedulingRequest, environments: list[Environment], existing: list[Placement], seed: int
 ) -> None:
-    decision = schedule(need, environments, existing)
+    decision = schedule(request, environments, existing)
     shuffled = random.Random(seed)
     other = schedule(
-        need,
+        request,
         shuffled.sample(environments, len(environments)),
         shuffled.sample(existing, len(existing)),
     )
     assert other == decision
-    assert explain(need, other) == explain(need, decision)
+    assert explain(request, other) == explain(request, decision)
 
 
 @profiled
-@given(need=needs(), environments=sites(), existing=placements())
-def test_what_is_new_never_overcommits(need: Need, environments: list[Environment], existing: list[Placement]) -> None:
+@given(request=needs(), environments=sites(), existing=placements())
+def test_what_is_new_never_overcommits(
+    request: SchedulingRequest, environments: list[Environment], existing: list[Placement]
+) -> None:
     known = {e.name: e for e in environments}
-    for a in schedule(need, environments, existing).assignments:
+    for a in schedule(request, environments, existing).assignments:
         grown = a.placement is not None and a.replicas > a.placement.replicas
         if not (changed(a) or grown):
             continue
@@ -166,11 +171,11 @@ def test_what_is_new_never_overcommits(need: Need, environments: list[Environmen
 
 
 @profiled
-@given(need=needs(), environments=sites(), existing=placements())
+@given(request=needs(), environments=sites(), existing=placements())
 def test_every_placement_is_kept_carried_or_dropped(
-    need: Need, environments: list[Environment], existing: list[Placement]
+    request: SchedulingRequest, environments: list[Environment], existing: list[Placement]
 ) -> None:
-    decision = schedule(need, environments, existing)
+    decision = schedule(request, environments, existing)
     accounted = [
         *(a.placement.name for a in decision.assignments if a.placement is not None),
         *(p.name for p in decision.carried),
@@ -203,24 +208,26 @@ def test_what_is_ready_never_moves_for_what_others_do(
         )
         for name in NAMES
     ]
-    need = Need(deployment=deployment(environments=len(where), replicas=replicas), model=model(WIDE, NARROW))
-    decision = schedule(need, environments, [*own, *others])
+    request = SchedulingRequest(
+        deployment=deployment(environments=len(where), replicas=replicas), model=model(WIDE, NARROW)
+    )
+    decision = schedule(request, environments, [*own, *others])
     assert layout(decision) == [(name, "narrow", "p", replicas) for name in sorted(where)]
     assert decision.dropped == ()
 
 
 @profiled
-@given(need=needs(), environments=sites(), existing=placements())
+@given(request=needs(), environments=sites(), existing=placements())
 def test_a_decision_fed_back_is_a_fixed_point(
-    need: Need, environments: list[Environment], existing: list[Placement]
+    request: SchedulingRequest, environments: list[Environment], existing: list[Placement]
 ) -> None:
     """Within three rounds, while nothing else changes."""
     others = without("chat", existing)
     view, layouts = existing, []
     for _ in range(4):
-        decision = schedule(need, environments, view)
+        decision = schedule(request, environments, view)
         layouts.append(layout(decision))
-        view = fed_back(need, decision, others, "2027")
+        view = fed_back(request, decision, others, "2027")
     assert layouts[2] == layouts[3]
 
 
@@ -236,17 +243,18 @@ def test_deployments_that_decide_at_the_same_moment_come_to_rest(
     """All from the same view in every round; at rest nothing is overcommitted."""
     environments = [environment(name, pool("p", nodes=n)) for name, n in zip(NAMES, nodes, strict=False)]
     every = [
-        Need(deployment=deployment(f"d{index}", replicas=replicas), model=each) for index, each in enumerate(models)
+        SchedulingRequest(deployment=deployment(f"d{index}", replicas=replicas), model=each)
+        for index, each in enumerate(models)
     ]
     view: list[Placement] = []
     layouts = []
     for turn in range(3 + len(every) * len(environments)):
-        decisions = [schedule(need, environments, view) for need in every]
+        decisions = [schedule(request, environments, view) for request in every]
         layouts.append([layout(decision) for decision in decisions])
         view = [
             p
-            for need, decision in zip(every, decisions, strict=True)
-            for p in fed_back(need, decision, (), f"2026-01-{turn:02}")
+            for request, decision in zip(every, decisions, strict=True)
+            for p in fed_back(request, decision, (), f"2026-01-{turn:02}")
         ]
     assert layouts[-1] == layouts[-2]
     for name, limit in zip(NAMES, nodes, strict=False):

@@ -4,8 +4,8 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.report.explain import Explanation, explain
+from function.scheduling.request import SchedulingRequest, StorageNeed
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Need, StorageNeed
 from tests.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
 
 CLAIM = StorageNeed(multi_node_claim=True)
@@ -35,14 +35,16 @@ def site(name: str, *pools: object, **fields: object) -> Environment:
     return environment(name, *pools, **{"labels": PRODUCTION, **fields})  # type: ignore[arg-type]  # its keywords
 
 
-def need(environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI) -> Need:
+def request(
+    environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI
+) -> SchedulingRequest:
     """Return what Kimi K2 needs, or another model."""
     wanted = deployment(environments=environments, replicas=replicas)
-    return Need(deployment=wanted, model=of, storage=storage)
+    return SchedulingRequest(deployment=wanted, model=of, storage=storage)
 
 
 def explained(
-    wanted: Need, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
+    wanted: SchedulingRequest, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
 ) -> Explanation:
     """Return the decision in words."""
     return explain(wanted, schedule(wanted, environments, placements))

@@ -15,13 +15,13 @@ from tests.builders import (
     profile,
     shape,
 )
-from tests.report.scene import FRONTIER, KIMI, MINE, explained, need, site
+from tests.report.scene import FRONTIER, KIMI, MINE, explained, request, site
 
 
 def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
     """The design's example: three environments, three reasons, the nearest first."""
     found = explained(
-        need(replicas=2),
+        request(replicas=2),
         (
             site("dev", FRONTIER, labels={"tier": "dev"}),
             site("bare", FRONTIER, storage_class=None),
@@ -56,7 +56,7 @@ def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
 
 
 def test_placed_names_at_most_five() -> None:
-    found = explained(need(7), tuple(site(f"env-{n}", FRONTIER) for n in range(7)))
+    found = explained(request(7), tuple(site(f"env-{n}", FRONTIER) for n in range(7)))
     assert "env-4" in found.message
     assert "env-5" not in found.message
     assert found.message.endswith(" and 2 more")
@@ -66,7 +66,7 @@ def test_placed_names_at_most_five() -> None:
 def test_forty_refusals_keep_within_a_kibibyte() -> None:
     """Five lines and how many more there are; 32 entries in the status, each in full."""
     long = tuple(site(f"environment-with-a-long-name-{n:02}", pool(precision=None, bandwidth=None)) for n in range(40))
-    found = explained(need(), long)
+    found = explained(request(), long)
     assert len(found.message.encode()) <= 1024
     lines = found.message.splitlines()
     assert len(lines) == 7
@@ -79,7 +79,7 @@ def test_forty_refusals_keep_within_a_kibibyte() -> None:
 
 def test_more_than_five_that_stay_are_counted() -> None:
     own = tuple(placement(f"env-{n}", ready=True) for n in range(7))
-    found = explained(need(7), (), own)
+    found = explained(request(7), (), own)
     assert "it stays on env-0, env-1, env-2, env-3, env-4 and 2 more" in found.message
 
 
@@ -88,14 +88,14 @@ def test_names_of_any_length_keep_within_a_kibibyte(length: int) -> None:
     long = "é" * (length // 2)
     own = tuple(placement(f"{long}{n}", ready=True) for n in range(7))
     for environments in ((), tuple(site(f"{n}{long}", ready_message=long) for n in range(7))):
-        found = explained(replace(need(7), model=replace(KIMI, name=long)), environments, own)
+        found = explained(replace(request(7), model=replace(KIMI, name=long)), environments, own)
         assert len(found.message.encode()) <= 1024
 
 
 def test_the_order_of_the_inputs_changes_nothing() -> None:
     environments = (site("a", FRONTIER, storage_class=None), site("b"), site("c", FRONTIER, ready=False))
     placements = (MINE, placement("c", "frontier", deployment="other"), placement("b", deployment="third"))
-    found = {explained(need(), e, p) for e in permutations(environments) for p in permutations(placements)}
+    found = {explained(request(), e, p) for e in permutations(environments) for p in permutations(placements)}
     assert len(found) == 1
 
 
@@ -106,5 +106,5 @@ def test_every_reason_has_a_phrase() -> None:
 def test_a_changed_split_says_where_it_goes() -> None:
     """Expert parallelism switched on: the placement is updated where it is."""
     split = model(profile("multinode", shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))))
-    found = explained(need(of=split), (site("a", FRONTIER),), (MINE,))
+    found = explained(request(of=split), (site("a", FRONTIER),), (MINE,))
     assert found.message == ("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)")

@@ -9,12 +9,14 @@ from function.domain.model import PvcSource, SecretKey
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import Manifest, mapping
+from function.observe.objects import ObservedObject, State
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
 from function.report import caches, conditions, deployments, environments, events, models, placements, references
 from function.report.caches import Row
-from function.report.sync import Remote, State
 from function.report.weights import unneeded
 from tests import builders
+
+_seen = ObservedObject
 
 KUBECONFIG = SecretKey(name="k", namespace="ns", key="kubeconfig")
 THERE: Manifest = {"kind": "LLMInferenceServiceConfig"}
@@ -23,20 +25,20 @@ THERE: Manifest = {"kind": "LLMInferenceServiceConfig"}
 @dataclass(frozen=True)
 class Cluster:
     id: str
-    remote: Remote
+    remote: ObservedObject
     want: tuple[Status, str]
     word: str
 
 
 CLUSTERS = (
-    Cluster("new", Remote(State.UNSEEN, {}), (Status.UNKNOWN, "Connecting"), "ns/k"),
-    Cluster("secret", Remote(State.NO_CREDENTIALS, {}, "not found"), (Status.FALSE, "KubeconfigMissing"), "ns/k"),
-    Cluster("no-kind", Remote(State.KIND_MISSING, {}, "no matches"), (Status.FALSE, "KServeMissing"), "install KServe"),
-    Cluster("no-namespace", Remote(State.NAMESPACE_MISSING, {}, "x"), (Status.FALSE, "KServeMissing"),
+    Cluster("new", _seen(State.UNSEEN, {}), (Status.UNKNOWN, "Connecting"), "ns/k"),
+    Cluster("secret", _seen(State.NO_CREDENTIALS, {}, "not found"), (Status.FALSE, "KubeconfigMissing"), "ns/k"),
+    Cluster("no-kind", _seen(State.KIND_MISSING, {}, "no matches"), (Status.FALSE, "KServeMissing"), "install KServe"),
+    Cluster("no-namespace", _seen(State.NAMESPACE_MISSING, {}, "x"), (Status.FALSE, "KServeMissing"),
          "install KServe"),
-    Cluster("there", Remote(State.PRESENT, THERE), (Status.TRUE, "Connected"), "answers"),
-    Cluster("refused", Remote(State.REJECTED, {}, "forbidden"), (Status.FALSE, "Unreachable"), "forbidden"),
-    Cluster("down", Remote(State.UNREACHABLE, THERE, "dial"), (Status.FALSE, "Unreachable"), "dial"),
+    Cluster("there", _seen(State.PRESENT, THERE), (Status.TRUE, "Connected"), "answers"),
+    Cluster("refused", _seen(State.REJECTED, {}, "forbidden"), (Status.FALSE, "Unreachable"), "forbidden"),
+    Cluster("down", _seen(State.UNREACHABLE, THERE, "dial"), (Status.FALSE, "Unreachable"), "dial"),
 )  # fmt: skip
 
 
@@ -48,13 +50,13 @@ def test_cluster_ready(case: Cluster) -> None:
 
 
 def test_storage_of_an_environment() -> None:
-    unseen, absent = Remote(State.UNSEEN, {}), Remote(State.ABSENT, {})
+    unseen, absent = _seen(State.UNSEEN, {}), _seen(State.ABSENT, {})
     found = [
         environments.storage_ready(name, remote)
         for name, remote in (
             (None, unseen),
             ("", unseen),
-            ("rwx", Remote(State.PRESENT, THERE)),
+            ("rwx", _seen(State.PRESENT, THERE)),
             ("rwx", absent),
             ("rwx", unseen),
         )
@@ -85,7 +87,7 @@ def test_each_fault_stands_where_its_field_belongs() -> None:
 
 
 def test_a_class_that_is_not_there_shows_as_not_found() -> None:
-    found = environments.status(builders.environment(), Remote(State.ABSENT, {}), (builders.placement(),))
+    found = environments.status(builders.environment(), _seen(State.ABSENT, {}), (builders.placement(),))
     assert mapping(found, "storage")["found"] is False
 
 
@@ -146,7 +148,7 @@ def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ..
     ],
 )
 def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bool, planned: bool, want: Phase) -> None:
-    remote = Remote(State.PRESENT, THERE) if seen else Remote(State.UNSEEN, {})
+    remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
     said = unneeded(prestaged=False) if planned else None
     assert placements.progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
 

@@ -8,7 +8,7 @@ from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
-from function.scheduling.verdicts import Need, StorageNeed
+from function.scheduling.request import SchedulingRequest, StorageNeed
 from tests.builders import (
     engine,
     model,
@@ -19,7 +19,7 @@ from tests.builders import (
     selector,
     shape,
 )
-from tests.report.scene import FRONTIER, MINE, SMALL, explained, need, site
+from tests.report.scene import FRONTIER, MINE, SMALL, explained, request, site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Case:
     reason: str
     want: Scheduled | Refused
     says: tuple[str, ...]
-    need: Need = need()
+    request: SchedulingRequest = request()
     environments: tuple[Environment, ...] = ()
     placements: tuple[Placement, ...] = ()
 
@@ -74,7 +74,7 @@ CASES = (
         id="partially-placed",
         reason="some, not all",
         want=Scheduled.PARTIALLY_PLACED,
-        need=need(2),
+        request=request(2),
         environments=(site("a", FRONTIER), site("b", pool("medium", multi_node=False, memory="141Gi"))),
         says=(
             "1/2 environments can run kimi-k2-instruct (2 wanted): 1 no pool satisfies the requirements.",
@@ -85,7 +85,7 @@ CASES = (
         id="partially-placed-for-want-of-environments",
         reason="none refuses, there are just too few",
         want=Scheduled.PARTIALLY_PLACED,
-        need=need(2),
+        request=request(2),
         environments=(site("a", FRONTIER),),
         says=("1/1 environments can run kimi-k2-instruct (2 wanted).",),
     ),
@@ -104,7 +104,7 @@ CASES = (
         id="storage-for-one-node",
         reason="the deployment's own spec; the message starts with the field",
         want=Refused.INVALID_DEPLOYMENT,
-        need=need(storage=StorageNeed(single_node_only=True)),
+        request=request(storage=StorageNeed(single_node_only=True)),
         environments=(site("a", FRONTIER),),
         says=("spec.modelCache: this storage serves one node, and every valid profile needs several",),
     ),
@@ -112,7 +112,7 @@ CASES = (
         id="claim-for-one-pod",
         reason="the deployment's own spec; the message starts with the field",
         want=Refused.INVALID_DEPLOYMENT,
-        need=need(replicas=2, storage=StorageNeed(single_node_claim=True, access_mode=RWO), of=SMALL),
+        request=request(replicas=2, storage=StorageNeed(single_node_claim=True, access_mode=RWO), of=SMALL),
         environments=(site("a", FRONTIER),),
         says=("spec.modelCache.accessMode: ReadWriteOnce serves one replica on one node, 2 replicas wanted",),
     ),
@@ -130,7 +130,7 @@ CASES = (
         id="profile-selector",
         reason="the profile is named",
         want=Refused.NO_ENVIRONMENT_MATCHES,
-        need=need(of=model(profile("eu", shape(), selector=selector(region="eu")), name="m")),
+        request=request(of=model(profile("eu", shape(), selector=selector(region="eu")), name="m")),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run m: 1 selector does not match.",
@@ -141,7 +141,7 @@ CASES = (
         id="flags-against-the-maths",
         reason="640Gi on 141Gi GPUs are 5 -> 8, the author wrote 4",
         want=Refused.INVALID_PROFILE,
-        need=need(of=model(profile(engine=engine(EngineName.VLLM, "-tp=4")), name="m", vram="640Gi")),
+        request=request(of=model(profile(engine=engine(EngineName.VLLM, "-tp=4")), name="m", vram="640Gi")),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run m: 1 profile invalid.",
@@ -155,7 +155,7 @@ CASES = (
         id="no-size",
         reason="neither shape nor vram",
         want=Refused.INVALID_PROFILE,
-        need=need(of=model(profile(), name="m")),
+        request=request(of=model(profile(), name="m")),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run m: 1 profile invalid.",
@@ -193,7 +193,7 @@ CASES = (
         id="memory-in-the-unit-of-its-author",
         reason="141G and 80000Mi are no whole Gi",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
-        need=need(of=model(profile("p", shape(), requires=requires(memory="141G")), name="m")),
+        request=request(of=model(profile("p", shape(), requires=requires(memory="141G")), name="m")),
         environments=(site("a", pool("x", memory="80000Mi")),),
         says=(
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
@@ -205,7 +205,7 @@ CASES = (
         id="several-nodes-with-storage-for-one",
         reason="2000Gi on 8 x 141Gi are 2 nodes",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
-        need=need(of=model(profile(), name="m", vram="2000Gi"), storage=StorageNeed(single_node_only=True)),
+        request=request(of=model(profile(), name="m", vram="2000Gi"), storage=StorageNeed(single_node_only=True)),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
@@ -266,7 +266,7 @@ CASES = (
         id="storage-of-one-pod-for-several-replicas",
         reason="one node has its own sentence",
         want=Refused.SHARED_STORAGE_MISSING,
-        need=need(replicas=2, storage=StorageNeed(single_node_claim=True), of=SMALL),
+        request=request(replicas=2, storage=StorageNeed(single_node_claim=True), of=SMALL),
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
@@ -278,7 +278,7 @@ CASES = (
         id="no-class-for-one-node",
         reason="one node has its own sentence",
         want=Refused.SHARED_STORAGE_MISSING,
-        need=need(storage=StorageNeed(single_node_claim=True), of=SMALL),
+        request=request(storage=StorageNeed(single_node_claim=True), of=SMALL),
         environments=(site("a", FRONTIER, storage_class=None),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
@@ -293,7 +293,7 @@ CASES = (
         id="cache-elsewhere",
         reason="the ModelCache is named",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
-        need=need(storage=StorageNeed(cache_environments=frozenset(), cache_name="weights")),
+        request=request(storage=StorageNeed(cache_environments=frozenset(), cache_name="weights")),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
@@ -330,7 +330,7 @@ CASES = (
         id="cannot-grow",
         reason="what runs keeps running, yet Scheduled is False",
         want=Refused.INSUFFICIENT_CAPACITY,
-        need=need(replicas=2),
+        request=request(replicas=2),
         environments=(site("a", FRONTIER),),
         placements=(MINE, placement("a", "frontier", deployment="other")),
         says=(
@@ -348,7 +348,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_is_said(case: Case) -> None:
-    found = explained(case.need, case.environments, case.placements)
+    found = explained(case.request, case.environments, case.placements)
     assert found.reason is case.want, case.reason
     assert found.status is (Status.TRUE if case.want is Scheduled.PLACED else Status.FALSE), case.reason
     assert found.message.splitlines() == list(case.says), case.reason

@@ -6,9 +6,11 @@ import pytest
 
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
+from function.observe.objects import ObservedObject, State
 from function.reasons import ServiceAccepted, ServiceReady, Status
 from function.report.services import accepted, invalid, serving, url
-from function.report.sync import Remote, State
+
+_seen = ObservedObject
 
 
 def _service(*conditions: JSON, generation: int = 1, address: str = "") -> Manifest:
@@ -27,13 +29,13 @@ def _is(type_: str, status: str, message: str = "") -> Manifest:
 READY = _service(_is("PresetsCombined", "True"), _is("Ready", "True"), address="http://x")
 STARTING = _service(_is("PresetsCombined", "True"), _is("Ready", "False", "1/2 pods"))
 STUCK = _service(_is("PresetsCombined", "False", "config x not found"))
-UNSEEN = Remote(State.UNSEEN, {})
+UNSEEN = _seen(State.UNSEEN, {})
 
 
 @dataclass(frozen=True)
 class Acceptance:
     id: str
-    remote: Remote
+    remote: ObservedObject
     gate_open: bool
     want: tuple[Status, ServiceAccepted]
 
@@ -41,14 +43,14 @@ class Acceptance:
 ACCEPTANCES = (
     Acceptance("waits-for-weights", UNSEEN, False, (Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE)),
     Acceptance("being-created", UNSEEN, True, (Status.FALSE, ServiceAccepted.APPLYING)),
-    Acceptance("refused", Remote(State.REJECTED, {}, "no"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("no-kserve", Remote(State.KIND_MISSING, {}), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("no-answer", Remote(State.UNREACHABLE, READY), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
-    Acceptance("latest-unseen", Remote(State.PRESENT, _service(generation=2)), True,
+    Acceptance("refused", _seen(State.REJECTED, {}, "no"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-kserve", _seen(State.KIND_MISSING, {}), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-answer", _seen(State.UNREACHABLE, READY), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("latest-unseen", _seen(State.PRESENT, _service(generation=2)), True,
                (Status.FALSE, ServiceAccepted.APPLYING)),
-    Acceptance("stuck", Remote(State.PRESENT, STUCK), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("not-combined-yet", Remote(State.PRESENT, _service()), True, (Status.FALSE, ServiceAccepted.APPLYING)),
-    Acceptance("accepted", Remote(State.PRESENT, STARTING), True, (Status.TRUE, ServiceAccepted.ACCEPTED)),
+    Acceptance("stuck", _seen(State.PRESENT, STUCK), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("not-combined-yet", _seen(State.PRESENT, _service()), True, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("accepted", _seen(State.PRESENT, STARTING), True, (Status.TRUE, ServiceAccepted.ACCEPTED)),
 )  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def test_accepted(case: Acceptance) -> None:
 class Serving:
     id: str
     reason: str
-    remote: Remote
+    remote: ObservedObject
     want: tuple[Status, ServiceReady]
     replicas: int = 1
     served: bool = False
@@ -70,21 +72,21 @@ class Serving:
 
 SERVINGS = (
     Serving("not-there", "", UNSEEN, (Status.FALSE, ServiceReady.STARTING)),
-    Serving("refused-before-it-was", "it never was", Remote(State.REJECTED, {}), (Status.FALSE, ServiceReady.STARTING)),
-    Serving("serving", "", Remote(State.PRESENT, READY), (Status.TRUE, ServiceReady.SERVING)),
-    Serving("change-refused", "what runs still runs", Remote(State.REJECTED, READY), (Status.TRUE,
+    Serving("refused-before-it-was", "it never was", _seen(State.REJECTED, {}), (Status.FALSE, ServiceReady.STARTING)),
+    Serving("serving", "", _seen(State.PRESENT, READY), (Status.TRUE, ServiceReady.SERVING)),
+    Serving("change-refused", "what runs still runs", _seen(State.REJECTED, READY), (Status.TRUE,
          ServiceReady.SERVING)),
-    Serving("starting", "", Remote(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.STARTING)),
-    Serving("degraded", "it served before", Remote(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.DEGRADED),
+    Serving("starting", "", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.STARTING)),
+    Serving("degraded", "it served before", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.DEGRADED),
             served=True),
-    Serving("to-zero", "nothing is asked for", Remote(State.PRESENT, STARTING), (Status.TRUE,
+    Serving("to-zero", "nothing is asked for", _seen(State.PRESENT, STARTING), (Status.TRUE,
          ServiceReady.SCALED_TO_ZERO),
             replicas=0),
-    Serving("stuck-at-zero", "a service that KServe refuses is not at rest", Remote(State.PRESENT, STUCK),
+    Serving("stuck-at-zero", "a service that KServe refuses is not at rest", _seen(State.PRESENT, STUCK),
             (Status.FALSE, ServiceReady.STARTING), replicas=0),
-    Serving("outage", "the past says nothing of now", Remote(State.UNREACHABLE, READY),
+    Serving("outage", "the past says nothing of now", _seen(State.UNREACHABLE, READY),
             (Status.UNKNOWN, ServiceReady.UNREACHABLE), served=True),
-    Serving("outage-while-starting", "", Remote(State.UNREACHABLE, STARTING), (Status.UNKNOWN,
+    Serving("outage-while-starting", "", _seen(State.UNREACHABLE, STARTING), (Status.UNKNOWN,
          ServiceReady.UNREACHABLE)),
 )  # fmt: skip
 

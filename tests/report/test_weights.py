@@ -7,17 +7,17 @@ import pytest
 from function.domain.cache import CacheEntry
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest
+from function.observe.objects import ObservedObject, State
 from function.reasons import Phase, PlacementStorage, Status
 from function.report import weights
-from function.report.sync import Remote, State
-from function.report.weights import Said
-from function.storage.causes import Cause
-from function.storage.claim import ClaimPlan, Ownership
+from function.report.weights import StorageState
+from function.storage.failures import Failure
+from function.storage.volume_claim import ClaimPlan, Ownership
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 USERS = ClaimPlan(name="mine", namespace="lab", ownership=Ownership.OBSERVED)
 OURS = ClaimPlan(name="ours", namespace="lab", ownership=Ownership.MANAGED)
-DOWN = Remote(State.UNREACHABLE, {}, "dial tcp: refused")
+DOWN = ObservedObject(State.UNREACHABLE, {}, "dial tcp: refused")
 
 
 def _claim(mode: str = "ReadWriteMany", phase: str = "Bound") -> Manifest:
@@ -33,11 +33,11 @@ def _job(status: Manifest) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "fetch"}, "status": status}
 
 
-def _there(manifest: Manifest) -> Remote:
-    return Remote(State.PRESENT, manifest)
+def _there(manifest: Manifest) -> ObservedObject:
+    return ObservedObject(State.PRESENT, manifest)
 
 
-UNSEEN = Remote(State.UNSEEN, {})
+UNSEEN = ObservedObject(State.UNSEEN, {})
 COMPLETE = _job({"conditions": [{"type": "Complete", "status": "True"}]})
 FAILED = _job({"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}]})
 
@@ -45,7 +45,7 @@ FAILED = _job({"conditions": [{"type": "Failed", "status": "True", "reason": "De
 @dataclass(frozen=True)
 class Case:
     id: str
-    said: Said | None
+    said: StorageState | None
     want: tuple[Status, PlacementStorage, Phase] | None
     words: tuple[str, ...] = ()
 
@@ -55,12 +55,12 @@ CASES = (
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.modelCache.size: must be given",)),
     Case("not-needed", weights.unneeded(prestaged=False), (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
     Case("prestaged", weights.unneeded(prestaged=True), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
-    Case("token-missing", weights.token(Remote(State.NO_REFERENCE, {}), "ns/t"),
+    Case("token-missing", weights.token(ObservedObject(State.NO_REFERENCE, {}), "ns/t"),
          (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("ns/t", "does not exist")),
-    Case("token-key-missing", weights.token(Remote(State.NO_REFERENCE_KEY, {}, "no such field"), "ns/t"),
+    Case("token-key-missing", weights.token(ObservedObject(State.NO_REFERENCE_KEY, {}, "no such field"), "ns/t"),
          (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("Add the key", "ns/t", "no such field")),
     Case("token-there", weights.token(_there({"kind": "Secret"}), "ns/t"), None),
-    Case("own-claim-missing", weights.claim(USERS, Remote(State.ABSENT, {}), "east", 1),
+    Case("own-claim-missing", weights.claim(USERS, ObservedObject(State.ABSENT, {}), "east", 1),
          (FALSE, PlacementStorage.CLAIM_NOT_FOUND, Phase.PENDING), ("mine", "lab", "east", "create it")),
     Case("own-claim-unknown", weights.claim(USERS, UNSEEN, "east", 1),
          (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING)),
@@ -68,14 +68,14 @@ CASES = (
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("not ReadWriteMany", "2 nodes")),
     Case("own-claim-exclusive-on-one-node", weights.claim(USERS, _there(_claim("ReadWriteOnce")), "east", 1), None),
     Case("own-claim-there", weights.claim(USERS, _there(_claim()), "east", 2), None),
-    Case("claim-refused", weights.claim(OURS, Remote(State.REJECTED, {}, "quota"), "east", 2),
+    Case("claim-refused", weights.claim(OURS, ObservedObject(State.REJECTED, {}, "quota"), "east", 2),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("quota",)),
     Case("claim-no-answer", weights.claim(OURS, DOWN, "east", 2), (UNKNOWN, PlacementStorage.UNREACHABLE,
          Phase.PENDING)),
     Case("claim-of-ours", weights.claim(OURS, UNSEEN, "east", 2), None),
     Case("job-no-answer", weights.download(DOWN, UNSEEN, "east", ()),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("job-refused", weights.download(Remote(State.REJECTED, {}, "no"), UNSEEN, "east", ()),
+    Case("job-refused", weights.download(ObservedObject(State.REJECTED, {}, "no"), UNSEEN, "east", ()),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("refused the Job", "no")),
     Case("job-not-there", weights.download(UNSEEN, UNSEEN, "east", ()),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
@@ -111,4 +111,4 @@ def test_said(case: Case) -> None:
 
 
 def test_every_cause_has_advice() -> None:
-    assert set(weights.ADVICE) == set(Cause)
+    assert set(weights.ADVICE) == set(Failure)

@@ -9,7 +9,8 @@ from function.domain.model import EngineName, Profile
 from function.reasons import Refused
 from function.scheduling.judge import judge
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Field, Fit, Miss, Need, StorageNeed, Value
+from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.verdicts import Field, Fit, Miss, Value
 from tests.builders import deployment, engine, environment, model, pool, profile, requires, shape
 
 NO_POOL = Refused.NO_POOL_SATISFIES_REQUIREMENTS
@@ -353,12 +354,12 @@ STORAGE_CASES = (
 @pytest.mark.parametrize("case", [*POOL_CASES, *VRAM_CASES, *STORAGE_CASES], ids=lambda c: c.id)
 def test_one_requirement(case: Case) -> None:
     """Each refusal stands alone: nothing else of the pool is at fault."""
-    need = Need(
+    request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),
         model=model(case.profile, vram=case.vram),
         storage=case.storage,
     )
-    verdict = judge(need, replace(case.environment, pools=(case.pool,)), Ledger(()))
+    verdict = judge(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
     if case.refused is None:
         assert isinstance(verdict, Fit), case.reason
         return

@@ -10,7 +10,8 @@ from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.judge import attempts, judge, judge_again
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Field, Fit, Miss, Need, StorageNeed, Use
+from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.verdicts import Field, Fit, Miss, Use
 from tests.builders import (
     deployment,
     engine,
@@ -28,8 +29,8 @@ TWO_NODES = profile("two", shape(2))
 ONE_GPU = profile("one", shape(1, 1))
 
 
-def need(*profiles: object, replicas: int = 1, **fields: object) -> Need:
-    return Need(
+def request(*profiles: object, replicas: int = 1, **fields: object) -> SchedulingRequest:
+    return SchedulingRequest(
         deployment=deployment(replicas=replicas),
         model=model(*profiles, **fields),  # type: ignore[arg-type]  # arguments of model()
     )
@@ -43,7 +44,7 @@ def taker(pool: str, replicas: int = 1, **fields: object) -> Placement:
 class Wins:
     id: str
     reason: str
-    need: Need
+    request: SchedulingRequest
     environment: Environment
     want: tuple[str, str]
     others: tuple[Placement, ...] = ()
@@ -53,35 +54,35 @@ WINS = (
     Wins(
         "first-pool",
         "pools in declared order",
-        need(ONE_GPU),
+        request(ONE_GPU),
         environment("env", pool("b"), pool("a")),
         ("one", "b"),
     ),
     Wins(
         "first-profile",
         "profiles before pools",
-        need(TWO_NODES, ONE_GPU),
+        request(TWO_NODES, ONE_GPU),
         environment("env", pool("small", multi_node=False), pool("big")),
         ("two", "big"),
     ),
     Wins(
         "second-profile",
         "only where the first fits no pool",
-        need(TWO_NODES, ONE_GPU),
+        request(TWO_NODES, ONE_GPU),
         environment("env", pool("small", multi_node=False)),
         ("one", "small"),
     ),
     Wins(
         "profile-for-other-environments",
         "a profile's selector narrows the model's",
-        need(profile("eu", shape(1, 1), selector=selector(region="eu")), ONE_GPU),
+        request(profile("eu", shape(1, 1), selector=selector(region="eu")), ONE_GPU),
         environment("env", pool("a"), labels={"region": "us"}),
         ("one", "a"),
     ),
     Wins(
         "full-pool",
         "a pool without room is passed over",
-        need(ONE_GPU),
+        request(ONE_GPU),
         environment("env", pool("full", nodes=1), pool("free")),
         ("one", "free"),
         (taker("full"),),
@@ -91,15 +92,15 @@ WINS = (
 
 @pytest.mark.parametrize("case", WINS, ids=lambda c: c.id)
 def test_which_pool_wins(case: Wins) -> None:
-    verdict = judge(case.need, case.environment, Ledger(case.others))
+    verdict = judge(case.request, case.environment, Ledger(case.others))
     assert isinstance(verdict, Fit), case.reason
     assert (verdict.profile, verdict.pool) == case.want, case.reason
 
 
 def test_vram_is_recorded_where_it_made_the_shape() -> None:
     """810Gi on 8 x 80Gi: 2 nodes x 8."""
-    computed = judge(need(profile(), vram="810Gi"), environment("env", pool()), Ledger(()))
-    declared = judge(need(TWO_NODES, vram="810Gi"), environment("env", pool()), Ledger(()))
+    computed = judge(request(profile(), vram="810Gi"), environment("env", pool()), Ledger(()))
+    declared = judge(request(TWO_NODES, vram="810Gi"), environment("env", pool()), Ledger(()))
     assert isinstance(computed, Fit)
     assert isinstance(declared, Fit)
     assert (computed.shape, computed.vram) == (shape(2), 810 * 2**30)
@@ -110,7 +111,7 @@ def test_vram_is_recorded_where_it_made_the_shape() -> None:
 class Nearest:
     id: str
     reason: str
-    need: Need
+    request: SchedulingRequest
     environment: Environment
     want: tuple[Refused, str, Field]
     others: tuple[Placement, ...] = ()
@@ -120,35 +121,35 @@ NEAREST = (
     Nearest(
         "furthest-first-failure",
         "memory stands below multiNodeCapable in the table",
-        need(profile("two", shape(2), requires=requires(memory="141Gi"))),
+        request(profile("two", shape(2), requires=requires(memory="141Gi"))),
         environment("env", pool("first", multi_node=False), pool("second")),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "second", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "nearer-comes-first",
         "a pool that came less far changes nothing",
-        need(profile("two", shape(2), requires=requires(memory="141Gi"))),
+        request(profile("two", shape(2), requires=requires(memory="141Gi"))),
         environment("env", pool("first"), pool("second", multi_node=False)),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "first", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "fewer-faults",
         "equally far, but only one thing to mend",
-        need(profile("one", shape(), requires=requires(memory="141Gi", precision=("fp4",)))),
+        request(profile("one", shape(), requires=requires(memory="141Gi", precision=("fp4",)))),
         environment("env", pool("worse"), pool("better", precision=("fp4",))),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "better", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "first-of-equals",
         "declared order decides",
-        need(profile("one", shape(), requires=requires(memory="141Gi"))),
+        request(profile("one", shape(), requires=requires(memory="141Gi"))),
         environment("env", pool("b"), pool("a")),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "b", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "never-before-not-now",
         "a pool that is only full is nearer than one that is too small",
-        need(TWO_NODES),
+        request(TWO_NODES),
         environment("env", pool("small", nodes=1), pool("full", nodes=2)),
         (Refused.INSUFFICIENT_CAPACITY, "full", Field.REPLICAS),
         (taker("full"),),
@@ -156,14 +157,14 @@ NEAREST = (
     Nearest(
         "not-ready-comes-last",
         "everything fits but the environment is not up",
-        need(ONE_GPU),
+        request(ONE_GPU),
         environment("env", pool("a"), ready=False, ready_message="kubeconfig missing"),
         (Refused.ENVIRONMENT_NOT_READY, "", Field.READY),
     ),
     Nearest(
         "not-ready-and-full",
         "the reason is that of the first failing check",
-        need(TWO_NODES),
+        request(TWO_NODES),
         environment("env", pool("full", nodes=2), ready=False),
         (Refused.INSUFFICIENT_CAPACITY, "full", Field.REPLICAS),
         (taker("full"),),
@@ -171,21 +172,21 @@ NEAREST = (
     Nearest(
         "no-pools",
         "nothing can satisfy anything",
-        need(ONE_GPU),
+        request(ONE_GPU),
         environment("env"),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "", Field.NODE_POOLS),
     ),
     Nearest(
         "broken-environment",
         "what cannot be read is never chosen",
-        need(ONE_GPU),
+        request(ONE_GPU),
         environment("env", broken=True),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "", Field.ENVIRONMENT),
     ),
     Nearest(
         "every-profile-for-other-environments",
         "the selectors of all profiles refuse",
-        need(profile("eu", shape(), selector=selector(region="eu"))),
+        request(profile("eu", shape(), selector=selector(region="eu"))),
         environment("env", pool()),
         (Refused.NO_ENVIRONMENT_MATCHES, "", Field.PROFILE_SELECTOR),
     ),
@@ -194,7 +195,7 @@ NEAREST = (
 
 @pytest.mark.parametrize("case", NEAREST, ids=lambda c: c.id)
 def test_the_nearest_pool_gives_the_reason(case: Nearest) -> None:
-    verdict = judge(case.need, case.environment, Ledger(case.others))
+    verdict = judge(case.request, case.environment, Ledger(case.others))
     assert isinstance(verdict, Miss), case.reason
     first = verdict.refusals[0]
     assert (verdict.reason, first.pool, first.field) == case.want, case.reason
@@ -202,7 +203,7 @@ def test_the_nearest_pool_gives_the_reason(case: Nearest) -> None:
 
 def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
     """Of the pool, which could not hold it either, nothing is said."""
-    chosen = Need(
+    chosen = SchedulingRequest(
         deployment=deployment(selector=selector(team="a")),
         model=model(TWO_NODES, selector=selector(tier="production", region="us")),
     )
@@ -217,7 +218,7 @@ def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
 
 def test_capacity_tells_never_from_not_now() -> None:
     """Two replicas of 2 x 8: three nodes never hold both, four do once the other placement left."""
-    twice, other = need(TWO_NODES, replicas=2), taker("a")
+    twice, other = request(TWO_NODES, replicas=2), taker("a")
     never = judge(twice, environment("env", pool("a", nodes=3)), Ledger((other,)))
     not_now = judge(twice, environment("env", pool("a", nodes=4)), Ledger((other,)))
     assert isinstance(never, Miss)
@@ -234,12 +235,12 @@ def test_capacity_tells_never_from_not_now() -> None:
 def test_an_environment_is_decided_again_although_it_is_not_ready() -> None:
     """An outage is no reason to leave it; anew it would not be chosen."""
     down = environment("env", pool(), ready=False)
-    assert isinstance(judge_again(need(ONE_GPU), down, Ledger(())), Fit)
-    assert isinstance(judge(need(ONE_GPU), down, Ledger(())), Miss)
+    assert isinstance(judge_again(request(ONE_GPU), down, Ledger(())), Fit)
+    assert isinstance(judge(request(ONE_GPU), down, Ledger(())), Miss)
 
 
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
-    found = Need(
+    found = SchedulingRequest(
         deployment=deployment(),
         model=model(TWO_NODES, ONE_GPU, profile("computed")),
         storage=StorageNeed(single_node_only=True),
@@ -250,8 +251,8 @@ def test_storage_for_one_node_skips_profiles_of_several() -> None:
 def test_flags_that_contradict_the_maths_name_the_argument() -> None:
     """The author wrote tensor 4 for a pool where 810Gi take 8 GPUs on each of 2 nodes."""
     args = engine(EngineName.VLLM, "--max-model-len=1", "--tensor-parallel-size=4")
-    need = Need(deployment=deployment(), model=model(profile(engine=args), vram="810Gi"))
-    verdict = judge(need, environment("env", pool()), Ledger(()))
+    request = SchedulingRequest(deployment=deployment(), model=model(profile(engine=args), vram="810Gi"))
+    verdict = judge(request, environment("env", pool()), Ledger(()))
     assert isinstance(verdict, Miss)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.ENGINE_ARGS)
@@ -268,7 +269,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
         bandwidth="ib-800g",
         precision=("fp4",),
     )
-    need = Need(
+    request = SchedulingRequest(
         deployment=deployment(),
         model=model(profile(shape=shape(5, 16), requires=demanding)),
         storage=StorageNeed(
@@ -276,7 +277,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
         ),
     )
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
-    verdict = judge(need, poor, Ledger(()))
+    verdict = judge(request, poor, Ledger(()))
     assert isinstance(verdict, Miss)
     assert [r.field for r in verdict.refusals] == [
         Field.MULTI_NODE,
@@ -299,17 +300,17 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
 def test_every_attempt_can_be_told() -> None:
     """Also those beyond the pool that wins, and with everything that refuses them."""
     here = environment("env", pool("fits"), pool("lone", multi_node=False), ready=False)
-    found = attempts(need(TWO_NODES), here, Ledger(()))
+    found = attempts(request(TWO_NODES), here, Ledger(()))
     assert [(a.candidate.pool.name if a.candidate else None, [r.field for r in a.refusals]) for a in found] == [
         ("fits", [Field.READY]),
         ("lone", [Field.MULTI_NODE, Field.READY]),
     ]
-    up = attempts(need(TWO_NODES), environment("env", pool("fits")), Ledger(()))
+    up = attempts(request(TWO_NODES), environment("env", pool("fits")), Ledger(()))
     assert [a.refusals for a in up] == [()]
 
 
 def test_an_environment_that_comes_to_no_pool_is_one_attempt() -> None:
-    (broken,) = attempts(need(TWO_NODES), environment("env", broken=True), Ledger(()))
-    (refused,) = attempts(need(TWO_NODES, selector=selector(tier="x")), environment("env", pool()), Ledger(()))
+    (broken,) = attempts(request(TWO_NODES), environment("env", broken=True), Ledger(()))
+    (refused,) = attempts(request(TWO_NODES, selector=selector(tier="x")), environment("env", pool()), Ledger(()))
     assert (broken.candidate, [r.field for r in broken.refusals]) == (None, [Field.ENVIRONMENT])
     assert (refused.candidate, [r.field for r in refused.refusals]) == (None, [Field.MODEL_SELECTOR])

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.placement import Placement
 from function.scheduling.ledger import Ledger, charge_order, use
-from function.scheduling.room import Demand
+from function.scheduling.pool_capacity import Demand
 from function.scheduling.verdicts import Use
 from tests.builders import placement, pool, shape
 

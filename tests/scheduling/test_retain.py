@@ -8,8 +8,9 @@ from function.domain.environment import Environment
 from function.domain.model import Model, Parallelism
 from function.domain.placement import Placement
 from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import retain
-from function.scheduling.verdicts import DropCause, Need
+from function.scheduling.verdicts import DropCause
 from tests.builders import (
     broken_profile,
     deployment,
@@ -192,9 +193,9 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_becomes_of_a_placement(case: Case) -> None:
-    need = Need(deployment=deployment(selector=selector(**case.labels)), model=case.model)
+    request = SchedulingRequest(deployment=deployment(selector=selector(**case.labels)), model=case.model)
     known = {} if case.environment is None else {"env": case.environment}
-    found = retain(need, known, (case.placement,), Ledger(case.others))
+    found = retain(request, known, (case.placement,), Ledger(case.others))
     yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.YIELDED)
     got = {STAYS: found.stays, AGAIN: found.again, YIELDS: yielded}
     assert {name for name, placements in got.items() if placements} == {case.want}, case.reason
@@ -202,9 +203,9 @@ def test_what_becomes_of_a_placement(case: Case) -> None:
 
 def test_one_placement_an_environment() -> None:
     """Of two on the same environment the Ready one counts, the other goes."""
-    need = Need(deployment=deployment(), model=MODEL)
+    request = SchedulingRequest(deployment=deployment(), model=MODEL)
     ready, other = placement(name="b", ready=True), placement(name="a")
-    found = retain(need, {"env": environment("env", pool())}, (other, ready), Ledger(()))
+    found = retain(request, {"env": environment("env", pool())}, (other, ready), Ledger(()))
     assert found.stays == (ready,)
     assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
 
@@ -215,5 +216,5 @@ def test_those_that_shall_stay_longest_come_first() -> None:
     known = {name: environment(name, pool()) for name in names}
     own = [placement(name, ready=name in "bc") for name in names]
     own[1] = replace(own[1], deleting=True)
-    found = retain(Need(deployment=deployment(), model=MODEL), known, own, Ledger(()))
+    found = retain(SchedulingRequest(deployment=deployment(), model=MODEL), known, own, Ledger(()))
     assert [p.environment for p in found.stays] == ["c", "a", "d", "b"]

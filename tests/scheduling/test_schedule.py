@@ -8,8 +8,9 @@ from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
+from function.scheduling.request import SchedulingRequest, StorageNeed
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Decision, DropCause, Field, Need, StorageNeed
+from function.scheduling.verdicts import Decision, DropCause, Field
 from tests.builders import (
     broken_profile,
     deployment,
@@ -26,15 +27,15 @@ MODEL = model(profile(shape=shape()))
 TWO_NODES = model(profile(shape=shape(2)))
 
 
-def need(
+def request(
     environments: int = 1,
     *,
     model: Model = MODEL,
     storage: StorageNeed = StorageNeed(),  # noqa: B008  # frozen
     **fields: object,
-) -> Need:
+) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
-    return Need(deployment=wanted, model=model, storage=storage)
+    return SchedulingRequest(deployment=wanted, model=model, storage=storage)
 
 
 def environments(names: str, nodes: int = 4) -> list[Environment]:
@@ -56,47 +57,47 @@ def dropped(decision: Decision) -> list[tuple[str, DropCause]]:
 
 class TestFill:
     def test_environments_by_name(self) -> None:
-        assert placed(schedule(need(2), environments("cab"), [])) == ["a", "b"]
+        assert placed(schedule(request(2), environments("cab"), [])) == ["a", "b"]
 
     def test_what_exists_counts(self) -> None:
-        assert placed(schedule(need(2), environments("abc"), [placement("c")])) == ["a", "c"]
-        assert placed(schedule(need(2), environments("abc"), [placement("a")])) == ["a", "b"]
+        assert placed(schedule(request(2), environments("abc"), [placement("c")])) == ["a", "c"]
+        assert placed(schedule(request(2), environments("abc"), [placement("a")])) == ["a", "b"]
 
     def test_refused_ones_are_named_and_passed_over(self) -> None:
-        decision = schedule(need(), [environment("a"), *environments("b")], [])
+        decision = schedule(request(), [environment("a"), *environments("b")], [])
         assert placed(decision) == ["b"]
         assert [(m.environment, m.reason) for m in decision.refusals] == [("a", Refused.NO_POOL_SATISFIES_REQUIREMENTS)]
 
     def test_not_ready_is_never_chosen_anew(self) -> None:
-        decision = schedule(need(), [environment("a", pool(), ready=False)], [])
+        decision = schedule(request(), [environment("a", pool(), ready=False)], [])
         assert placed(decision) == []
         assert decision.refusals[0].reason is Refused.ENVIRONMENT_NOT_READY
 
     def test_one_being_deleted_is_as_good_as_gone(self) -> None:
-        decision = schedule(need(), [environment("a", pool(), deleting=True)], [])
+        decision = schedule(request(), [environment("a", pool(), deleting=True)], [])
         assert decision.fault is not None
         assert (decision.fault.reason, decision.candidates) == (Refused.NO_ENVIRONMENTS, 0)
 
     def test_only_room_that_nobody_has_is_given(self) -> None:
         other = placement("a", deployment="other", namespace="elsewhere")
-        assert placed(schedule(need(), environments("ab", nodes=1), [other])) == ["b"]
+        assert placed(schedule(request(), environments("ab", nodes=1), [other])) == ["b"]
 
     def test_the_same_name_in_another_namespace_is_somebody_else(self) -> None:
         other = placement("a", namespace="elsewhere")
-        decision = schedule(need(), environments("ab", nodes=1), [other])
+        decision = schedule(request(), environments("ab", nodes=1), [other])
         assert [(a.environment, a.placement) for a in decision.assignments] == [("b", None)]
 
     def test_replicas_apart_need_nodes_of_their_own(self) -> None:
         """2 replicas of 4 GPUs share one node of 8, unless they must be apart."""
         together = model(profile(shape=shape(1, 4)))
         apart = model(profile(shape=shape(1, 4), replicas_across_nodes=Spread.REQUIRED))
-        assert placed(schedule(need(model=together, replicas=2), environments("a", nodes=1), [])) == ["a"]
-        decision = schedule(need(model=apart, replicas=2), environments("a", nodes=1), [])
+        assert placed(schedule(request(model=together, replicas=2), environments("a", nodes=1), [])) == ["a"]
+        decision = schedule(request(model=apart, replicas=2), environments("a", nodes=1), [])
         assert decision.refusals[0].reason is Refused.POOL_TOO_SMALL
 
     def test_an_assignment_records_all_that_was_decided(self) -> None:
         """640Gi on 8 x 80Gi: one node with 8 GPUs."""
-        decision = schedule(need(model=model(profile(), vram="640Gi"), replicas=2), environments("a"), [])
+        decision = schedule(request(model=model(profile(), vram="640Gi"), replicas=2), environments("a"), [])
         (found,) = decision.assignments
         assert (found.profile, found.pool, found.shape, found.replicas, found.vram, found.placement) == (
             "default",
@@ -110,7 +111,7 @@ class TestFill:
 
 class TestFaults:
     def test_storage_for_one_node_and_only_profiles_of_several(self) -> None:
-        decision = schedule(need(model=TWO_NODES, storage=StorageNeed(single_node_only=True)), environments("a"), [])
+        decision = schedule(request(model=TWO_NODES, storage=StorageNeed(single_node_only=True)), environments("a"), [])
         assert decision.fault is not None
         assert (decision.fault.reason, decision.fault.field) == (
             Refused.INVALID_DEPLOYMENT,
@@ -120,8 +121,8 @@ class TestFaults:
 
     def test_a_claim_for_one_pod_and_several_replicas(self) -> None:
         storage = StorageNeed(access_mode="ReadWriteOnce", single_node_claim=True, single_node_only=True)
-        assert placed(schedule(need(storage=storage), environments("a"), [])) == ["a"]
-        decision = schedule(need(storage=storage, replicas=2), environments("a"), [])
+        assert placed(schedule(request(storage=storage), environments("a"), [])) == ["a"]
+        decision = schedule(request(storage=storage, replicas=2), environments("a"), [])
         assert decision.fault is not None
         assert (decision.fault.reason, decision.fault.field) == (
             Refused.INVALID_DEPLOYMENT,
@@ -132,14 +133,14 @@ class TestFaults:
         """The placement on `a` is as it was; the one whose pool is gone waits for a valid spec."""
         own = [placement("a", shape=shape(2)), placement("b", "gone", shape=shape(2))]
         decision = schedule(
-            need(2, model=TWO_NODES, storage=StorageNeed(single_node_only=True)), environments("ab"), own
+            request(2, model=TWO_NODES, storage=StorageNeed(single_node_only=True)), environments("ab"), own
         )
         assert decision.fault is not None
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["b"], [])
 
     def test_an_empty_list_of_environments_tears_nothing_down(self) -> None:
         own = [placement("a", served=True, ready=True), placement("b")]
-        decision = schedule(need(2), [], own)
+        decision = schedule(request(2), [], own)
         assert decision.fault is not None
         assert decision.fault.reason is Refused.NO_ENVIRONMENTS
         assert (placed(decision), carried(decision), dropped(decision)) == ([], ["a", "b"], [])
@@ -148,25 +149,25 @@ class TestFaults:
 class TestScaleDown:
     def test_not_ready_goes_first(self) -> None:
         own = [placement("a"), placement("b", ready=True), placement("c", ready=True)]
-        decision = schedule(need(2), environments("abc"), own)
+        decision = schedule(request(2), environments("abc"), own)
         assert placed(decision) == ["b", "c"]
         assert dropped(decision) == [("a", DropCause.SCALED_DOWN)]
 
     def test_then_the_last_by_name(self) -> None:
         own = [placement(name, ready=True) for name in "cab"]
-        decision = schedule(need(1), environments("abc"), own)
+        decision = schedule(request(1), environments("abc"), own)
         assert placed(decision) == ["a"]
         assert dropped(decision) == [("b", DropCause.SCALED_DOWN), ("c", DropCause.SCALED_DOWN)]
 
     def test_fewer_replicas_always_succeed(self) -> None:
         """Even where the pool shrank to less than what remains."""
         own = placement("a", replicas=9, served=True)
-        decision = schedule(need(replicas=6), environments("a", nodes=4), [own])
+        decision = schedule(request(replicas=6), environments("a", nodes=4), [own])
         assert [a.replicas for a in decision.assignments] == [6]
         assert decision.refusals == ()
 
     def test_to_zero(self) -> None:
-        decision = schedule(need(replicas=0), environments("a"), [placement("a", ready=True)])
+        decision = schedule(request(replicas=0), environments("a"), [placement("a", ready=True)])
         assert [a.replicas for a in decision.assignments] == [0]
 
 
@@ -174,31 +175,31 @@ class TestInPlace:
     def test_another_shape_stays_on_its_environment(self) -> None:
         """Its own old nodes are not counted against it: 2 x 8 on two nodes, one of which it has."""
         own = placement("b")
-        decision = schedule(need(model=TWO_NODES), environments("ab", nodes=2), [own])
+        decision = schedule(request(model=TWO_NODES), environments("ab", nodes=2), [own])
         (found,) = decision.assignments
         assert (found.environment, found.placement, found.shape) == ("b", own, shape(2))
         assert (decision.carried, decision.dropped) == ((), ())
 
     def test_although_it_is_not_ready(self) -> None:
         down = environment("b", pool(), ready=False)
-        decision = schedule(need(model=TWO_NODES), [*environments("a"), down], [placement("b")])
+        decision = schedule(request(model=TWO_NODES), [*environments("a"), down], [placement("b")])
         assert placed(decision) == ["b"]
 
     def test_another_pool_of_the_same_environment(self) -> None:
         own = placement("b", "gone")
-        decision = schedule(need(), environments("ab"), [own])
+        decision = schedule(request(), environments("ab"), [own])
         assert [(a.environment, a.pool, a.placement) for a in decision.assignments] == [("b", "pool", own)]
 
     def test_vram_is_recorded_again(self) -> None:
         """1200Gi / 80Gi = 15 GPUs: 2 nodes of 8 instead of one."""
         own = placement("a", vram="640Gi")
-        decision = schedule(need(model=model(profile(), vram="1200Gi")), environments("a"), [own])
+        decision = schedule(request(model=model(profile(), vram="1200Gi")), environments("a"), [own])
         assert [(a.shape, a.vram, a.placement) for a in decision.assignments] == [(shape(2), 1200 * 2**30, own)]
 
     def test_no_more_than_wanted(self) -> None:
         """Two must be decided again, one is wanted: the other stays until that one is Ready."""
         own = [placement("a"), placement("b")]
-        decision = schedule(need(1, model=TWO_NODES), environments("ab"), own)
+        decision = schedule(request(1, model=TWO_NODES), environments("ab"), own)
         assert (placed(decision), carried(decision)) == (["a"], ["b"])
 
 
@@ -211,23 +212,23 @@ class TestMove:
     own = placement("old", served=True, ready=True)
 
     def test_the_old_stays_until_the_new_is_ready(self) -> None:
-        decision = schedule(need(model=self.model), [self.old, self.new], [self.own])
+        decision = schedule(request(model=self.model), [self.old, self.new], [self.own])
         assert (placed(decision), carried(decision), dropped(decision)) == (["new"], ["old"], [])
         assert decision.placed == 1
 
     def test_while_the_new_starts(self) -> None:
-        decision = schedule(need(model=self.model), [self.old, self.new], [self.own, placement("new")])
+        decision = schedule(request(model=self.model), [self.old, self.new], [self.own, placement("new")])
         assert (placed(decision), carried(decision), dropped(decision)) == (["new"], ["old"], [])
 
     def test_once_the_new_is_ready(self) -> None:
         own = [self.own, placement("new", served=True, ready=True)]
-        decision = schedule(need(model=self.model), [self.old, self.new], own)
+        decision = schedule(request(model=self.model), [self.old, self.new], own)
         assert (placed(decision), carried(decision)) == (["new"], [])
         assert dropped(decision) == [("old", DropCause.REPLACED)]
 
     def test_where_nothing_else_fits_it_stays_and_the_refusal_is_reported(self) -> None:
         other = placement("new", deployment="other")
-        decision = schedule(need(model=self.model), [self.old, self.new], [self.own, other])
+        decision = schedule(request(model=self.model), [self.old, self.new], [self.own, other])
         assert (placed(decision), carried(decision), dropped(decision)) == ([], ["old"], [])
         assert [(m.environment, m.reason) for m in decision.refusals] == [
             ("new", Refused.INSUFFICIENT_CAPACITY),
@@ -236,13 +237,13 @@ class TestMove:
 
     def test_the_old_is_charged_to_others(self) -> None:
         """Nobody else gets its node while it is carried."""
-        theirs = need(name="theirs")
+        theirs = request(name="theirs")
         decision = schedule(theirs, [self.old], [self.own])
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
 
     @pytest.mark.parametrize("gone", [(), (environment("old", pool(), deleting=True),)])
     def test_a_vanished_environment_is_left_in_the_same_way(self, gone: tuple[Environment, ...]) -> None:
-        decision = schedule(need(), [*gone, *environments("a")], [self.own])
+        decision = schedule(request(), [*gone, *environments("a")], [self.own])
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["old"], [])
 
     def test_each_that_is_ready_lets_one_go(self) -> None:
@@ -253,14 +254,14 @@ class TestMove:
             placement("a", ready=True),
             placement("b"),
         ]
-        decision = schedule(need(2), environments("ab"), own)
+        decision = schedule(request(2), environments("ab"), own)
         assert (placed(decision), carried(decision)) == (["a", "b"], ["x"])
         assert dropped(decision) == [("y", DropCause.REPLACED)]
 
     def test_fewer_wanted_lets_the_surplus_go(self) -> None:
         """Three environments are gone and one is wanted: the Ready one is carried."""
         own = [placement("x"), placement("y", ready=True), placement("z")]
-        decision = schedule(need(1), [], own)
+        decision = schedule(request(1), [], own)
         assert carried(decision) == ["y"]
         assert dropped(decision) == [("x", DropCause.SCALED_DOWN), ("z", DropCause.SCALED_DOWN)]
 
@@ -269,12 +270,12 @@ class TestYield:
     other = placement("a", deployment="other", created="2025")
 
     def test_what_never_served_and_does_not_fit_is_decided_again(self) -> None:
-        decision = schedule(need(), environments("ab", nodes=1), [placement("a"), self.other])
+        decision = schedule(request(), environments("ab", nodes=1), [placement("a"), self.other])
         assert placed(decision) == ["b"]
         assert dropped(decision) == [("a", DropCause.YIELDED)]
 
     def test_and_dropped_where_nothing_fits(self) -> None:
-        decision = schedule(need(), environments("a", nodes=1), [placement("a"), self.other])
+        decision = schedule(request(), environments("a", nodes=1), [placement("a"), self.other])
         assert (placed(decision), carried(decision)) == ([], [])
         assert dropped(decision) == [("a", DropCause.YIELDED)]
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
@@ -282,19 +283,19 @@ class TestYield:
     def test_it_comes_back_to_the_same_environment_in_place(self) -> None:
         """Four replicas of one node each had no room beside the other; the two now wanted have."""
         own = placement("a", replicas=4)
-        decision = schedule(need(replicas=2), environments("a", nodes=3), [own, self.other])
+        decision = schedule(request(replicas=2), environments("a", nodes=3), [own, self.other])
         assert [(a.environment, a.replicas, a.placement) for a in decision.assignments] == [("a", 2, own)]
         assert decision.dropped == ()
 
     @pytest.mark.parametrize("reverse", [False, True])
     def test_two_that_decided_at_the_same_moment(self, reverse: bool) -> None:
         """2 x 8 each and room for one: the same one keeps its place in both views, at once and for good."""
-        site = environments("a", nodes=2)
+        writer = environments("a", nodes=2)
         names = ("one", "two")
-        needs = {name: need(model=TWO_NODES, name=name) for name in names}
+        needs = {name: request(model=TWO_NODES, name=name) for name in names}
         view: list[Placement] = []
         for _ in range(3):
-            decisions = {name: schedule(needs[name], site, view) for name in names}
+            decisions = {name: schedule(needs[name], writer, view) for name in names}
             view = [
                 a.placement or placement("a", deployment=name, shape=a.shape, uid="21"[names.index(name)])
                 for name in names
@@ -305,26 +306,26 @@ class TestYield:
 
     def test_a_served_one_does_not_yield_to_an_older_one(self) -> None:
         own = placement("a", served=True, created="2026")
-        decision = schedule(need(), environments("ab", nodes=1), [own, self.other])
+        decision = schedule(request(), environments("ab", nodes=1), [own, self.other])
         assert placed(decision) == ["a"]
 
 
 class TestGrowth:
     def test_within_the_room(self) -> None:
-        decision = schedule(need(replicas=4), environments("a", nodes=4), [placement("a")])
+        decision = schedule(request(replicas=4), environments("a", nodes=4), [placement("a")])
         assert [a.replicas for a in decision.assignments] == [4]
 
     def test_beyond_what_others_leave(self) -> None:
         """One of four nodes is somebody else's: 4 replicas do not fit, so the one that runs stays alone."""
         other = placement("a", deployment="other")
-        decision = schedule(need(replicas=4), environments("a", nodes=4), [placement("a"), other])
+        decision = schedule(request(replicas=4), environments("a", nodes=4), [placement("a"), other])
         assert [a.replicas for a in decision.assignments] == [1]
         (miss,) = decision.refusals
         assert (miss.reason, miss.keeps) == (Refused.INSUFFICIENT_CAPACITY, 1)
         assert (miss.refusals[0].wanted, miss.refusals[0].found) == (4, 3)
 
     def test_beyond_the_pool(self) -> None:
-        decision = schedule(need(replicas=5), environments("a", nodes=4), [placement("a")])
+        decision = schedule(request(replicas=5), environments("a", nodes=4), [placement("a")])
         assert [a.replicas for a in decision.assignments] == [1]
         assert decision.refusals[0].reason is Refused.POOL_TOO_SMALL
 
@@ -333,13 +334,13 @@ class TestGrowth:
         small = shape(1, 4)
         apart = model(profile(shape=small, replicas_across_nodes=Spread.REQUIRED))
         own = placement("a", shape=small)
-        decision = schedule(need(model=apart, replicas=5), environments("a", nodes=4), [own])
+        decision = schedule(request(model=apart, replicas=5), environments("a", nodes=4), [own])
         assert [a.replicas for a in decision.assignments] == [1]
 
     def test_a_claim_of_one_pod_is_not_shared(self) -> None:
         storage = StorageNeed(single_node_claim=True)
         lone = environment("a", pool(), access_mode="ReadWriteOnce")
-        decision = schedule(need(storage=storage, replicas=2), [lone], [placement("a")])
+        decision = schedule(request(storage=storage, replicas=2), [lone], [placement("a")])
         assert [a.replicas for a in decision.assignments] == [1]
         assert decision.refusals[0].reason is Refused.SHARED_STORAGE_MISSING
 
@@ -349,26 +350,26 @@ class TestGrowth:
         ids=["environment", "pool"],
     )
     def test_not_where_the_room_cannot_be_read(self, where: Environment) -> None:
-        decision = schedule(need(replicas=2), [where], [placement("a")])
+        decision = schedule(request(replicas=2), [where], [placement("a")])
         assert [a.replicas for a in decision.assignments] == [1]
         assert decision.refusals[0].reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS
 
     def test_a_broken_profile_grows_in_the_shape_it_has(self) -> None:
         broken = model(profile("valid", shape()), broken=(broken_profile("default"),))
         own = placement("a", vram="640Gi")
-        decision = schedule(need(model=broken, replicas=2), environments("a"), [own])
+        decision = schedule(request(model=broken, replicas=2), environments("a"), [own])
         assert [(a.profile, a.replicas, a.vram) for a in decision.assignments] == [("default", 2, 640 * 2**30)]
 
 
 class TestUnreadable:
     def test_it_stays_as_observed_and_counts(self) -> None:
         own = placement("b", shape=None)
-        decision = schedule(need(), environments("ab"), [own])
+        decision = schedule(request(), environments("ab"), [own])
         assert (placed(decision), decision.carried, decision.placed) == ([], (own,), 1)
 
     def test_it_can_be_scaled_down(self) -> None:
         own = [placement("a", ready=True), placement("b", shape=None)]
-        decision = schedule(need(), environments("ab"), own)
+        decision = schedule(request(), environments("ab"), own)
         assert (placed(decision), decision.unreadable) == (["a"], frozenset())
         assert dropped(decision) == [("b", DropCause.SCALED_DOWN)]
 
@@ -376,5 +377,5 @@ class TestUnreadable:
 def test_a_placement_that_is_being_deleted_stays_where_it_is_wanted() -> None:
     """Deleted by hand, it comes back to its place; beside another it is the first to go."""
     going = replace(placement("b", ready=True), deleting=True)
-    assert placed(schedule(need(), environments("ab"), [going])) == ["b"]
-    assert placed(schedule(need(), environments("abc"), [going, placement("c")])) == ["c"]
+    assert placed(schedule(request(), environments("ab"), [going])) == ["b"]
+    assert placed(schedule(request(), environments("abc"), [going, placement("c")])) == ["c"]

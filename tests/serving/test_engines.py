@@ -19,7 +19,7 @@ from function.domain.model import Engine, Parallelism, Shape
 from function.serving import ray
 from function.serving.engines import Group, Launch, Mode, Run, mode_of, start
 from tests.builders import shape
-from tests.serving.orders import DATA, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine
+from tests.serving.requests import DATA, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine
 
 NAMES = ("org/kimi", "publishers/team/models/org/kimi")
 EXPERT = shape(1, 8, Parallelism(tensor=8, expert=True))

@@ -7,23 +7,23 @@ import pytest
 from function.domain.model import Engine, Shape
 from function.kube.manifests import JSON, Manifest, get, listing
 from function.serving.engines import Launch
-from function.serving.order import Initializer, ServiceOrder
 from function.serving.pods import pod
+from function.serving.request import Initializer, ServingRequest
 from tests.builders import pool, shape
-from tests.serving.orders import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, engine, order
+from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, engine, request
 
 SHARED_MEMORY: Manifest = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
 LOCKS_MEMORY: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
 
 
-def main(order: ServiceOrder, launch: Launch | None = None) -> Manifest:
-    (container,) = listing(pod(order, launch or Launch(), {}), "containers")
+def main(request: ServingRequest, launch: Launch | None = None) -> Manifest:
+    (container,) = listing(pod(request, launch or Launch(), {}), "containers")
     return container
 
 
 def test_the_smallest_pod() -> None:
     bare = replace(FRONTIER, labels=())
-    assert pod(order(ONE_GPU, pool=bare), Launch(), {}) == {
+    assert pod(request(ONE_GPU, pool=bare), Launch(), {}) == {
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
         "containers": [
             {
@@ -41,13 +41,13 @@ def test_the_smallest_pod() -> None:
 
 def test_what_the_author_and_the_launch_say_passes_through() -> None:
     env: Manifest = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    container = main(order(run=engine(env=(env,))), Launch(command=("a", "b"), args=("c",)))
+    container = main(request(run=engine(env=(env,))), Launch(command=("a", "b"), args=("c",)))
     assert (container["command"], container["args"], container["env"]) == (["a", "b"], ["c"], [env])
 
 
 def test_the_pools_own_gpus_are_asked_for_on_its_nodes() -> None:
     amd = replace(pool(), gpu_resource="amd.com/gpu", labels=(("a", "1"), ("b", "2")))
-    made = pod(order(shape(1, 4), pool=amd), Launch(), {})
+    made = pod(request(shape(1, 4), pool=amd), Launch(), {})
     assert made["nodeSelector"] == {"a": "1", "b": "2"}
     assert get(listing(made, "containers")[0], "resources.limits") == {"amd.com/gpu": "4"}
 
@@ -80,7 +80,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_rights_and_memory(case: Case) -> None:
-    asked = order(case.shape, case.engine)
+    asked = request(case.shape, case.engine)
     container = main(asked)
     assert container.get("securityContext") == case.security, case.reason
     assert pod(asked, Launch(), {}).get("volumes") == case.volumes, case.reason
@@ -124,5 +124,5 @@ INITIALIZERS = [
 
 @pytest.mark.parametrize("case", INITIALIZERS, ids=lambda c: c.id)
 def test_initializer(case: InitializerCase) -> None:
-    made = pod(order(initializer=case.given), Launch(), {})
+    made = pod(request(initializer=case.given), Launch(), {})
     assert made["initContainers"] == [case.want], case.reason

@@ -12,10 +12,10 @@ from function.domain.model import Engine, Parallelism, Shape, Spread
 from function.domain.problem import Problem
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, listing
-from function.serving.order import Initializer, ServiceOrder
+from function.serving.request import Initializer, ServingRequest
 from function.serving.service import build, identity
 from tests.builders import GIB, HUB, shape
-from tests.serving.orders import (
+from tests.serving.requests import (
     DATA,
     ONE_GPU,
     ONE_NODE,
@@ -23,12 +23,12 @@ from tests.serving.orders import (
     SGLANG,
     VLLM_OLD,
     engine,
-    order,
+    request,
 )
 
 
-def built(order: ServiceOrder) -> Manifest:
-    service = build(order)
+def built(request: ServingRequest) -> Manifest:
+    service = build(request)
     assert isinstance(service, dict), service
     return service
 
@@ -87,7 +87,7 @@ GEMMA: Manifest = {
 
 def test_one_node() -> None:
     gemma = replace(HUB, repo="google/gemma-3-27b-it")
-    asked = order(
+    asked = request(
         ONE_GPU,
         engine(
             "--max-model-len=32768",
@@ -106,7 +106,7 @@ def test_one_node() -> None:
 
 def test_pipeline_over_two_nodes() -> None:
     service = built(
-        order(
+        request(
             PIPELINE,
             engine("--model=org/kimi", "--tensor-parallel-size=8", image=VLLM_OLD),
             pods=Spread.REQUIRED,
@@ -132,7 +132,7 @@ def test_pipeline_over_two_nodes() -> None:
 
 
 def test_data_over_two_nodes() -> None:
-    service = built(order(DATA, engine("--a b")))
+    service = built(request(DATA, engine("--a b")))
     assert get(service, "spec.baseRefs") is None, "the preset is KServe's"
     assert get(service, "spec.parallelism") == {"tensor": 4, "data": 4, "dataLocal": 2, "expert": True}
     assert main(service)["args"] == main(service, "worker")["args"] == ["'--a b'"]
@@ -144,41 +144,41 @@ def test_data_over_two_nodes() -> None:
 class Case:
     id: str
     reason: str
-    order: ServiceOrder
+    request: ServingRequest
     path: str
     want: JSON
 
 
 BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 CASES = [
-    Case("scaled-to-zero", "a wish like any other", order(replicas=0), "spec.replicas", 0),
-    Case("no-gateway", "a cluster without one", order(kserve=Kserve(config_prefix="kserve-", gateway=False)),
+    Case("scaled-to-zero", "a wish like any other", request(replicas=0), "spec.replicas", 0),
+    Case("no-gateway", "a cluster without one", request(kserve=Kserve(config_prefix="kserve-", gateway=False)),
          "spec.router", None),
-    Case("tensor-on-one-node", "the preset renders it", order(ONE_NODE), "spec.parallelism", {"tensor": 8}),
+    Case("tensor-on-one-node", "the preset renders it", request(ONE_NODE), "spec.parallelism", {"tensor": 8}),
     Case("expert-on-one-node", "said although the preset does not render it",
-         order(shape(1, 1, Parallelism(tensor=1, expert=True))), "spec.parallelism", {"expert": True}),
+         request(shape(1, 1, Parallelism(tensor=1, expert=True))), "spec.parallelism", {"expert": True}),
     Case("data-on-one-node", "KServe counts groups by it, and this is one pod",
-         order(shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))), "spec.parallelism", None),
-    Case("one-node-annotations", "the preset says it", order(), "spec.annotations", None),
-    Case("pipeline-annotations", "our command answers to both names", order(PIPELINE), "spec.annotations",
+         request(shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))), "spec.parallelism", None),
+    Case("one-node-annotations", "the preset says it", request(), "spec.annotations", None),
+    Case("pipeline-annotations", "our command answers to both names", request(PIPELINE), "spec.annotations",
          {BY_NAME: "true"}),
     Case("pipeline-named-by-author", "nobody knows which names these are",
-         order(PIPELINE, engine("--served-model-name=k")), "spec.annotations", None),
+         request(PIPELINE, engine("--served-model-name=k")), "spec.annotations", None),
     Case("sglang-named-by-author", "SGLang answers to any name",
-         order(PIPELINE, engine("--served-model-name=k", image=SGLANG)), "spec.annotations", {BY_NAME: "true"}),
+         request(PIPELINE, engine("--served-model-name=k", image=SGLANG)), "spec.annotations", {BY_NAME: "true"}),
     Case("prefix", "of the controller on that cluster",
-         order(PIPELINE, kserve=Kserve(config_prefix="llm-", gateway=True)), "spec.baseRefs",
+         request(PIPELINE, kserve=Kserve(config_prefix="llm-", gateway=True)), "spec.baseRefs",
          [{"name": "llm-config-llm-worker-pipeline-parallel"}]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_field(case: Case) -> None:
-    assert get(built(case.order), case.path) == case.want, case.reason
+    assert get(built(case.request), case.path) == case.want, case.reason
 
 
 def test_sglang_on_one_node_brings_command_and_probes() -> None:
-    container = main(built(order(ONE_GPU, engine(image=SGLANG))))
+    container = main(built(request(ONE_GPU, engine(image=SGLANG))))
     assert container["command"] == ["python3", "-m", "sglang.launch_server"]
     assert get(container, "readinessProbe.httpGet.scheme") == "HTTP"
 
@@ -208,7 +208,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_refused(case: Fault) -> None:
-    assert build(order(case.shape, case.engine)) == case.want, case.reason
+    assert build(request(case.shape, case.engine)) == case.want, case.reason
 
 
 def test_what_no_living_service_can_change_is_its_identity() -> None:

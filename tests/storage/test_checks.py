@@ -1,4 +1,4 @@
-"""An impossible order is refused with every fault, each named by its path."""
+"""An impossible request is refused with every fault, each named by its path."""
 
 from dataclasses import dataclass, replace
 
@@ -8,8 +8,8 @@ from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.storage import checks
-from function.storage.order import NamedCacheFacts, Order
-from tests.storage.orders import CACHE, MULTI, SINGLE, model
+from function.storage.request import NamedCacheFacts, StorageRequest
+from tests.storage.requests import CACHE, MULTI, SINGLE, model
 
 UNCLASSED = EnvironmentStorage()
 ONCE = EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce")
@@ -23,7 +23,7 @@ HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
 class Case:
     id: str
     reason: str
-    order: Order
+    request: StorageRequest
     want: tuple[str, ...] = ()
 
 
@@ -146,4 +146,4 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_problems(case: Case) -> None:
-    assert tuple(str(problem) for problem in checks.problems(case.order)) == case.want, case.reason
+    assert tuple(str(problem) for problem in checks.problems(case.request)) == case.want, case.reason

@@ -11,11 +11,11 @@ from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
 from function.storage import job
 from function.storage.credentials import credential
-from function.storage.job import Task
+from function.storage.job import DownloadSpec
 
 KEY = "e58d081b43957492"
 SOURCE = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
-TASK = Task(
+TASK = DownloadSpec(
     namespace="ml-team-research",
     stem="kimi-k2-coreweave-1a2b3c4d",
     claim="kimi-claim",
@@ -24,15 +24,15 @@ TASK = Task(
 )
 
 
-def pod(task: Task) -> Manifest:
+def pod(task: DownloadSpec) -> Manifest:
     return manifests.mapping(job.build(task), "spec.template.spec")
 
 
-def container(task: Task) -> Manifest:
+def container(task: DownloadSpec) -> Manifest:
     return manifests.listing(pod(task), "containers")[0]
 
 
-def environment(task: Task) -> dict[str, JSON]:
+def environment(task: DownloadSpec) -> dict[str, JSON]:
     return {manifests.text(e, "name"): e.get("value") for e in manifests.listing(container(task), "env")}
 
 
@@ -162,7 +162,7 @@ def test_bucket_credentials_become_variables_and_google_a_file() -> None:
 class Case:
     id: str
     reason: str
-    task: Task
+    task: DownloadSpec
 
 
 CHANGES = (
@@ -183,7 +183,7 @@ CHANGES = (
 )
 
 
-def name(task: Task) -> str:
+def name(task: DownloadSpec) -> str:
     return manifests.text(job.build(task), "metadata.name")
 
 

@@ -10,12 +10,12 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
-from function.storage.claim import Ownership
-from function.storage.order import Case as Row
-from function.storage.order import NamedCacheFacts, Order
 from function.storage.plan import Gate, StoragePlan, plan
+from function.storage.request import Case as Row
+from function.storage.request import NamedCacheFacts, StorageRequest
 from function.storage.sizing import Size, SizeFrom
-from tests.storage.orders import CACHE, GIB, KIMI, MULTI, SINGLE, model
+from function.storage.volume_claim import Ownership
+from tests.storage.requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
 KEY = "e58d081b43957492"
@@ -24,8 +24,8 @@ SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN
 GATED = replace(KIMI, secret=SECRET)
 
 
-def planned(order: Order) -> StoragePlan:
-    found = plan(order)
+def planned(request: StorageRequest) -> StoragePlan:
+    found = plan(request)
     assert isinstance(found, StoragePlan), found
     return found
 
@@ -34,7 +34,7 @@ def planned(order: Order) -> StoragePlan:
 class Case:
     id: str
     reason: str
-    order: Order
+    request: StorageRequest
     type: Row
     uri: str  # {claim} is the planned claim's name
     gate: Gate
@@ -209,7 +209,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_table(case: Case) -> None:
-    found = planned(case.order)
+    found = planned(case.request)
     assert found.type is case.type, case.reason
     assert found.uri == case.uri.format(claim=found.claim_name), case.reason
     assert found.gate is case.gate, case.reason
@@ -236,10 +236,10 @@ def test_managed_names_belong_to_one_placement() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [replace(MULTI, choice=ManagedCache(retain=True)), replace(MULTI, environment=SHARED)]
+    "asked", [replace(MULTI, choice=ManagedCache(retain=True)), replace(MULTI, environment=SHARED)]
 )
-def test_retained_and_shared_names_are_everybodys(order: Order) -> None:
-    gated = replace(order, model=model(GATED))
+def test_retained_and_shared_names_are_everybodys(asked: StorageRequest) -> None:
+    gated = replace(asked, model=model(GATED))
     mine, other = planned(gated), planned(replace(gated, owner="kimi-k2-other-5e6f7a8b"))
     assert mine.claim_name == other.claim_name
     assert mine.job == other.job, "a re-created deployment must find the finished Job"
@@ -282,13 +282,13 @@ CLASSES = (
 
 @pytest.mark.parametrize("case", CLASSES, ids=lambda c: c.id)
 def test_class(case: ClassCase) -> None:
-    order = replace(
+    request = replace(
         MULTI,
         choice=ManagedCache(class_name=case.deployment),
         environment=EnvironmentStorage(class_name=case.environment),
         default_class=case.default,
     )
-    claim = planned(order).claim
+    claim = planned(request).claim
     assert claim
     assert claim.class_name == case.want, case.reason
 
@@ -310,15 +310,15 @@ def test_token_of_a_job_goes_and_that_of_a_pod_stays() -> None:
 
 
 def test_environments_token_is_not_copied() -> None:
-    order = replace(MULTI, model=model(GATED), download=replace(BUILT_IN.download, token_secret="hub"))
-    found = planned(order).credential
+    request = replace(MULTI, model=model(GATED), download=replace(BUILT_IN.download, token_secret="hub"))
+    found = planned(request).credential
     assert found
     assert (found.name, found.copied) == ("hub", None)
 
 
 def test_without_preload_no_token_is_needed() -> None:
-    order = replace(MULTI, model=model(GATED), choice=ManagedCache(preload=False))
-    assert planned(order).credential is None
+    request = replace(MULTI, model=model(GATED), choice=ManagedCache(preload=False))
+    assert planned(request).credential is None
 
 
 def test_single_node_initializer_is_told_everything() -> None:

@@ -7,7 +7,7 @@ import pytest
 from function.kube.manifests import Manifest
 from function.storage import sizing
 from function.storage.sizing import Size, SizeFrom
-from tests.storage.orders import GIB, model
+from tests.storage.requests import GIB, model
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,23 @@ from function.domain.model import Spread
 from function.reasons import Refused
 from function.scheduling.checks import Candidate
 from function.scheduling.ledger import Ledger, use
-from function.scheduling.room import Demand, Room, empty_holds
-from function.scheduling.verdicts import Field, Need, Refusal
+from function.scheduling.pool_capacity import Demand, PoolCapacity, empty_holds
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Field, Refusal
 
 
-def capacity(need: Need, candidate: Candidate, ledger: Ledger) -> Refusal | None:
+def capacity(request: SchedulingRequest, candidate: Candidate, ledger: Ledger) -> Refusal | None:
     """Refuse where the pool has no room for every replica; what no node can hold was refused before."""
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None
     apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
-    demand = Demand(shape, need.deployment.replicas, apart)
+    demand = Demand(shape, request.deployment.replicas, apart)
     room = ledger.room(candidate.environment.name, candidate.pool)
     return shortage(room, demand, candidate.environment.name, candidate.profile.name, candidate.pool.name)
 
 
-def shortage(room: Room, demand: Demand, environment: str, profile: str, pool: str) -> Refusal | None:
+def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str, pool: str) -> Refusal | None:
     """Return what is missing for a demand, in replicas."""
     fit = room.holds(demand)
     if fit >= demand.replicas:

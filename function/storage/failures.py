@@ -1,6 +1,6 @@
 """Why a download failed, and whether trying again can help.
 
-The script in the Job's pod exits with a code per cause (verify.py owns the codes). Causes that a retry
+The script in the Job's pod exits with a code per cause (download_script.py owns the codes). Causes that a retry
 cannot cure end the Job at once; the others burn the Job's backoff, and the last attempt exits with a code
 of its own that ends the Job too. So the Job's own condition names the cause either way: `podFailurePolicy`
 copies the exit code into it. What ends a pod from outside (eviction, the kernel) leaves no code, and then
@@ -12,10 +12,10 @@ from enum import StrEnum
 
 from function.kube import manifests
 from function.kube.manifests import Manifest
-from function.storage.verify import Exit
+from function.storage.download_script import Exit
 
 
-class Cause(StrEnum):
+class Failure(StrEnum):
     """Why a Job failed for good."""
 
     UNAUTHORISED = "Unauthorised"
@@ -43,17 +43,17 @@ class Cause(StrEnum):
 
 
 # Codes after which the Job must not try again, ascending as the API demands.
-FINAL: dict[int, Cause] = {cause.gave_up: Cause[cause.name] for cause in sorted(Exit, key=lambda c: c.gave_up)}
+FINAL: dict[int, Failure] = {cause.gave_up: Failure[cause.name] for cause in sorted(Exit, key=lambda c: c.gave_up)}
 _CODE = re.compile(r"exit code (\d+)")
-_BY_REASON = {"DeadlineExceeded": Cause.DEADLINE_EXCEEDED, "BackoffLimitExceeded": Cause.EXHAUSTED}
+_BY_REASON = {"DeadlineExceeded": Failure.DEADLINE_EXCEEDED, "BackoffLimitExceeded": Failure.EXHAUSTED}
 
 
-def failure(job: Manifest) -> Cause | None:
+def failure(job: Manifest) -> Failure | None:
     """Return why an observed Job failed, None where it has not."""
     failed = manifests.condition(job, "Failed")
     if failed.get("status") != "True":
         return None
     code = _CODE.search(manifests.text(failed, "message"))
     if manifests.text(failed, "reason") == "PodFailurePolicy" and code:
-        return FINAL.get(int(code[1]), Cause.UNKNOWN)
-    return _BY_REASON.get(manifests.text(failed, "reason"), Cause.UNKNOWN)
+        return FINAL.get(int(code[1]), Failure.UNKNOWN)
+    return _BY_REASON.get(manifests.text(failed, "reason"), Failure.UNKNOWN)

@@ -20,7 +20,7 @@ class Initializer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceOrder:
+class ServingRequest:
     """One service on one remote cluster.
 
     `name` (at most 40 characters) changes with `identity(shape)`. `shape` is the recorded decision, not what

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from function.domain.bandwidth import LADDER, BandwidthRequirement
+from function.domain.hardware import LADDER, BandwidthRequirement
 
 # The design's order, written once more so that a slip in either place shows.
 DESIGN = """

@@ -6,11 +6,11 @@ bookkeeping, and never the data of a Secret (the provider copies it anew).
 
 from collections.abc import Mapping
 
-from function.composers.remote import API_VERSION as OBJECT_VERSION
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
-from function.report.health import assess
-from function.report.sync import read
+from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
+from function.observe.health import assess
+from function.observe.objects import read
 
 _CROSSPLANE = "crossplane.io/"
 

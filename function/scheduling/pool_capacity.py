@@ -22,7 +22,7 @@ class Demand:
 
 
 @dataclass(slots=True)
-class Room:
+class PoolCapacity:
     """Equal nodes, counted in `free` by their free GPUs."""
 
     nodes: int
@@ -81,4 +81,4 @@ class Room:
 @lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
 def empty_holds(nodes: int, gpus_per_node: int, demand: Demand) -> int:
     """Return how many of the replicas would fit were nobody there."""
-    return Room(nodes, gpus_per_node).holds(demand)
+    return PoolCapacity(nodes, gpus_per_node).holds(demand)

@@ -16,7 +16,7 @@ from function.domain.model import (
     Source,
 )
 from function.domain.settings import BUILT_IN
-from function.storage.order import Order
+from function.storage.request import StorageRequest
 
 GIB = 2**30
 KIMI = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
@@ -38,7 +38,7 @@ def model(source: Source = KIMI, *, disk: int | None = None, vram: int | None = 
     )
 
 
-MULTI = Order(
+MULTI = StorageRequest(
     model=model(),
     choice=ManagedCache(),
     environment=EnvironmentStorage(class_name="shared-vast"),

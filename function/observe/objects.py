@@ -29,7 +29,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class ObservedObject:
     """A remote object as last seen. `manifest` is empty where it was never seen."""
 
     state: State
@@ -75,17 +75,17 @@ _PHRASES: tuple[tuple[tuple[str, ...], State], ...] = (
 _CONNECTION = re.compile(r" ?\S+:\d+->")
 
 
-def read(observed: Manifest | None) -> Remote:
+def read(observed: Manifest | None) -> ObservedObject:
     """Return what an observed Object says; None where it is not composed yet."""
     if observed is None:
-        return Remote(State.UNSEEN, {})
+        return ObservedObject(State.UNSEEN, {})
     manifest = mapping(observed, "status.atProvider.manifest")
     synced = condition(observed, "Synced")
     if synced.get("status") == "False":
         # Ports of a broken connection differ at every try, and a message that changes is written anew each time.
         message = _CONNECTION.sub("", text(synced, "message"))
-        return Remote(_classify(message), manifest, message)
-    return Remote(State.PRESENT if manifest else State.UNSEEN, manifest)
+        return ObservedObject(_classify(message), manifest, message)
+    return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
 
 
 def _classify(message: str) -> State:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.kube.manifests import Manifest
-from function.storage import claim
-from function.storage.claim import ClaimPlan, Ownership
-from tests.storage.orders import GIB
+from function.storage import volume_claim
+from function.storage.volume_claim import ClaimPlan, Ownership
+from tests.storage.requests import GIB
 
 PLAN = ClaimPlan(name="kimi", namespace="team", ownership=Ownership.MANAGED, size=720 * GIB, class_name="filestore-rwx")
 CLASS_FIXED = "claim kimi is of class shared-vast and cannot become filestore-rwx; delete it to move"
@@ -79,12 +79,12 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_build_and_changed(case: Case) -> None:
-    built = claim.build(case.plan, case.observed)
+    built = volume_claim.build(case.plan, case.observed)
     assert built.get("spec") == case.want, case.reason
     metadata = built["metadata"]
     assert isinstance(metadata, dict)
     assert (metadata["name"], metadata["namespace"]) == ("kimi", "team"), case.reason
-    assert tuple(str(p) for p in claim.changed(case.plan, case.observed)) == case.problems, case.reason
+    assert tuple(str(p) for p in volume_claim.changed(case.plan, case.observed)) == case.problems, case.reason
 
 
 @dataclass(frozen=True)
@@ -107,4 +107,4 @@ SHARED = (
 
 @pytest.mark.parametrize("case", SHARED, ids=lambda c: c.id)
 def test_shared(case: SharedCase) -> None:
-    assert claim.shared(case.observed, case.nodes) is case.want, case.reason
+    assert volume_claim.shared(case.observed, case.nodes) is case.want, case.reason

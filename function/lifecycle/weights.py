@@ -9,21 +9,21 @@ is, whatever the platform's download settings have become since: nothing is fetc
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from function.composers.carryover import carried
-from function.composers.remote import Lifetime, Site, copied
 from function.domain.cache import CacheEntry
 from function.exchange import Composed
 from function.kube.manifests import Manifest, get, mapping, text
 from function.kube.names import LABEL_CACHE_KEY, MANAGED_BY
+from function.lifecycle.carry_over import carried
+from function.lifecycle.object_writer import Lifetime, ObjectWriter, copied
+from function.observe.health import assess
+from function.observe.objects import ObservedObject
 from function.reasons import Phase
 from function.report import weights as report
-from function.report.health import assess
-from function.report.sync import Remote
-from function.report.weights import Said
-from function.storage import claim
-from function.storage.claim import Ownership
-from function.storage.order import Case, Order
+from function.report.weights import StorageState
+from function.storage import volume_claim
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
+from function.storage.request import Case, StorageRequest
+from function.storage.volume_claim import Ownership
 
 CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
@@ -40,32 +40,32 @@ class Weights:
 
     composed: Mapping[str, Composed]
     stale: Mapping[str, Composed]
-    said: Said
+    said: StorageState
     plan: StoragePlan | None
     open: bool
     completed: str = ""
 
 
-def weigh(order: Order, site: Site, environment: str, entry: CacheEntry | None = None) -> Weights:
+def weigh(request: StorageRequest, writer: ObjectWriter, environment: str, entry: CacheEntry | None = None) -> Weights:
     """Return the objects for an order; `entry` is the named ModelCache's state on this environment."""
-    planned = plan(order)
+    planned = plan(request)
     if isinstance(planned, tuple):
-        kept = {key: carried(m) for key, m in site.observed.items() if key.startswith(_PREFIXES)}
+        kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
         return Weights(composed=kept, stale={}, said=report.unplannable(planned), plan=None, open=False)
-    claim_remote = site.read(CLAIM + planned.claim_name)
-    obstacle = planned.claim and report.claim(planned.claim, claim_remote, environment, order.shape_nodes)
-    job_key = (_finished(site, planned.job) or JOB + planned.job.name) if planned.job else None
-    job = site.read(job_key) if job_key else None
+    claim_remote = writer.read(CLAIM + planned.claim_name)
+    obstacle = planned.claim and report.claim(planned.claim, claim_remote, environment, request.shape_nodes)
+    job_key = (_finished(writer, planned.job) or JOB + planned.job.name) if planned.job else None
+    job = writer.read(job_key) if job_key else None
     done = job is not None and assess(job.manifest).up
     composed = {
-        **_claim(site, planned, claim_remote),
-        **_token(site, planned, order.namespace, done=done),
-        **_job(site, planned.job, job_key, blocked=obstacle is not None),
+        **_claim(writer, planned, claim_remote),
+        **_token(writer, planned, request.namespace, done=done),
+        **_job(writer, planned.job, job_key, blocked=obstacle is not None),
     }
-    said = obstacle or _said(site, planned, claim_remote, job, environment, entry)
+    said = obstacle or _said(writer, planned, claim_remote, job, environment, entry)
     return Weights(
         composed=composed,
-        stale=_stale(site, planned, composed),
+        stale=_stale(writer, planned, composed),
         said=said,
         plan=planned,
         open=_open(planned.gate, claim_remote, entry, done=done),
@@ -73,15 +73,15 @@ def weigh(order: Order, site: Site, environment: str, entry: CacheEntry | None =
     )
 
 
-def _claim(site: Site, planned: StoragePlan, remote: Remote) -> dict[str, Composed]:
+def _claim(writer: ObjectWriter, planned: StoragePlan, remote: ObservedObject) -> dict[str, Composed]:
     if planned.claim is None:
         return {}
     key = CLAIM + planned.claim.name
-    manifest = claim.build(planned.claim, remote.manifest)
-    return {key: site.compose(key, manifest, _LIFETIME[planned.claim.ownership])}
+    manifest = volume_claim.build(planned.claim, remote.manifest)
+    return {key: writer.compose(key, manifest, _LIFETIME[planned.claim.ownership])}
 
 
-def _token(site: Site, planned: StoragePlan, namespace: str, *, done: bool) -> dict[str, Composed]:
+def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, *, done: bool) -> dict[str, Composed]:
     credential = planned.credential
     if credential is None or credential.copied is None or (done and not credential.lasting):
         return {}
@@ -94,27 +94,27 @@ def _token(site: Site, planned: StoragePlan, namespace: str, *, done: bool) -> d
     }
     source = credential.copied
     field = "data" if credential.whole else f"data[{source.key}]"
-    return {key: site.compose(key, secret, Lifetime.OWNED, copied(source.name, source.namespace, field))}
+    return {key: writer.compose(key, secret, Lifetime.OWNED, copied(source.name, source.namespace, field))}
 
 
-def _job(site: Site, job: JobPlan | None, key: str | None, *, blocked: bool) -> dict[str, Composed]:
-    if job is None or key is None or (blocked and key not in site.observed):
+def _job(writer: ObjectWriter, job: JobPlan | None, key: str | None, *, blocked: bool) -> dict[str, Composed]:
+    if job is None or key is None or (blocked and key not in writer.observed):
         return {}
     if key != JOB + job.name:
-        return {key: carried(site.observed[key])}
-    return {key: site.compose(key, job.manifest, _LIFETIME[job.ownership])}
+        return {key: carried(writer.observed[key])}
+    return {key: writer.compose(key, job.manifest, _LIFETIME[job.ownership])}
 
 
-def _finished(site: Site, job: JobPlan) -> str | None:
+def _finished(writer: ObjectWriter, job: JobPlan) -> str | None:
     """Return the observed Job that has fetched the same bytes already, under whatever settings."""
     wanted = _identity(job.manifest)
     return next(
         (
             key
-            for key in sorted(site.observed)
+            for key in sorted(writer.observed)
             if key.startswith(JOB)
-            and _identity(mapping(site.observed[key], "spec.forProvider.manifest")) == wanted
-            and assess(site.read(key).manifest).up
+            and _identity(mapping(writer.observed[key], "spec.forProvider.manifest")) == wanted
+            and assess(writer.read(key).manifest).up
         ),
         None,
     )
@@ -132,35 +132,35 @@ def _identity(job: Manifest) -> tuple[object, ...]:
 
 
 def _said(
-    site: Site,
+    writer: ObjectWriter,
     planned: StoragePlan,
-    claim_remote: Remote,
-    job: Remote | None,
+    claim_remote: ObservedObject,
+    job: ObservedObject | None,
     environment: str,
     entry: CacheEntry | None,
-) -> Said:
-    missing = _missing_token(site, planned)
+) -> StorageState:
+    missing = _missing_token(writer, planned)
     if missing:
         return missing
     if planned.type is Case.MODEL_CACHE:
         return report.cached(entry, environment)
     if job is not None:
-        remarks = claim.changed(planned.claim, claim_remote.manifest) if planned.claim else ()
+        remarks = volume_claim.changed(planned.claim, claim_remote.manifest) if planned.claim else ()
         return report.download(job, claim_remote, environment, remarks)
     if planned.claim:
         return report.used_as_it_is(claim_remote, environment)
     return report.unneeded(prestaged=planned.type is Case.PRESTAGED)
 
 
-def _missing_token(site: Site, planned: StoragePlan) -> Said | None:
+def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
     credential = planned.credential
     if credential is None or credential.copied is None:
         return None
     source = credential.copied
-    return report.token(site.read(TOKEN + credential.name), f"{source.namespace}/{source.name} (key {source.key})")
+    return report.token(writer.read(TOKEN + credential.name), f"{source.namespace}/{source.name} (key {source.key})")
 
 
-def _open(gate: Gate, claim_remote: Remote, entry: CacheEntry | None, *, done: bool) -> bool:
+def _open(gate: Gate, claim_remote: ObservedObject, entry: CacheEntry | None, *, done: bool) -> bool:
     match gate:
         case Gate.NOTHING:
             return True
@@ -172,11 +172,11 @@ def _open(gate: Gate, claim_remote: Remote, entry: CacheEntry | None, *, done: b
             return entry is not None and entry.phase is Phase.READY
 
 
-def _stale(site: Site, planned: StoragePlan, composed: Mapping[str, Composed]) -> dict[str, Composed]:
+def _stale(writer: ObjectWriter, planned: StoragePlan, composed: Mapping[str, Composed]) -> dict[str, Composed]:
     """Return what belongs to other bytes or another claim; what is of the same bytes was replaced and goes at once."""
     return {
         key: carried(manifest)
-        for key, manifest in sorted(site.observed.items())
+        for key, manifest in sorted(writer.observed.items())
         if key.startswith(_PREFIXES) and key not in composed and not _superseded(key, manifest, planned)
     }
 

@@ -8,19 +8,19 @@ one may be composed, and not before; one that cannot be written at all leaves wh
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from function.composers.carryover import carried
-from function.composers.remote import Lifetime, Site
-from function.composers.task import Task
-from function.composers.weights import Weights
+from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import INITIALIZER_IMAGE
 from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, listing, mapping, text
-from function.kube.names import LABEL_DEPLOYMENT, MANAGED_BY, label_value
+from function.kube.names import LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.lifecycle.carry_over import carried
+from function.lifecycle.object_writer import Lifetime, ObjectWriter
+from function.lifecycle.weights import Weights
+from function.observe.health import assess
+from function.observe.objects import ObservedObject
 from function.report import services
-from function.report.health import assess
-from function.report.sync import Remote
-from function.serving.order import Initializer, ServiceOrder
-from function.serving.service import build
+from function.serving.request import Initializer, ServingRequest
+from function.serving.service import build, identity
 
 SERVICE = "service-"
 _URI = "spec.model.uri"
@@ -34,30 +34,36 @@ class Written:
     refusal: Condition | None = None
 
 
-def write(task: Task, site: Site, stored: Weights, key: str) -> Written:
+def service_name(resolved: ResolvedPlacement) -> str:
+    """Return the service's name: another group is another object, since KServe refuses to change its size."""
+    placement = resolved.placement
+    return named(placement.name, placement.namespace, placement.name, *identity(resolved.shape))
+
+
+def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, key: str) -> Written:
     """Return the service under its key, or what was observed where it cannot or may not be written."""
-    earlier = {k: carried(m) for k, m in sorted(site.observed.items()) if k.startswith(SERVICE)}
-    uri = _uri(site, stored, key)
+    earlier = {k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(SERVICE)}
+    uri = _uri(writer, stored, key)
     if not uri:
         return Written(composed=earlier)
-    built = build(_order(task, stored, uri, mapping(site.observed.get(key), "spec.forProvider.manifest")))
+    built = build(_request(resolved, stored, uri, mapping(writer.observed.get(key), "spec.forProvider.manifest")))
     if isinstance(built, tuple):
         return Written(composed=earlier, refusal=services.invalid(built))
-    return Written(composed={key: site.compose(key, built, Lifetime.OWNED)})
+    return Written(composed={key: writer.compose(key, built, Lifetime.OWNED)})
 
 
-def _uri(site: Site, stored: Weights, key: str) -> str:
+def _uri(writer: ObjectWriter, stored: Weights, key: str) -> str:
     """Return where the service reads: the planned bytes once they are there, else those it is on; empty if none."""
     if stored.plan is None:
         return ""
     if stored.open:
         return stored.plan.uri
-    earlier = text(site.observed.get(key), f"spec.forProvider.manifest.{_URI}")
+    earlier = text(writer.observed.get(key), f"spec.forProvider.manifest.{_URI}")
     # What downloads in its pods has an initializer that only the plan for those bytes describes.
     return earlier if earlier.startswith("pvc://") else ""
 
 
-def moved(remote: Remote, stored: Weights, written: Written, key: str) -> bool:
+def moved(remote: ObservedObject, stored: Weights, written: Written, key: str) -> bool:
     """Tell whether nothing reads other bytes: no earlier service stays, and this one is up on the planned ones."""
     if stored.plan is None or any(other != key for other in written.composed):
         return False
@@ -66,21 +72,21 @@ def moved(remote: Remote, stored: Weights, written: Written, key: str) -> bool:
     return text(remote.manifest, _URI) == stored.plan.uri and remote.present and assess(remote.manifest).up
 
 
-def _order(task: Task, stored: Weights, uri: str, earlier: Manifest) -> ServiceOrder:
-    placement, environment = task.placement, task.environment
-    return ServiceOrder(
-        name=task.service,
-        namespace=task.namespace,
+def _request(resolved: ResolvedPlacement, stored: Weights, uri: str, earlier: Manifest) -> ServingRequest:
+    placement, environment = resolved.placement, resolved.environment
+    return ServingRequest(
+        name=service_name(resolved),
+        namespace=resolved.namespace,
         labels={**MANAGED_BY, LABEL_DEPLOYMENT: label_value(placement.deployment or placement.name)},
-        model=task.model,
-        profile=task.profile,
-        shape=task.shape,
-        pool=task.pool,
+        model=resolved.model,
+        profile=resolved.profile,
+        shape=resolved.shape,
+        pool=resolved.pool,
         replicas=placement.replicas,
         uri=uri,
         kserve=environment.kserve,
         initializer=_initializer(stored, uri, earlier),
-        weights=_weights(task),
+        weights=_weights(resolved),
     )
 
 
@@ -102,6 +108,6 @@ def _repository(image: str) -> str:
     return image.partition(":")[0]
 
 
-def _weights(task: Task) -> int | None:
+def _weights(resolved: ResolvedPlacement) -> int | None:
     """Return how many bytes an engine loads at most; not from the pool, whose drift must restart nothing."""
-    return task.model.disk or task.model.vram
+    return resolved.model.disk or resolved.model.vram

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.report.sync import State, read
+from function.observe.objects import State, read
 
 REMOTE: Manifest = {"apiVersion": "v1", "kind": "Secret"}
 

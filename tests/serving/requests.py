@@ -1,4 +1,4 @@
-"""Keyword builder for what is under test here: an order of a service that asks for nothing special."""
+"""Keyword builder for what is under test here: a request for a service that asks for nothing special."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from function.domain.model import Engine, EngineName, Parallelism, Shape, Source
 from function.domain.settings import Kserve
 from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY
-from function.serving.order import Initializer, ServiceOrder
+from function.serving.request import Initializer, ServingRequest
 from tests.builders import GIB, HUB, model, pool, profile, shape
 
 NAME, NAMESPACE = "kimi-1a2b3c4d", "team"
@@ -31,7 +31,7 @@ def engine(
     return Engine(name=name, image=image, args=args, env=env)
 
 
-def order(
+def request(
     shape: Shape = ONE_GPU,
     run: Engine | None = None,
     *,
@@ -45,10 +45,10 @@ def order(
     kserve: Kserve = KSERVE,
     initializer: Initializer | None = None,
     weights: int | None = 100 * GIB,
-) -> ServiceOrder:
-    """Return an order of one replica on one GPU."""
+) -> ServingRequest:
+    """Return a request for one replica on one GPU."""
     chosen = profile(shape=shape, engine=run or engine(), pods_across_nodes=pods, replicas_across_nodes=replicas_apart)
-    return ServiceOrder(
+    return ServingRequest(
         name=NAME,
         namespace=NAMESPACE,
         labels=MANAGED_BY,

@@ -12,8 +12,8 @@ from enum import Enum
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.names import MANAGED_BY, named
-from function.report.health import READINESS, assess
-from function.report.sync import Remote, read
+from function.observe.health import READINESS, assess
+from function.observe.objects import ObservedObject, read
 
 API_VERSION = "kubernetes.m.crossplane.io/v1alpha1"
 NAMESPACE = "namespace"
@@ -29,7 +29,7 @@ class Lifetime(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class ObjectWriter:
     """Where Objects are written and which cluster they reach.
 
     `observed` holds what this composite has on this cluster; `scope` tells clusters apart where it has several.
@@ -42,7 +42,7 @@ class Site:
     observed: Mapping[str, Manifest]
     scope: str = ""
 
-    def read(self, key: str) -> Remote:
+    def read(self, key: str) -> ObservedObject:
         """Return what is known of the remote object behind a composed resource."""
         return read(self.observed.get(key))
 
@@ -90,7 +90,7 @@ def copied(name: str, namespace: str, field: str) -> Manifest:
     }
 
 
-def namespace(name: str, site: Site) -> Composed:
+def namespace(name: str, writer: ObjectWriter) -> Composed:
     """Return the Object for a namespace of the remote cluster, which we never delete."""
     manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return site.compose(NAMESPACE, manifest, Lifetime.KEPT)
+    return writer.compose(NAMESPACE, manifest, Lifetime.KEPT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import JSON, Manifest
-from function.report.health import Level, assess
+from function.observe.health import Level, assess
 
 
 def _condition(type_: str, status: str, message: str = "") -> Manifest:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from function.storage import verify
-from function.storage.verify import MARKER, Exit
+from function.storage import download_script as script
+from function.storage.download_script import MARKER, Exit
 from tests.hub import weights
 
 URI = "hf://owner/model:main"
@@ -94,7 +94,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_diagnose(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", case.offline)
-    assert verify.diagnose(case.code, case.log) == case.want, case.reason
+    assert script.diagnose(case.code, case.log) == case.want, case.reason
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ FILES = (
 @pytest.mark.parametrize("case", FILES, ids=lambda c: c.id)
 def test_faults(root: Path, case: Files) -> None:
     fill(root, case.files)
-    assert verify.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason
+    assert script.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason
 
 
 @pytest.mark.parametrize(
@@ -222,44 +222,44 @@ def test_patterns_decide_which_shards_are_missed(
 ) -> None:
     monkeypatch.setenv("STORAGE_ALLOW_PATTERNS", allow)
     monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", ignore)
-    assert verify.wanted("pytorch_model-00001-of-00002.bin") is want
+    assert script.wanted("pytorch_model-00001-of-00002.bin") is want
 
 
 def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, program: Program) -> None:
     fill(root, weights.SINGLE)
     program("exit 0")
-    assert verify.main(URI, str(root)) == 0
+    assert script.main(URI, str(root)) == 0
     assert json.loads((root / MARKER).read_text()) == {"uri": URI, "key": "0123456789abcdef"}
     program("exit 1")
-    assert verify.main(URI, str(root)) == 0, "with the marker present the program is not run"
+    assert script.main(URI, str(root)) == 0, "with the marker present the program is not run"
 
 
 def test_what_a_killed_attempt_left_is_cleared(root: Path, program: Program) -> None:
     fill(root, {**weights.SINGLE, ".cache/huggingface/download/x.1.incomplete": b"x"})
     program("exit 0")
-    assert verify.main(URI, str(root)) == 0
-    assert not verify.leftovers(root)
+    assert script.main(URI, str(root)) == 0
+    assert not script.leftovers(root)
 
 
 def test_full_disk_is_tried_again_once_without_leftovers(root: Path, program: Program) -> None:
     fill(root, {"x.1.incomplete": b"x"})
     program(f'echo . >> {root}/../runs; echo "[Errno 28] No space left on device"; exit 1')
-    assert verify.main(URI, str(root)) == Exit.DISK_FULL
+    assert script.main(URI, str(root)) == Exit.DISK_FULL
     assert len((root.parent / "runs").read_text().split()) == 2
-    assert not verify.leftovers(root)
+    assert not script.leftovers(root)
 
 
 def test_damaged_file_is_removed_and_fetched_again(root: Path, program: Program) -> None:
     fill(root, {**weights.SINGLE, "model.safetensors": b"cut"})
     (root.parent / "whole").write_bytes(weights.safetensors())
     program(f"[ -e {root}/model.safetensors ] || cp {root}/../whole {root}/model.safetensors")
-    assert verify.main(URI, str(root)) == 0
+    assert script.main(URI, str(root)) == 0
 
 
 def test_missing_shard_is_not_waited_for(root: Path, program: Program) -> None:
     fill(root, without(weights.SHARDED, weights.SECOND))
     program(f"echo . >> {root}/../runs")
-    assert verify.main(URI, str(root)) == Exit.INCOMPLETE
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
     assert (root.parent / "runs").read_text() == ".\n"
     assert not (root / MARKER).exists()
 
@@ -268,13 +268,13 @@ def test_attempts_are_counted_for_each_job(root: Path, program: Program, monkeyp
     program("echo 429 Client Error; exit 1")
     monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "2")
     monkeypatch.setenv("MODELPLANE_JOB", "first")
-    assert [verify.main(URI, str(root)) for _ in range(3)] == [51, 51, 61]
+    assert [script.main(URI, str(root)) for _ in range(3)] == [51, 51, 61]
     monkeypatch.setenv("MODELPLANE_JOB", "second")
-    assert verify.main(URI, str(root)) == 51
+    assert script.main(URI, str(root)) == 51
 
 
 def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(tmp_path: Path) -> None:
-    assert verify.final(Exit.UNREACHABLE, tmp_path / "absent" / ".modelplane") == 52
+    assert script.final(Exit.UNREACHABLE, tmp_path / "absent" / ".modelplane") == 52
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_own_writes_have_causes(
     program("exit 0")
     monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "6")
     monkeypatch.setattr(os, "fsync", refuse)
-    assert verify.main(URI, str(root)) == want
+    assert script.main(URI, str(root)) == want
 
 
 def test_output_is_streamed_without_secrets(
@@ -301,7 +301,7 @@ def test_output_is_streamed_without_secrets(
     monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
     monkeypatch.setenv("models.example.com-headers", "Bearer abc")
     program('echo "token hf_secret_value"; echo "Bearer abc" >&2')
-    assert verify.main(URI, str(root)) == 0
+    assert script.main(URI, str(root)) == 0
     said = capsys.readouterr().out
     assert "token ***" in said
     assert "hf_secret_value" not in said
@@ -310,12 +310,12 @@ def test_output_is_streamed_without_secrets(
 
 def test_image_without_the_program_is_unknown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODELPLANE_INITIALIZER", str(root / "absent"))
-    assert verify.main(URI, str(root)) == Exit.UNKNOWN.gave_up, "without a backoff the first attempt is the last"
+    assert script.main(URI, str(root)) == Exit.UNKNOWN.gave_up, "without a backoff the first attempt is the last"
 
 
 def test_termination_is_passed_on(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     program("sleep 0.3; kill -TERM $PPID; sleep 10 & wait")
-    assert verify.main(URI, str(root)) == 128 + signal.SIGTERM
+    assert script.main(URI, str(root)) == 128 + signal.SIGTERM
     assert "download failed" not in capsys.readouterr().out, "being stopped is nobody's failure"
 
 
@@ -326,7 +326,7 @@ def test_termination_after_the_end_finds_nobody(root: Path, program: Program, mo
     fill(root, weights.SINGLE)
     monkeypatch.setattr(os, "killpg", gone)
     program("sleep 0.3; kill -TERM $PPID")
-    assert verify.main(URI, str(root)) == 0
+    assert script.main(URI, str(root)) == 0
 
 
 def test_runs_as_a_script(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,5 +334,5 @@ def test_runs_as_a_script(root: Path, program: Program, monkeypatch: pytest.Monk
     program("exit 0")
     monkeypatch.setattr(sys, "argv", ["-c", URI, str(root)])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(verify.__file__, run_name="__main__")
+        runpy.run_path(script.__file__, run_name="__main__")
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""Room in a pool: as if every node were written down, at a cost that does not depend on how many there are."""
+"""PoolCapacity in a pool: as if every node were written down, at a cost that does not depend on how many there are."""
 
 from itertools import combinations
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.scheduling.room import Demand, Room, empty_holds
+from function.scheduling.pool_capacity import Demand, PoolCapacity, empty_holds
 from tests.builders import shape
 
 
-def listed(room: Room) -> list[int]:
+def listed(room: PoolCapacity) -> list[int]:
     return sorted(level for level, count in room.free.items() for _ in range(count))
 
 
@@ -27,23 +27,23 @@ def possible(free: list[int], nodes: int, gpus: int, replicas: int) -> bool:
 
 def test_a_replica_takes_gpus_on_distinct_nodes() -> None:
     """16 free GPUs on one node are not 2 x 8."""
-    assert Room(1, 16).holds(Demand(shape(2, 8), 1)) == 0
-    assert Room(2, 16).holds(Demand(shape(2, 8), 2)) == 2
+    assert PoolCapacity(1, 16).holds(Demand(shape(2, 8), 1)) == 0
+    assert PoolCapacity(2, 16).holds(Demand(shape(2, 8), 2)) == 2
 
 
 def test_a_sum_of_gpus_is_no_capacity() -> None:
     """4 nodes with 4 free GPUs each hold no pod of 8."""
-    room = Room(4, 8)
+    room = PoolCapacity(4, 8)
     for _ in range(4):
         room.take(1, 8, 1)
     assert room.nodes_in_use == 4
-    room = Room(4, 4)
+    room = PoolCapacity(4, 4)
     assert room.holds(Demand(shape(1, 8), 1)) == 0
 
 
 def test_best_fit_fills_the_fullest_node() -> None:
     """5 of 8 taken, then 3: they share a node, so a whole one stays free for 8."""
-    room = Room(2, 8)
+    room = PoolCapacity(2, 8)
     room.take(1, 5, 1)
     room.take(1, 3, 1)
     assert listed(room) == [0, 8]
@@ -51,28 +51,28 @@ def test_best_fit_fills_the_fullest_node() -> None:
 
 def test_replicas_fill_a_node_before_they_start_the_next() -> None:
     """3 replicas of 2 x 4 are 6 pods; two to a node of 8 (AB, BC, CA) leave the fourth node whole."""
-    room = Room(4, 8)
+    room = PoolCapacity(4, 8)
     room.take(2, 4, 3)
     assert listed(room) == [0, 0, 0, 8]
 
 
 def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
     """AB, BC, CA: distinct for each replica, though no two nodes alone could hold them."""
-    room = Room(3, 8)
+    room = PoolCapacity(3, 8)
     assert room.holds(Demand(shape(2, 4), 3)) == 3
     room.take(2, 4, 3)
     assert listed(room) == [0, 0, 0]
 
 
 def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
-    assert Room(3, 8).holds(Demand(shape(1, 4), 6)) == 6
-    assert Room(3, 8).holds(Demand(shape(1, 4), 6, apart=True)) == 3
-    assert Room(5, 8).holds(Demand(shape(2, 4), 6, apart=True)) == 2
-    assert Room(5, 8).holds(Demand(shape(2, 4), 1, apart=True)) == 1
+    assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6)) == 6
+    assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6, apart=True)) == 3
+    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 6, apart=True)) == 2
+    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 1, apart=True)) == 1
 
 
 def test_what_runs_beyond_its_pool_takes_it_as_far_as_it_goes() -> None:
-    room = Room(3, 8)
+    room = PoolCapacity(3, 8)
     room.take(2, 8, 5)
     assert listed(room) == [0, 0, 0]
 
@@ -83,7 +83,7 @@ def test_an_empty_pool_is_asked_without_counting_who_is_there() -> None:
 
 def test_thousands_of_nodes_and_replicas_cost_nothing_extra() -> None:
     """20,000 replicas of one GPU exactly fill 2,500 nodes of 8; one more does not fit."""
-    room = Room(2_500, 8)
+    room = PoolCapacity(2_500, 8)
     assert room.holds(Demand(shape(1, 1), 20_001)) == 20_000
     room.take(1, 1, 20_000)
     assert room.free[0] == 2_500
@@ -97,7 +97,7 @@ def test_what_fits_is_what_some_assignment_can_hold(
     taken: list[tuple[int, int, int]], nodes: int, gpus: int, replicas: int
 ) -> None:
     """Against every assignment of pods to 4 nodes of 4 GPUs."""
-    room = Room(4, 4)
+    room = PoolCapacity(4, 4)
     for demand in taken:
         room.take(*demand)
     want = max(count for count in range(replicas + 1) if possible(listed(room), nodes, gpus, count))
@@ -106,7 +106,7 @@ def test_what_fits_is_what_some_assignment_can_hold(
 
 @given(taken=taken)
 def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None:
-    room = Room(4, 4)
+    room = PoolCapacity(4, 4)
     for nodes, gpus, replicas in taken:
         before = sum(listed(room))
         fits = room.fits(nodes, gpus, replicas)
@@ -120,4 +120,4 @@ def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_a_pool_without_nodes_holds_nothing(replicas: int) -> None:
-    assert Room(0, 8).holds(Demand(shape(1, 1), replicas)) == 0
+    assert PoolCapacity(0, 8).holds(Demand(shape(1, 1), replicas)) == 0

@@ -11,7 +11,7 @@ from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCac
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import Model, OciSource, PvcSource, UriSource
 from function.domain.settings import Download
-from function.storage.claim import READ_WRITE_MANY
+from function.storage.volume_claim import READ_WRITE_MANY
 
 
 class Case(StrEnum):
@@ -37,7 +37,7 @@ class NamedCacheFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class StorageRequest:
     """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
 
     `download` is merged already. `owner`, the placement's or cache's name, is unique in `namespace`, the

@@ -91,10 +91,10 @@ CASES = (
 def test_a_stray_is_composed_again(case: Case) -> None:
     deployment, placement, answers = at_rest()
     more: dict[str, JSON] = {"deletionTimestamp": "2026-01-01T00:00:09Z"} if case.deleting else {}
-    stray = owned(placement, by=case.by, served=case.served, created="2026-01-01T00:00:05Z", **more)
+    orphan = owned(placement, by=case.by, served=case.served, created="2026-01-01T00:00:05Z", **more)
     rival = owned(placement, by=OTHER, served=False, created="2026-01-01T00:00:01Z", name="rival", uid="rival")
     mapping(rival, "spec")["deploymentRef"] = {"name": "another"}
-    outcome = composed(deployment, answers, stray, *([] if case.first else [rival]))
+    outcome = composed(deployment, answers, orphan, *([] if case.first else [rival]))
     found = outcome.composed.get("placement-h200-east")
     assert (found is not None) == case.stays, case.reason
     if found is not None:
