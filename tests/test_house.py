@@ -1,4 +1,4 @@
-"""House rules that no linter knows: sizes, what no file may keep_observed, what the reference must explain."""
+"""House rules that no linter knows: sizes, what no file may hold, what the reference must explain."""
 
 import ast
 import enum
