@@ -1,4 +1,4 @@
-"""Names for the shell to complete: of what the files typed so far keep_observed, else of the control plane.
+"""Names for the shell to complete: of what the files typed so far hold, else of the control plane.
 
 A shell waits while its user does, so the control plane has little time, and whatever keeps names from coming is
 passed over in silence.
