@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
-from function.domain.cache import NamedCache
+from function.domain.cache import ModelCache, NamedCache
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Deployment
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, text
-from function.parse.caches import check_cache_fits_source
+from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.parse.problems import nearest
+from function.report.storage_faults import problem
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import unsuited
+from function.storage.placed import PlacedWeights
 
 
 def faults(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -50,17 +54,34 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     deployment = read_deployment(manifest)
     if not isinstance(deployment, Deployment):
         return
+    cache = None
     if isinstance(deployment.cache, NamedCache):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _named(store, ref, "spec.modelCache.name")
-        cached = get(store.get(ref), "spec.modelRef")
-        if isinstance(cached, dict) and cached.get("name") != deployment.model.name:
-            message = f"ModelCache {ref.name} keeps {cached.get('name')}, not {deployment.model.name}"
-            yield Problem("spec.modelCache.name", message)
-    found = store.get(_model_ref(deployment.model, manifest))
+        found = store.get(ref)
+        cache = read_cache(found) if found else None
+    model = _model_of(store, deployment.model, manifest)
+    if model is None:
+        return
+    weights = PlacedWeights(
+        model=model,
+        choice=deployment.cache,
+        cache=cache if isinstance(cache, ModelCache) else None,
+        settings=BUILT_IN,
+        namespace=deployment.namespace,
+        owner=deployment.name,
+    )
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
+    environments = (store.get(ref) for ref in store.refs("InferenceEnvironment"))
+    fault = unsuited(request, [read_environment(e, BUILT_IN).environment for e in environments if e])
+    if fault is not None:
+        yield problem(fault)
+
+
+def _model_of(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
+    found = store.get(_model_ref(ref, manifest))
     model = read_model(found) if found else None
-    if isinstance(model, Model):
-        yield from check_cache_fits_source(model, deployment.cache)
+    return model if isinstance(model, Model) else None
 
 
 def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed
-from function.composers.need import storage_need
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, Shape
@@ -34,7 +33,7 @@ from function.kube.names import (
     named,
 )
 from function.lifecycle.carry_over import carried
-from function.parse.caches import check_cache_fits_source, read_cache
+from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.memo import Memo
@@ -46,6 +45,7 @@ from function.report.explain import explain
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
+from function.storage.placed import PlacedWeights
 
 
 def _environment(manifest: Manifest) -> Environment:
@@ -94,12 +94,15 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     seen = _Seen.of(call, deployment)
     if seen is None:
         return keep_observed(call, settings, asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
-    problems = check_cache_fits_source(model, deployment.cache)
-    if problems:
-        return keep_observed(call, settings, asked, [resolved, report.invalid(problems)])
-    request = SchedulingRequest(
-        deployment=deployment, model=model, storage=storage_need(deployment, model, settings, seen.cache)
+    weights = PlacedWeights(
+        model=model,
+        choice=deployment.cache,
+        cache=seen.cache,
+        settings=settings,
+        namespace=deployment.namespace,
+        owner=deployment.name,
     )
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
     return Considered(
         request=request,
         environments=seen.environments,

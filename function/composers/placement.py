@@ -26,7 +26,8 @@ from function.parse.placements import placement_problems, read_placement
 from function.reasons import ConditionType, Status
 from function.report import placements as report
 from function.report import references, services
-from function.storage.request import NamedCacheFacts, StorageRequest
+from function.storage.placed import PlacedWeights
+from function.storage.request import StorageRequest
 
 USAGE = "cache-usage"
 
@@ -64,21 +65,16 @@ def _requirements(placement: Placement) -> dict[str, Requirement]:
 
 
 def _request(resolved: ResolvedPlacement) -> StorageRequest:
-    memory = resolved.pool.memory_per_gpu
-    entry = resolved.entry
-    return StorageRequest(
+    placement = resolved.placement
+    weights = PlacedWeights(
         model=resolved.model,
-        choice=resolved.placement.cache,
-        environment=resolved.environment.storage,
-        download=resolved.environment.storage.download.or_else(resolved.settings.download),
-        default_class=resolved.settings.storage_class,
+        choice=placement.cache,
+        cache=resolved.cache,
+        settings=resolved.settings,
         namespace=resolved.namespace,
-        owner=resolved.placement.name,
-        shape_nodes=resolved.shape.nodes,
-        replicas=resolved.placement.replicas,
-        gpu_memory=None if memory is None else memory * resolved.shape.gpus,
-        named=NamedCacheFacts(claim=entry.claim, path=entry.path) if entry else None,
+        owner=placement.name,
     )
+    return weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
 
 
 def _answer(

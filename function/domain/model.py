@@ -172,6 +172,11 @@ class Model:
     selector: Selector = Selector()
 
     @property
+    def ref(self) -> ModelRef:
+        """How others refer to it."""
+        return ModelRef(kind=self.kind, name=self.name)
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """Every fault of every profile, sorted by path."""
         return tuple(sorted(p for b in self.broken for p in b.problems))

@@ -47,7 +47,7 @@ class Weights:
 
 
 def weigh(request: StorageRequest, writer: ObjectWriter, environment: str, entry: CacheEntry | None = None) -> Weights:
-    """Return the objects for an order; `entry` is the named ModelCache's state on this environment."""
+    """Return the objects for a request; `entry` is the named ModelCache's state on this environment."""
     planned = plan(request)
     if isinstance(planned, tuple):
         kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}

@@ -17,11 +17,9 @@ from function.domain.cache import (
     NamedCache,
     UserClaim,
 )
-from function.domain.model import Model, PvcSource
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest, get, listing, text
 from function.parse.block import Block
-from function.parse.problems import wrong
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
 from function.reasons import Phase
@@ -66,14 +64,6 @@ def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
     return spec.problems() or cache
-
-
-def check_cache_fits_source(model: Model, choice: CacheChoice) -> tuple[Problem, ...]:
-    """Return a problem where a claim is to be filled although the weights are on a claim already."""
-    if isinstance(model.source, PvcSource) and isinstance(choice, UserClaim):
-        allowed = f"left out, as the model's weights are on the claim {model.source.claim} already"
-        return (wrong("spec.modelCache.claimName", choice.claim, allowed),)
-    return ()
 
 
 def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:

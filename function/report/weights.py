@@ -12,6 +12,8 @@ from function.kube.manifests import Manifest, integer, text
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.reasons import Phase, PlacementStorage, Status
+from function.report import storage_faults
+from function.storage.checks import FaultKind, StorageFault
 from function.storage.failures import Failure, failure
 from function.storage.volume_claim import ClaimPlan, Ownership, shared
 
@@ -50,9 +52,11 @@ class StorageState:
         return Phase.PENDING
 
 
-def unplannable(problems: tuple[Problem, ...]) -> StorageState:
+def unplannable(faults: tuple[StorageFault, ...]) -> StorageState:
     """Return what is said where no plan can be made for want of a class or for a contradiction."""
-    return StorageState(Status.FALSE, PlacementStorage.CLAIM_PENDING, "; ".join(map(str, problems)))
+    unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in faults)
+    reason = PlacementStorage.CLAIM_NOT_SHARED if unshared else PlacementStorage.CLAIM_PENDING
+    return StorageState(Status.FALSE, reason, "; ".join(str(storage_faults.problem(fault)) for fault in faults))
 
 
 def unneeded(*, prestaged: bool) -> StorageState:

@@ -94,11 +94,6 @@ def variables(
     return [*env.values()]
 
 
-def directory(source: HuggingFaceSource | UriSource) -> str:
-    """Return where the bytes lie on a claim: never its root, which belongs to everybody."""
-    return f"models/{cachekey.key(source)}"
-
-
 def literal(value: str) -> str:
     """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
     return value.replace("$", "$$")
@@ -150,7 +145,7 @@ def _container(task: DownloadSpec, download: Download, env: list[Manifest]) -> M
             "name": CONTAINER,
             "image": download.image,
             "command": ["python3", "-c", literal(SCRIPT)],
-            "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{directory(task.source)}"],
+            "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{cachekey.directory(task.source)}"],
             "env": [*env, *own],
             "envFrom": env_from or None,
             "resources": download.resources,
