@@ -168,6 +168,8 @@ def precision(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
 
 def claim_size(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Where nobody says how large the claim must be, the pool's GPU memory does."""
+    if candidate.profile.requires.memory_per_gpu and candidate.pool.memory_per_gpu is None:
+        return None  # said already
     return _storage(candidate, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 
 

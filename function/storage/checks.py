@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.cache import CacheType, NamedCache, UserClaim
-from function.domain.model import HuggingFaceSource, PvcSource, UriSource
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.storage import sizing
 from function.storage.cachekey import directory
 from function.storage.request import Case, StorageRequest
@@ -76,6 +76,8 @@ def source(request: StorageRequest) -> Iterator[StorageFault]:
     found = request.model.source
     if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", found=request.model.name)
+    elif isinstance(request.choice, NamedCache) and isinstance(found, OciSource | PvcSource):
+        yield _fault(request, FaultKind.NOTHING_TO_CACHE, "name", found=request.model.name)
     elif isinstance(found, PvcSource) and isinstance(request.choice, UserClaim):
         yield _fault(
             request, FaultKind.CLAIM_BESIDE_SOURCE, "claimName", found=request.choice.claim, wanted=found.claim
@@ -115,8 +117,8 @@ def named_cache(request: StorageRequest) -> Iterator[StorageFault]:
     """A ModelCache that is named keeps the bytes of this model here, and these pods can mount them."""
     found, named = request.model.source, request.named
     if not isinstance(request.choice, NamedCache) or not isinstance(found, HuggingFaceSource | UriSource):
-        return
-    if named is None or not (named.path or named.expected):
+        return  # see `source`
+    if named is None:
         yield _fault(request, FaultKind.CACHE_ABSENT, "name")
     elif named.path == directory(found):
         if named.access_mode != READ_WRITE_MANY and not request.alone:
@@ -124,7 +126,8 @@ def named_cache(request: StorageRequest) -> Iterator[StorageFault]:
     elif named.model != request.model.ref:
         yield _fault(request, FaultKind.OTHER_MODEL, "name", found=named.model.name, wanted=request.model.name)
     else:
-        yield _fault(request, FaultKind.CACHE_PENDING, "name")
+        pending = named.path or named.expected
+        yield _fault(request, FaultKind.CACHE_PENDING if pending else FaultKind.CACHE_ABSENT, "name")
 
 
 CHECKS: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.model import HuggingFaceSource, PvcSource, Source
 from function.domain.placement import Deployment, ModelRef
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Requirement, Selector
-from function.parse.caches import check_cache_fits_source
 from function.parse.deployments import read_deployment
-from tests import builders
 from tests.parse import manifests
 
 GIB = 2**30
@@ -106,25 +103,6 @@ FAULTS = [
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
     assert read_deployment(manifests.deployment(**case.fields)) == case.want, case.reason
-
-
-STAGED = PvcSource(claim="staged")
-ALREADY = Problem(
-    "spec.modelCache.claimName",
-    '"mine" is not allowed; must be left out, as the model\'s weights are on the claim staged already',
-)
-
-
-@pytest.mark.parametrize(
-    ("source", "choice", "want"),
-    [
-        (STAGED, UserClaim(claim="mine"), (ALREADY,)),
-        (STAGED, ManagedCache(), ()),
-        (HuggingFaceSource(repo="a/b"), UserClaim(claim="mine"), ()),
-    ],
-)
-def test_weights_on_a_claim_need_no_other(source: Source, choice: CacheChoice, want: tuple[Problem, ...]) -> None:
-    assert check_cache_fits_source(builders.model(source=source), choice) == want
 
 
 def test_null_is_no_more_than_absent() -> None:

@@ -11,6 +11,7 @@ from function.observe.objects import ObservedObject, State
 from function.reasons import Phase, PlacementStorage, Status
 from function.report import weights
 from function.report.weights import StorageState
+from function.storage.checks import FaultKind, StorageFault
 from function.storage.failures import Failure
 from function.storage.volume_claim import ClaimPlan, Ownership
 
@@ -51,8 +52,10 @@ class Case:
 
 
 CASES = (
-    Case("unplannable", weights.unplannable((Problem("spec.modelCache.size", "must be given"),)),
+    Case("unplannable", weights.unplannable((StorageFault(kind=FaultKind.SIZE, field="spec.modelCache.size"),)),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.modelCache.size: must be given",)),
+    Case("cache-of-one-pod", weights.unplannable((StorageFault(kind=FaultKind.CACHE_NOT_SHARED, field="x", nodes=2),)),
+         (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("2 nodes need",)),
     Case("not-needed", weights.unneeded(prestaged=False), (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
     Case("prestaged", weights.unneeded(prestaged=True), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
     Case("token-missing", weights.token(ObservedObject(State.NO_REFERENCE, {}), "ns/t"),
