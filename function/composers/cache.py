@@ -44,7 +44,7 @@ class _Task:
     @property
     def namespace(self) -> str:
         """The namespace on the remote clusters."""
-        return f"{self.settings.remote_namespace_prefix or ''}{self.cache.namespace}"
+        return f"{self.settings.remote_namespace_prefix}{self.cache.namespace}"
 
     @property
     def selected(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         owner=task.cache.name,
         namespace=task.cache.namespace,
         provider_config=environment.provider_config,
-        watch=bool(task.settings.object_watch),
+        watch=task.settings.object_watch,
         observed=observed,
         scope=name,
     )
@@ -168,7 +168,7 @@ def _request(task: _Task, environment: Environment) -> StorageRequest:
         model=task.model,
         choice=task.cache.choice,
         environment=environment.storage,
-        download=environment.storage.download.or_else(task.settings.download),
+        download=environment.storage.download,
         default_class=task.settings.storage_class,
         namespace=task.namespace,
         owner=task.cache.name,

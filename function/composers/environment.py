@@ -36,9 +36,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
     environment = parsed.environment
     writer = ObjectWriter(
         owner=environment.name,
-        namespace=settings.secret_namespace or "",
+        namespace=settings.secret_namespace,
         provider_config=environment.provider_config,
-        watch=bool(settings.object_watch),
+        watch=settings.object_watch,
         observed=call.observed,
     )
     composed = _composed(call, parsed, access, writer)

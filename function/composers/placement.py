@@ -45,7 +45,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         owner=placement.name,
         namespace=placement.namespace,
         provider_config=resolved.environment.provider_config,
-        watch=bool(settings.object_watch),
+        watch=settings.object_watch,
         observed=call.observed,
     )
     return _answer(
@@ -70,7 +70,7 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
         model=resolved.model,
         choice=resolved.placement.cache,
         environment=resolved.environment.storage,
-        download=resolved.environment.storage.download.or_else(resolved.settings.download),
+        download=resolved.environment.storage.download,
         default_class=resolved.settings.storage_class,
         namespace=resolved.namespace,
         owner=resolved.placement.name,

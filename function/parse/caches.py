@@ -77,8 +77,7 @@ def check_cache_fits_source(model: Model, choice: CacheChoice) -> tuple[Problem,
 
 
 def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
-    preload, retry = download.flag("preload"), download.text("retry")
-    preload = True if preload is None else preload
+    preload, retry = download.flag("preload", default=True), download.text("retry")
     if claim := block.text("claimName"):
         _stand_alone(block, "claimName", _OF_MANAGED)
         return UserClaim(claim=claim, preload=preload, retry=retry)
@@ -89,7 +88,7 @@ def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
         class_name=block.optional_text("storageClassName"),
         access_mode=block.optional_text("accessMode"),
         preload=preload,
-        retain=block.flag("retain") or False,
+        retain=block.flag("retain", default=False),
         retry=retry,
     )
 

@@ -13,14 +13,12 @@ from function.schemas.deployment import DeploymentSpec
 def read_deployment(manifest: Manifest) -> Deployment | tuple[Problem, ...]:
     """Return the deployment, or every fault that it has."""
     spec = Block.checked(DeploymentSpec, manifest.get("spec"), "spec")
-    environments = spec.integer("environments")
-    replicas = spec.block("scaling").block("fixed").integer("replicas")
     deployment = Deployment(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         model=read_model_ref(spec),
-        environments=1 if environments is None else environments,
-        replicas=1 if replicas is None else replicas,
+        environments=spec.integer("environments", 1),
+        replicas=spec.block("scaling").block("fixed").integer("replicas", 1),
         selector=read_selector(spec.block("environmentSelector")),
         cache=read_choice(spec.block("modelCache")),
     )

@@ -54,10 +54,10 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
     """Return the environment with what the platform's settings add where it says nothing."""
     name = text(manifest, "metadata.name")
     spec = Block.checked(EnvironmentSpec, manifest.get("spec"), "spec")
-    access = _access(spec.block("cluster"), name, settings.secret_namespace or "")
+    access = _access(spec.block("cluster"), name, settings.secret_namespace)
     pools, broken_pools, pool_problems = _pools(spec)
     storage = _storage(spec.block("storage"), settings)
-    kserve = read_kserve(spec.block("kserve")).or_else(settings.kserve)
+    kserve = read_kserve(spec.block("kserve"), settings.kserve)
     other_problems = tuple(p for p in spec.problems() if p not in pool_problems)
     ready, ready_message = _readiness(manifest)
     environment = Environment(
@@ -137,17 +137,16 @@ def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Proble
 
 
 def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
-    class_name = block.optional_text("storageClassName")
     claim = block.block("sharedClaim")
     size = claim.amount("size")
     ours = EnvironmentStorage()
     return EnvironmentStorage(
-        class_name=settings.storage_class if class_name is None else class_name,
+        class_name=block.optional_text("storageClassName", settings.storage_class),
         access_mode=block.text("accessMode", ours.access_mode),
         mode=StorageMode.SHARED if block.text("mode") == StorageMode.SHARED else StorageMode.PER_MODEL,
         shared_claim=claim.text("name", ours.shared_claim),
         shared_size=ours.shared_size if size is None else size,
-        download=read_download(block.block("download")).or_else(settings.download),
+        download=read_download(block.block("download"), settings.download),
     )
 
 

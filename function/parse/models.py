@@ -25,7 +25,7 @@ def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Model | tup
     kind, namespace = text(manifest, "kind"), text(manifest, "metadata.namespace")
     spec = Block.checked(ModelSpec, manifest.get("spec"), "spec")
     shared = kind == CLUSTER_MODEL
-    home = (settings.secret_namespace or "") if shared else namespace
+    home = settings.secret_namespace if shared else namespace
     source = read_source(spec, SecretRule(namespace=home, fixed=not shared))
     profiles, broken = read_profiles(spec)
     resources = spec.block("resources")

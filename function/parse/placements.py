@@ -23,7 +23,6 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
     environment = spec.block("inferenceEnvironmentRef").text("name")
     if not environment:
         return placement_problems(manifest)
-    replicas = spec.integer("replicas")
     return Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -33,7 +32,7 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
         profile=spec.text("profile"),
         pool=spec.text("pool"),
         shape=read_shape(spec.block("topology")),
-        replicas=1 if replicas is None else replicas,
+        replicas=spec.integer("replicas", 1),
         cache=read_choice(spec.block("modelCache")),
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),

@@ -40,9 +40,8 @@ class NamedCacheFacts:
 class StorageRequest:
     """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
 
-    `download` is merged already. `owner`, the placement's or cache's name, is unique in `namespace`, the
-    remote one. `gpu_memory` of one replica in bytes, None for a ModelCache. `named` None: the ModelCache
-    has nothing here.
+    `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
+    replica in bytes, None for a ModelCache. `named` None: the ModelCache has nothing here.
     """
 
     model: Model

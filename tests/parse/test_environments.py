@@ -85,7 +85,7 @@ READ = Environment(
         mode=StorageMode.SHARED,
         shared_claim="models",
         shared_size=2048 * GIB,
-        download=Download(backoff_limit=2).or_else(BUILT_IN.download),
+        download=Download(backoff_limit=2),
     ),
     kserve=Kserve(namespace="llm", config_prefix="kserve-", gateway=True),
     provider_config="made-earlier",
@@ -103,7 +103,7 @@ def test_every_field_is_read() -> None:
 def test_what_is_left_out_has_the_documented_default() -> None:
     environment = _read(manifests.environment({"name": "h100"})).environment
     assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0),)
-    assert environment.storage == EnvironmentStorage(download=BUILT_IN.download)
+    assert environment.storage == EnvironmentStorage()
     assert environment.kserve == BUILT_IN.kserve
     assert environment.provider_config == provider_config("east") == names.named("east", "environment", "east")
 
@@ -129,7 +129,7 @@ class Class:
 )
 def test_storage_class(case: Class) -> None:
     given = manifests.environment(storage={"storageClassName": case.environment})
-    settings = Settings(storage_class=case.platform).or_else(BUILT_IN)
+    settings = Settings(storage_class=case.platform)
     assert _read(given, settings).environment.storage.class_name == case.want, case.reason
 
 

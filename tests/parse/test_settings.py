@@ -79,6 +79,14 @@ def test_the_context_wins_field_by_field() -> None:
     assert settings == replace(BUILT_IN, storage_class="fast", kserve=kserve)
 
 
+def test_an_empty_value_is_said() -> None:
+    settings, _ = read_settings(
+        {"storageClassName": "slow", "objectWatch": True, "kserve": {"configPrefix": "llm-"}},
+        _context({"storageClassName": "", "objectWatch": False, "kserve": {"configPrefix": ""}}),
+    )
+    assert (settings.storage_class, settings.object_watch, settings.kserve.config_prefix) == ("", False, "")
+
+
 def test_the_downloads_own_image_is_more_specific() -> None:
     settings, _ = read_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
     assert settings.download.image == "b"
