@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
 from function.domain.cache import NamedCache
-from function.domain.model import Model, ModelRef
-from function.domain.placement import Deployment
+from function.domain.model import ModelRef
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, text
@@ -47,8 +46,8 @@ def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
 
 
 def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment = read_deployment(manifest)
-    if not isinstance(deployment, Deployment):
+    deployment = read_deployment(manifest).value
+    if deployment is None:
         return
     if isinstance(deployment.cache, NamedCache):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
@@ -58,8 +57,8 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
             message = f"ModelCache {ref.name} keeps {cached.get('name')}, not {deployment.model.name}"
             yield Problem("spec.modelCache.name", message)
     found = store.get(_model_ref(deployment.model, manifest))
-    model = read_model(found) if found else None
-    if isinstance(model, Model):
+    model = read_model(found).value if found else None
+    if model:
         yield from check_cache_fits_source(model, deployment.cache)
 
 
@@ -70,7 +69,7 @@ def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     found = store.get(ref)
     if found is None:
         return
-    pools = [pool.name for pool in read_environment(found, BUILT_IN).environment.pools]
+    pools = [pool.name for pool in read_environment(found, BUILT_IN).value.pools]
     pool = text(manifest, "spec.pool")
     if pool and pool not in pools:
         yield Problem("spec.pool", _leads_nowhere(f"InferenceEnvironment {name} has no pool {pool}", pool, pools))

@@ -35,12 +35,12 @@ def compose(call: Call) -> Outcome:
         message = f"kind {kind} is not composed by this function; its Composition should be for one of {known}"
         event = Event(reason="UnknownKind", message=message, warning=True)
         return Outcome(composed=carry_over(call.observed), events=(event,))
-    settings, problems = read_settings(call.input, call.context)
-    outcome = COMPOSERS[kind](call, settings)
-    if not problems or not outcome.events:
+    settings = read_settings(call.input, call.context)
+    outcome = COMPOSERS[kind](call, settings.value)
+    if not settings.problems or not outcome.events:
         return outcome
     # A slip in a setting stops nothing; it is told beside other news, not on every call.
-    slips = tuple(Event(reason="InvalidDefaults", message=str(p), warning=True) for p in problems)
+    slips = tuple(Event(reason="InvalidDefaults", message=str(p), warning=True) for p in settings.problems)
     return replace(outcome, events=(*outcome.events, *slips))
 
 

@@ -21,6 +21,7 @@ from function.domain.model import Model, PvcSource
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest, get, listing, text
 from function.parse.block import Block
+from function.parse.parsed import Parsed
 from function.parse.problems import wrong
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
@@ -41,8 +42,8 @@ def read_choice(block: Block) -> CacheChoice:
     return _claim(block, block)
 
 
-def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
-    """Return the cache, or every fault that it has."""
+def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
+    """Return the cache, None where it has any fault."""
     spec = Block.checked(CacheSpec, manifest.get("spec"), "spec")
     listed, selected = spec.has("environments"), spec.has("environmentSelector")
     if listed and selected:
@@ -65,7 +66,8 @@ def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
         entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
-    return spec.problems() or cache
+    problems = spec.problems()
+    return Parsed(None if problems else cache, problems)
 
 
 def check_cache_fits_source(model: Model, choice: CacheChoice) -> tuple[Problem, ...]:

@@ -9,11 +9,11 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 
-from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, prune
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
+from function.parse.parsed import Parsed
 from function.schemas.defaults import Defaults
 
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
@@ -24,16 +24,16 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
-def read_settings(function_input: Manifest, context: Manifest) -> tuple[Settings, tuple[Problem, ...]]:
+def read_settings(function_input: Manifest, context: Manifest) -> Parsed[Settings]:
     """Return the settings, completed by what is built in, and what was wrong with them."""
     environment = context.get(ENVIRONMENT_KEY)
     ours = environment.get(OUR_KEY) if isinstance(environment, dict) else None
-    weaker, input_problems = _level(function_input, "input", BUILT_IN)
-    settings, context_problems = _level({} if ours is None else ours, OUR_KEY, weaker)
-    return settings, input_problems + context_problems
+    weaker = _level(function_input, "input", BUILT_IN)
+    merged = _level({} if ours is None else ours, OUR_KEY, weaker.value)
+    return Parsed(merged.value, weaker.problems + merged.problems)
 
 
-def _level(fields: JSON, path: str, weaker: Settings) -> tuple[Settings, tuple[Problem, ...]]:
+def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     """Return the settings of one level over those of a weaker one, and the faults of this level."""
     if isinstance(fields, dict):
         fields = prune(fields)
@@ -50,7 +50,7 @@ def _level(fields: JSON, path: str, weaker: Settings) -> tuple[Settings, tuple[P
         object_watch=block.flag("objectWatch", weaker.object_watch),
         remote_namespace_prefix=block.text("remoteNamespacePrefix", weaker.remote_namespace_prefix),
     )
-    return settings, block.problems()
+    return Parsed(settings, block.problems())
 
 
 def _seconds(block: Block, key: str, weaker: int) -> int:
