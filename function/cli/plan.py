@@ -113,8 +113,7 @@ def look(store: Store, ref: Ref) -> Considered | None:
     xr = store.get(ref)
     assert xr is not None
     call, _ = answered(store, xr)
-    settings, _ = read_settings(call.input, call.context)
-    considered = consider(call, settings)
+    considered = consider(call, read_settings(call.input, call.context).value)
     return considered if isinstance(considered, Considered) else None
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
-from function.domain.cache import ModelCache, NamedCache
+from function.domain.cache import NamedCache
 from function.domain.model import Model, ModelRef
-from function.domain.placement import Deployment
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, text
@@ -51,37 +50,36 @@ def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
 
 
 def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment = read_deployment(manifest)
-    if not isinstance(deployment, Deployment):
+    deployment = read_deployment(manifest).value
+    if deployment is None:
         return
     cache = None
     if isinstance(deployment.cache, NamedCache):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _named(store, ref, "spec.modelCache.name")
         found = store.get(ref)
-        cache = read_cache(found) if found else None
+        cache = read_cache(found).value if found else None
     model = _model_of(store, deployment.model, manifest)
     if model is None:
         return
     weights = PlacedWeights(
         model=model,
         choice=deployment.cache,
-        cache=cache if isinstance(cache, ModelCache) else None,
+        cache=cache,
         settings=BUILT_IN,
         namespace=deployment.namespace,
         owner=deployment.name,
     )
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
     environments = (store.get(ref) for ref in store.refs("InferenceEnvironment"))
-    fault = unsuited(request, [read_environment(e, BUILT_IN).environment for e in environments if e])
+    fault = unsuited(request, [read_environment(e, BUILT_IN).value for e in environments if e])
     if fault is not None:
         yield problem(fault)
 
 
 def _model_of(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
     found = store.get(_model_ref(ref, manifest))
-    model = read_model(found) if found else None
-    return model if isinstance(model, Model) else None
+    return read_model(found).value if found else None
 
 
 def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -91,7 +89,7 @@ def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     found = store.get(ref)
     if found is None:
         return
-    pools = [pool.name for pool in read_environment(found, BUILT_IN).environment.pools]
+    pools = [pool.name for pool in read_environment(found, BUILT_IN).value.pools]
     pool = text(manifest, "spec.pool")
     if pool and pool not in pools:
         yield Problem("spec.pool", _leads_nowhere(f"InferenceEnvironment {name} has no pool {pool}", pool, pools))

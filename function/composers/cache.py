@@ -44,7 +44,7 @@ class _Task:
     @property
     def namespace(self) -> str:
         """The namespace on the remote clusters."""
-        return f"{self.settings.remote_namespace_prefix or ''}{self.cache.namespace}"
+        return f"{self.settings.remote_namespace_prefix}{self.cache.namespace}"
 
     @property
     def selected(self) -> tuple[str, ...]:
@@ -61,9 +61,10 @@ class _Task:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelCache, with what is so and what to do."""
-    cache = read_cache(call.xr)
-    if isinstance(cache, tuple):
-        return keep_observed(call, settings, {}, [report.invalid(cache)])
+    parsed = read_cache(call.xr)
+    cache = parsed.value
+    if cache is None:
+        return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
     asked = {
         requirements.MODEL: requirements.model(cache.model, cache.namespace),
         requirements.ENVIRONMENTS: requirements.environments(),
@@ -97,13 +98,11 @@ def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condit
     environments, placements = call.answer(requirements.ENVIRONMENTS), call.answer(requirements.PLACEMENTS)
     if environments is Answer.PENDING or placements is Answer.PENDING:
         return references.resolving(ConditionType.MODEL_RESOLVED)
-    every = (p for p in (read_placement(item.load()) for item in placements) if isinstance(p, Placement))
+    every = [p for p in (read_placement(item.load()).value for item in placements) if p]
     return _Task(
         cache=cache,
         model=model,
-        environments={
-            e.name: e for e in (read_environment(item.load(), settings).environment for item in environments)
-        },
+        environments={e.name: e for e in (read_environment(item.load(), settings).value for item in environments)},
         users=tuple(p for p in every if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)),
         settings=settings,
     )
@@ -138,7 +137,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         owner=task.cache.name,
         namespace=task.cache.namespace,
         provider_config=environment.provider_config,
-        watch=bool(task.settings.object_watch),
+        watch=task.settings.object_watch,
         observed=observed,
         scope=name,
     )
@@ -168,7 +167,7 @@ def _request(task: _Task, environment: Environment) -> StorageRequest:
         model=task.model,
         choice=task.cache.choice,
         environment=environment.storage,
-        download=environment.storage.download.or_else(task.settings.download),
+        download=environment.storage.download,
         default_class=task.settings.storage_class,
         namespace=task.namespace,
         owner=task.cache.name,

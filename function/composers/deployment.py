@@ -18,7 +18,6 @@ from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, Shape
 from function.domain.placement import Deployment, Placement
-from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, get, prune, strings, text
@@ -49,11 +48,15 @@ from function.storage.placed import PlacedWeights
 
 
 def _environment(manifest: Manifest) -> Environment:
-    return read_environment(manifest, BUILT_IN).environment
+    return read_environment(manifest, BUILT_IN).value
+
+
+def _readable(manifest: Manifest) -> Placement | None:
+    return read_placement(manifest).value
 
 
 _ENVIRONMENTS: Memo[Environment] = Memo(_environment)
-_PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
+_PLACEMENTS: Memo[Placement | None] = Memo(_readable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +84,10 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def consider(call: Call, settings: Settings) -> Considered | Outcome:
     """Return the decision, or the outcome that keeps everything while there can be none."""
-    deployment = read_deployment(call.xr)
-    if isinstance(deployment, tuple):
-        return keep_observed(call, settings, {}, [report.invalid(deployment)])
+    parsed = read_deployment(call.xr)
+    deployment = parsed.value
+    if deployment is None:
+        return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
     asked = _requirements(deployment)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
@@ -153,21 +157,19 @@ class _Seen:
             # A placement that names this deployment without being composed by it takes GPUs like anybody's.
             replace(p, deployment="") if (p.namespace, p.deployment) == (deployment.namespace, deployment.name) else p
             for p in every
-            if isinstance(p, Placement) and (p.namespace, p.name) not in mine
+            if p and (p.namespace, p.name) not in mine
         )
-        caches = [c for c in (read_cache(item.load()) for item in cache) if isinstance(c, ModelCache)]
+        caches = [c for c in (read_cache(item.load()).value for item in cache) if c]
         return cls(_ENVIRONMENTS.read(environments), own, tuple(others), orphans, caches[0] if caches else None)
 
 
-def _strays(
-    call: Call, placements: Answered, every: Sequence[Placement | tuple[Problem, ...]]
-) -> Mapping[str, Manifest]:
+def _strays(call: Call, placements: Answered, every: Sequence[Placement | None]) -> Mapping[str, Manifest]:
     """Return the placements that this composite composed and Crossplane did not observe."""
     me = text(call.xr, "metadata.uid")
     observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     found: dict[str, Manifest] = {}
     for item, placement in zip(placements, every, strict=True):
-        if not isinstance(placement, Placement) or not me or placement.owner != me:
+        if placement is None or not me or placement.owner != me:
             continue
         if placement.name not in observed and not placement.deleting:
             manifest = item.load()
@@ -177,8 +179,8 @@ def _strays(
 
 
 def _own(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
-    parsed = (read_placement(manifest) for _, manifest in sorted(composed.items()))
-    return tuple(p for p in parsed if isinstance(p, Placement))
+    parsed = (_readable(manifest) for _, manifest in sorted(composed.items()))
+    return tuple(p for p in parsed if p)
 
 
 def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:

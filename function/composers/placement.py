@@ -22,7 +22,7 @@ from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import read
-from function.parse.placements import placement_problems, read_placement
+from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import placements as report
 from function.report import references, services
@@ -34,11 +34,11 @@ USAGE = "cache-usage"
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelPlacement, with what is so and what to do."""
-    placement = read_placement(call.xr)
-    if isinstance(placement, tuple):
-        return keep_observed(call, settings, {}, [references.invalid_placement(placement)])
+    parsed = read_placement(call.xr)
+    placement, faults = parsed.value, parsed.problems
+    if placement is None:
+        return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
     asked = _requirements(placement)
-    faults = placement_problems(call.xr)
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
         return _hold(call, settings, asked, resolved, placement)
@@ -46,7 +46,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         owner=placement.name,
         namespace=placement.namespace,
         provider_config=resolved.environment.provider_config,
-        watch=bool(settings.object_watch),
+        watch=settings.object_watch,
         observed=call.observed,
     )
     return _answer(

@@ -57,9 +57,7 @@ def model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, setti
     if not found:
         return references.model_not_found(type_, ref, namespace)
     parsed = read_model(found[0].load(), settings)
-    if isinstance(parsed, tuple):
-        return references.model_invalid(type_, ref, parsed)
-    return parsed
+    return parsed.value or references.model_invalid(type_, ref, parsed.problems)
 
 
 def environment(call: Call, name: str, settings: Settings) -> Environment | Condition:
@@ -70,9 +68,9 @@ def environment(call: Call, name: str, settings: Settings) -> Environment | Cond
     if not found:
         return references.environment_not_found(name)
     parsed = read_environment(found[0].load(), settings)
-    if parsed.environment.broken:
+    if parsed.value.broken:
         return references.environment_invalid(name, parsed.other_problems)
-    return parsed.environment
+    return parsed.value
 
 
 def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
@@ -82,7 +80,4 @@ def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
         return references.resolving(ConditionType.REFERENCES_RESOLVED)
     if not found:
         return references.cache_not_found(name, namespace)
-    parsed = read_cache(found[0].load())
-    if isinstance(parsed, tuple):
-        return references.cache_not_found(name, namespace)
-    return parsed
+    return read_cache(found[0].load()).value or references.cache_not_found(name, namespace)

@@ -17,9 +17,9 @@ from function.domain.cache import (
     NamedCache,
     UserClaim,
 )
-from function.domain.problem import Problem
 from function.kube.manifests import Manifest, get, listing, text
 from function.parse.block import Block
+from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
 from function.reasons import Phase
@@ -39,8 +39,8 @@ def read_choice(block: Block) -> CacheChoice:
     return _claim(block, block)
 
 
-def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
-    """Return the cache, or every fault that it has."""
+def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
+    """Return the cache, None where it has any fault."""
     spec = Block.checked(CacheSpec, manifest.get("spec"), "spec")
     listed, selected = spec.has("environments"), spec.has("environmentSelector")
     if listed and selected:
@@ -63,12 +63,12 @@ def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
         entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
-    return spec.problems() or cache
+    problems = spec.problems()
+    return Parsed(None if problems else cache, problems)
 
 
 def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
-    preload, retry = download.flag("preload"), download.text("retry")
-    preload = True if preload is None else preload
+    preload, retry = download.flag("preload", default=True), download.text("retry")
     if claim := block.text("claimName"):
         _stand_alone(block, "claimName", _OF_MANAGED)
         return UserClaim(claim=claim, preload=preload, retry=retry)
@@ -79,7 +79,7 @@ def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
         class_name=block.optional_text("storageClassName"),
         access_mode=block.optional_text("accessMode"),
         preload=preload,
-        retain=block.flag("retain") or False,
+        retain=block.flag("retain", default=False),
         retry=retry,
     )
 

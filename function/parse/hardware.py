@@ -27,12 +27,11 @@ def read_requires(block: Block) -> Requires:
 def read_pool(block: Block) -> Pool:
     """Return a pool of an environment; its capacity in nodes is maxNodeCount, else nodeCount."""
     capabilities = block.block("capabilities")
-    declared, count = capabilities.has("precisionSupport"), block.integer("acceleratorCount")
-    most = block.integer("maxNodeCount")
+    declared = capabilities.has("precisionSupport")
     return Pool(
         name=block.text("name"),
-        gpus_per_node=1 if count is None else count,
-        max_nodes=(block.integer("nodeCount") or 0) if most is None else most,
+        gpus_per_node=block.integer("acceleratorCount", 1),
+        max_nodes=block.integer("maxNodeCount", block.integer("nodeCount", 0)),
         accelerator_type=block.text("acceleratorType").lower(),
         gpu_resource=block.text("gpuResource", "nvidia.com/gpu"),
         labels=block.strings("labels"),
@@ -40,7 +39,7 @@ def read_pool(block: Block) -> Pool:
         memory_per_gpu=capabilities.amount("memoryPerGpu"),
         interconnect=capabilities.member("interconnect", INTERCONNECTS),
         precision=capabilities.members("precisionSupport", PRECISIONS) if declared else None,
-        multi_node=capabilities.flag("multiNodeCapable") or False,
+        multi_node=capabilities.flag("multiNodeCapable", default=False),
         bandwidth=capabilities.member(_bandwidth_field(capabilities), LADDER),
         nvlink_domain=capabilities.integer("nvlinkDomainSize"),
     )

@@ -24,8 +24,7 @@ class ServingRequest:
     """One service on one remote cluster.
 
     `name` (at most 40 characters) changes with `identity(shape)`. `shape` is the recorded decision, not what
-    the profile says today. `kserve` is merged: nothing in it is None. `weights`, in bytes, decides how
-    long the engine may take to start; None = not known.
+    the profile says today. `weights`, in bytes, decides how long the engine may take to start; None = not known.
     """
 
     name: str

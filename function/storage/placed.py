@@ -31,7 +31,7 @@ class PlacedWeights:
             model=self.model,
             choice=self.choice,
             environment=environment.storage,
-            download=environment.storage.download.or_else(self.settings.download),
+            download=environment.storage.download,
             default_class=self.settings.storage_class,
             namespace=self.namespace,
             owner=self.owner,

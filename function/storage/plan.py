@@ -13,7 +13,6 @@ from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.settings import BUILT_IN
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
@@ -64,8 +63,8 @@ class JobPlan:
 class Initializer:
     """What the initializer in a single-node service's own pods is given."""
 
-    image: str | None
-    resources: Manifest | None
+    image: str
+    resources: Manifest
     env: tuple[Manifest, ...]
     env_from: tuple[Manifest, ...]
 
@@ -123,7 +122,7 @@ def _downloaded(request: StorageRequest, source: HuggingFaceSource | UriSource) 
 
 
 def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
-    download = request.download.or_else(BUILT_IN.download)
+    download = request.download
     secret = credential(source, download.token_secret, _secret_name(request, request.owner), lasting=True)
     return StoragePlan(
         type=Case.INITIALIZER,

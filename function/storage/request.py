@@ -42,9 +42,9 @@ class NamedCacheFacts:
 class StorageRequest:
     """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
 
-    `download` is merged already. `owner`, the placement's or cache's name, is unique in `namespace`, the
-    remote one. `gpu_memory` of one replica in bytes, None where it is not known. `named` None: there is no
-    ModelCache of the name that was chosen.
+    `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
+    replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
+    chosen.
     """
 
     model: Model

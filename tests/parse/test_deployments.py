@@ -10,6 +10,7 @@ from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Requirement, Selector
 from function.parse.deployments import read_deployment
+from function.parse.parsed import Parsed
 from tests.parse import manifests
 
 GIB = 2**30
@@ -23,7 +24,7 @@ def test_every_field_is_read() -> None:
         scaling={"signal": "Fixed", "fixed": {"replicas": 0}},
         modelCache={"name": "weights"},
     )
-    assert read_deployment(given) == Deployment(
+    assert read_deployment(given).value == Deployment(
         namespace="ml-team",
         name="chat",
         model=ModelRef(kind="Model", name="gemma"),
@@ -35,7 +36,7 @@ def test_every_field_is_read() -> None:
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
-    assert read_deployment(manifests.deployment()) == Deployment(
+    assert read_deployment(manifests.deployment()).value == Deployment(
         namespace="ml-team", name="chat", model=ModelRef(kind="ClusterModel", name="gemma")
     )
 
@@ -67,8 +68,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_cache(case: Case) -> None:
-    deployment = read_deployment(manifests.deployment(modelCache=case.block))
-    assert isinstance(deployment, Deployment), deployment
+    deployment = read_deployment(manifests.deployment(modelCache=case.block)).value
+    assert deployment
     assert deployment.cache == case.want, case.reason
 
 
@@ -102,11 +103,11 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_deployment(manifests.deployment(**case.fields)) == case.want, case.reason
+    assert read_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
 
 
 def test_null_is_no_more_than_absent() -> None:
     nothing: JSON = None
-    deployment = read_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing))
-    assert isinstance(deployment, Deployment), deployment
+    deployment = read_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
+    assert deployment
     assert deployment.cache == ManagedCache()
