@@ -1,10 +1,10 @@
 """Writes function/schemas from the XRDs under apis/ and the CRD of the function's input, and Model's XRD.
 
 Only what the function reads is generated: `spec` of each kind, and the input's own fields. ClusterModel's
-schema serves Model too, whose XRD is made from ClusterModel's (model_definition.py). Descriptions stay in the XRDs. Each object becomes
-a class named after its field; equal objects share a class, and where two differ under one name the later one
-takes its parent's name in front. The result depends on the inputs alone, so that a test can tell when it is
-stale.
+schema serves Model too, whose XRD is made from ClusterModel's (model_definition.py). Descriptions stay in the
+XRDs. Each object becomes a class named after its field; equal objects share a class, and where two differ
+under one name the later one takes its parent's name in front. The result depends on the inputs alone, so that
+a test can tell when it is stale.
 """
 
 import json

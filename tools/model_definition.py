@@ -1,7 +1,8 @@
 """Model's XRD, made from ClusterModel's: the same API for one namespace.
 
-What differs is the names, the scope, and that a Secret is always of the model's own namespace, so that no `secretRef` may
-name another. A sentence that is said differently must be found where it is said, or nothing is written.
+What differs is the names, the scope, and that a Secret is always of the model's own namespace, so that no
+`secretRef` may name another. A sentence that is said differently must be found where it is said, or nothing
+is written.
 """
 
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from function.kube.manifests import Manifest
 
-# KServe v0.20 is the floor: earlier ones cannot size the initializer. [FACTS.md]
+# KServe v0.20 is the floor: earlier ones cannot size the initializer (docs/facts.md, KServe).
 INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
 T = TypeVar("T", "Download", "Kserve", "Settings")
@@ -74,7 +74,7 @@ class Settings:
 BUILT_IN = Settings(
     download=Download(
         image=INITIALIZER_IMAGE,
-        # No memory limit: hub downloads were killed at 4, 8 and 16Gi (page cache and xet buffers count).
+        # No memory limit: downloads were killed at whatever it was (docs/facts.md, storage-initializer).
         resources={"requests": {"cpu": "2", "memory": "8Gi"}},
         env=(),
         node_selector={},

@@ -34,7 +34,7 @@ def source(request: StorageRequest) -> Iterator[tuple[str, str]]:
             "spec.modelRef",
             f"model {request.model.name} has a source that is not downloaded, so nothing can be cached",
         )
-    # The initializer splits its URI at every slash and wants exactly two parts. [FACTS.md 5]
+    # The initializer splits its URI at every slash and wants exactly two parts (docs/facts.md, storage-initializer).
     if isinstance(found, HuggingFaceSource) and "/" in found.revision:
         yield (
             "spec.huggingFace.revision",
