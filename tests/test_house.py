@@ -102,11 +102,20 @@ def test_every_pointer_to_a_fact_names_a_section_of_it() -> None:
 
 
 def test_what_checks_a_fact_again_exists() -> None:
-    facts = FACTS.read_text()
     tests = {name for path in _sources() if "tests" in path.parts for name, _ in _functions(path)}
-    assert set(re.findall(r"`(test_\w+)`", facts)) - tests == set()
-    paths = re.findall(r"`((?:function|install|requirements|tests|tools)/[\w./-]+)`", facts)
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert set(re.findall(r"`(test_\w+)`", FACTS.read_text())) - tests == set()
+
+
+ROOMS = r"adapter|cli|composers|domain|kube|lifecycle|observe|parse|report|scheduling|serving|storage"
+PATH = re.compile(rf"`((?:(?:function|install|requirements|tests|tools)/[\w./-]+)|(?:{ROOMS})/\w+[.]py)`")
+
+
+def test_a_path_in_a_document_exists() -> None:
+    documents = [path for path in _tracked() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    named = {
+        (str(document.relative_to(ROOT)), path) for document in documents for path in PATH.findall(document.read_text())
+    }
+    assert {(d, p) for d, p in named if not (ROOT / p).exists() and not (ROOT / "function" / p).exists()} == set()
 
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([\w-]+))?\)")
