@@ -2,7 +2,7 @@
 
 The real gRPC server runs as a process; a control plane in small calls it until nothing changes any more, with remote
 clusters on which all goes well. First comes where the model goes and why it goes nowhere else, then every manifest.
-Other manifests may be given as arguments (python -m tools.demo FILE...), as `make demo` does with the acceptance's.
+Other manifests may be given as arguments (python -m tools.demo FILE...).
 """
 
 import json

@@ -4,7 +4,7 @@ An Object is not looked at in the step in which it is created; afterwards its re
 stages of its kind, one each step, and stays in the last: a claim is bound once a pod wants it, a Job runs
 before it completes, a service is accepted before it is ready. What a cluster owner brings (an observed claim,
 a class, a definition) is there unless it is listed as absent. Times, uids and the like are fixed, so that
-equal steps give equal bytes. Messages and conditions are those of provider-kubernetes and KServe. [E2E.md]
+equal steps give equal bytes. Messages and conditions are those that were seen (docs/facts.md, provider-kubernetes).
 """
 
 import copy

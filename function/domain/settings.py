@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from function.kube.manifests import Manifest
 
-# KServe v0.20 is the floor: earlier ones cannot size the initializer. [FACTS.md]
+# KServe v0.20 is the floor: earlier ones cannot size the initializer (docs/facts.md, KServe).
 INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
 
 def _resources() -> Manifest:
-    # No memory limit: hub downloads were killed at 4, 8 and 16Gi (page cache and xet buffers count).
+    # No memory limit: downloads were killed at whatever it was (docs/facts.md, storage-initializer).
     return {"requests": {"cpu": "2", "memory": "8Gi"}}
 
 

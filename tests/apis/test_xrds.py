@@ -13,6 +13,7 @@ import yaml
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import ConditionType
+from tools import model_definition
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = sorted((ROOT / "apis").glob("*/definition.yaml"))
@@ -165,6 +166,10 @@ def test_each_kind_has_its_composition(definition: Path) -> None:
     assert text(_load(definition), "spec.defaultCompositionRef.name") == text(composition, "metadata.name")
     steps = listing(composition, "spec.pipeline")
     assert [text(step, "functionRef.name") for step in steps] == ["function-modelplane"]
+
+
+def test_the_committed_definition_of_model_is_not_stale() -> None:
+    assert model_definition.TARGET.read_text() == model_definition.render(), "run make generate"
 
 
 def test_model_and_cluster_model_differ_in_the_namespace_of_secrets_only() -> None:

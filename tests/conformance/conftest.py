@@ -19,7 +19,7 @@ from tools.control_plane import ControlPlane
 from tools.world import World
 
 EVERYTHING_THERE = World()
-ACCEPTANCE = programs.ROOT.parent / "shared" / "acceptance"
+ACCEPTANCE = programs.ROOT / "tests" / "acceptance"
 
 
 @pytest.fixture(scope="session")
@@ -85,8 +85,6 @@ def settle(control_plane: Callable[[World], ControlPlane], schemas: Path) -> Cal
 @pytest.fixture(scope="session")
 def acceptance() -> Callable[..., list[Manifest]]:
     """Read acceptance manifests, all of a file or those of some kinds."""
-    if not ACCEPTANCE.is_dir():
-        pytest.fail(f"the acceptance manifests must lie beside the clone, in {ACCEPTANCE}")
 
     def read(name: str, *kinds: str) -> list[Manifest]:
         found = crossplane.read(ACCEPTANCE / f"{name}.yaml")

@@ -1,4 +1,4 @@
-"""What stays, what is decided again, what yields: DESIGN.md "Retain"."""
+"""What stays, what is decided again, what yields: docs/design.md, "What stays"."""
 
 from dataclasses import dataclass, field, replace
 
