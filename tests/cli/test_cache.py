@@ -95,7 +95,7 @@ def test_waiting_ends_when_the_weights_are_there(server: ApiServer, options: lis
     def download(state: ApiServer, cache: Manifest) -> None:
         cache["status"] = hydrated(0, "Job is running")
         later = {**cache, "status": hydrated(1, "1 of 1 environments have the weights")}
-        threading.Timer(5, state.put, [[later]]).start()
+        threading.Timer(1, state.put, [[later]]).start()
 
     server.controller = download
     done = run("cache", "preload", "qwen3-235b", "-e", "h100-paris", "--wait", *options)
