@@ -13,7 +13,6 @@ from function.kube.manifests import JSON, Manifest, condition, get, listing, map
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
 from tests.cli.process import cells, run, said
-from tools.demo import listed
 
 NAMESPACE, CACHE = "translation", "qwen-weights"
 ENVIRONMENTS = ["h100-frankfurt", "h100-paris"]
@@ -159,7 +158,7 @@ def on_a_users_claim() -> list[Manifest]:
             "storage": {"claimName": "mine"},
         },
     }
-    return listed(controlled([*kimi, cache]))
+    return list(controlled([*kimi, cache]).store.values())
 
 
 def test_purge_removes_the_directory_from_a_claim_that_stays(
