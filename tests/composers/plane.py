@@ -7,10 +7,10 @@ from pathlib import Path
 import yaml
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.fn import Runner
-from function.kube.manifests import Manifest, condition, mapping, text
-from tools.control_plane import ControlPlane
+from function.kube.manifests import Manifest, condition, text
 from tools.engine import Engine
 from tools.world import World
 
@@ -53,8 +53,4 @@ def said(control: ControlPlane, ref: Ref, type_: str) -> tuple[str, str]:
 def remote(control: ControlPlane, ref: Ref, prefix: str) -> dict[str, Manifest]:
     """Return the remote manifests that a composite desires now, of the composed resources with a prefix."""
     latest = control.rounds[-1].rendered[ref]
-    return {
-        key: mapping(resource, "spec.forProvider.manifest")
-        for key, resource in latest.composed.items()
-        if key.startswith(prefix)
-    }
+    return {key: manifest for key, manifest in latest.remote.items() if key.startswith(prefix)}

@@ -3,11 +3,11 @@
 import copy
 from dataclasses import dataclass, replace
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.domain.settings import INITIALIZER_IMAGE
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.composers.plane import manifests, only, plane, remote, said
-from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 
