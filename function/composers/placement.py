@@ -93,7 +93,7 @@ def _answer(
         **_usage(resolved),
         **written.composed,
     }
-    if not lifecycle.moved(remote, stored, written, key):
+    if not lifecycle.moved(writer, stored, written, key):
         composed |= stored.stale
     serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
     conditions = (

@@ -94,6 +94,12 @@ def variables(
     return [*env.values()]
 
 
+def built_in(entry: Manifest) -> bool:
+    """Tell whether a variable is ours and nobody gave it another value."""
+    name = manifests.text(entry, "name")
+    return name in _ENV and entry == {"name": name, "value": _ENV[name]}
+
+
 def directory(source: HuggingFaceSource | UriSource) -> str:
     """Return where the bytes lie on a claim: never its root, which belongs to everybody."""
     return f"models/{cachekey.key(source)}"
