@@ -18,11 +18,11 @@ from function.domain.settings import BUILT_IN
 from function.exchange import Composed, Condition
 from function.kube.manifests import JSON, Manifest, mapping, prune, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
-from function.lifecycle.carry_over import carried
+from function.lifecycle.carry_over import carried, carry_over
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
-from function.observe.objects import ObservedObject, State
+from function.observe.objects import ObservedObject, State, read
 from function.report import services
 from function.serving.derived import as_observed, initializer_as_observed
 from function.serving.request import Initializer, ServingRequest
@@ -52,10 +52,10 @@ def service_name(resolved: ResolvedPlacement) -> str:
 def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, key: str) -> Written:
     """Return the service under its key, or what was observed where it cannot or may not be written."""
     observed = mapping(writer.observed.get(key), _MANIFEST)
-    earlier = {k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(SERVICE)}
+    earlier = _carried(writer)
     if observed:
         scaled = _scaled(observed, resolved.placement.replicas)
-        earlier[key] = writer.compose(key, scaled, Lifetime.OWNED)
+        earlier |= writer.named({key: writer.compose(key, scaled, Lifetime.OWNED)})
     if stored.plan is None:
         return Written(composed=earlier)
     request = _request(resolved, stored.plan)
@@ -66,7 +66,14 @@ def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, ke
         return Written(composed=earlier)
     if observed and _runs(writer.read(key), served=resolved.placement.served):
         built = _scaled(_kept(built, observed, request), resolved.placement.replicas)
-    return Written(composed={key: writer.compose(key, built, Lifetime.OWNED)})
+    return Written(composed=writer.named({key: writer.compose(key, built, Lifetime.OWNED)}))
+
+
+def serving(writer: ObjectWriter, written: Written, key: str) -> ObservedObject:
+    """Return the service that serves: the wanted one, or an earlier one that is composed in its place."""
+    there = {**writer.left, **{writer.name(each): manifest for each, manifest in writer.observed.items()}}
+    wanted = writer.name(key)
+    return read(there.get(wanted if wanted in written.composed else next(iter(sorted(written.composed)), wanted)))
 
 
 def moved(writer: ObjectWriter, stored: Weights, written: Written, key: str) -> bool:
@@ -74,12 +81,23 @@ def moved(writer: ObjectWriter, stored: Weights, written: Written, key: str) -> 
 
     An Object that says nothing of its service, as after a restored backup, may have one.
     """
-    if not written.composed and not any(other.startswith(SERVICE) for other in writer.observed):
+    if not written.composed and not _carried(writer):
         return True
-    if stored.plan is None or written.composed.keys() != {key}:
+    if stored.plan is None or written.composed.keys() != {writer.name(key)}:
         return False
     remote = writer.read(key)
     return text(remote.manifest, _URI) == stored.plan.uri and remote.present and assess(remote.manifest).up
+
+
+def left_weights(writer: ObjectWriter) -> dict[str, Composed]:
+    """Return what is observed in other namespaces besides services."""
+    return {name: item for name, item in carry_over(writer.left).items() if not name.startswith(SERVICE)}
+
+
+def _carried(writer: ObjectWriter) -> dict[str, Composed]:
+    """Return every service that is observed, wherever it is."""
+    here = writer.named({key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(SERVICE)})
+    return here | {name: carried(m) for name, m in sorted(writer.left.items()) if name.startswith(SERVICE)}
 
 
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:

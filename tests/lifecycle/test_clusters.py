@@ -26,8 +26,9 @@ def test_another_environment_moves_nothing(edits: tuple[Edit, ...]) -> None:
     said = changed.said("ReferencesResolved")
     assert (said.status, said.reason) == (Status.FALSE, "InvalidPlacement")
     assert said.message == (
-        'spec.inferenceEnvironmentRef: "h200-west" is not allowed; must be the environment whose ClusterProviderConfig is '
-        "h200-east-5519afe8, where its objects are; delete the placement and make another to move"
+        'spec.inferenceEnvironmentRef: "h200-west" is not allowed; must be the environment whose '
+        "ClusterProviderConfig is h200-east-5519afe8, where its objects are; delete the placement and "
+        "make another to move"
     )
     assert changed.composed("") == rest.composed(""), "what runs is kept where it is"
 
