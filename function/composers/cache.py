@@ -140,11 +140,11 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         watch=task.settings.object_watch,
         observed=observed,
         scope=name,
-    )
+    ).within(task.namespace)
     stored = weigh(_request(task, environment), writer, name)
-    composed = {NAMESPACE: namespace(task.namespace, writer), **stored.composed}
+    composed = {NAMESPACE: namespace(task.namespace, writer), **writer.named(stored.composed)}
     if _is_read(task, name, stored):
-        composed |= stored.stale
+        composed |= writer.named(stored.stale) | carry_over(writer.left)
     return _Scope(
         composed=_prefixed(prefix, composed),
         row=report.row(name, stored.said, stored.plan, stored.completed),

@@ -15,7 +15,7 @@ from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, text
 from function.kube.names import MANAGED_BY, VERSION, named
 from function.lifecycle import services as lifecycle
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -48,7 +48,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         provider_config=resolved.environment.provider_config,
         watch=settings.object_watch,
         observed=call.observed,
-    )
+    ).within(resolved.namespace)
     return _answer(
         call, resolved, asked, writer, weigh(_request(resolved), writer, resolved.environment.name, resolved.entry)
     )
@@ -81,16 +81,16 @@ def _answer(
     call: Call, resolved: ResolvedPlacement, asked: dict[str, Requirement], writer: ObjectWriter, stored: Weights
 ) -> Outcome:
     key = SERVICE + service_name(resolved)
-    remote = writer.read(key)
     written = lifecycle.write(resolved, writer, stored, key)
+    remote = lifecycle.serving(writer, written, key)
     composed = {
         NAMESPACE: namespace(resolved.namespace, writer),
-        **stored.composed,
+        **writer.named(stored.composed),
         **_usage(resolved),
         **written.composed,
     }
-    if not lifecycle.moved(remote, stored, written, key):
-        composed |= stored.stale
+    if not lifecycle.moved(writer, stored, written, key):
+        composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
@@ -104,7 +104,13 @@ def _answer(
         requirements=asked,
         composed=composed,
         status={
-            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, stored.plan),
+            **report.status(
+                resolved.placement,
+                remote,
+                text(remote.manifest, "metadata.name") or service_name(resolved),
+                text(remote.manifest, "metadata.namespace") or resolved.namespace,
+                stored.plan,
+            ),
             **report.progress(call.xr, conditions, stored.said, remote),
         },
         conditions=conditions,

@@ -11,6 +11,7 @@ from function.domain.placement import ModelRef, Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Condition
+from function.lifecycle.clusters import elsewhere
 from function.parse.caches import read_cache
 from function.parse.environments import read_environment
 from function.parse.models import read_model
@@ -28,6 +29,9 @@ def placement(call: Call, wanted: Placement, settings: Settings) -> ResolvedPlac
     there = environment(call, wanted.environment, settings)
     if isinstance(there, Condition):
         return there
+    left = elsewhere(call.observed, there)
+    if left:
+        return references.environment_changed(there.name, left)
     named = cache(call, wanted.cache.name, wanted.namespace) if isinstance(wanted.cache, NamedCache) else None
     if isinstance(named, Condition):
         return named

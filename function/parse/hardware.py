@@ -4,7 +4,7 @@ The speed between nodes has one name on each side, `multiNodeBandwidth` and `int
 accepted on both. Only a profile may ask for a speed `-or-better`.
 """
 
-from function.domain.environment import Pool
+from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.parse.block import Block
@@ -33,7 +33,7 @@ def read_pool(block: Block) -> Pool:
         gpus_per_node=block.integer("acceleratorCount", 1),
         max_nodes=block.integer("maxNodeCount", block.integer("nodeCount", 0)),
         accelerator_type=block.text("acceleratorType").lower(),
-        gpu_resource=block.text("gpuResource", "nvidia.com/gpu"),
+        gpu_resource=block.text("gpuResource", GPU_RESOURCE),
         labels=block.strings("labels"),
         taints=block.maps("taints"),
         memory_per_gpu=capabilities.amount("memoryPerGpu"),

@@ -4,7 +4,7 @@ Faults outside the profiles (source, resources, selector, the shape of anything 
 only the list of all faults comes back. A faulty profile only stands in `broken`, beside the others.
 """
 
-from function.domain.model import Model
+from function.domain.model import CPU, MEMORY, Model
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, text
 from function.parse.block import Block
@@ -30,7 +30,7 @@ def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mode
     profiles, broken = read_profiles(spec)
     resources = spec.block("resources")
     vram, disk = resources.amount("vram"), resources.amount("disk")
-    cpu, memory = resources.quantity("cpu", "4"), resources.quantity("memory", "16Gi")
+    cpu, memory = resources.quantity("cpu", CPU), resources.quantity("memory", MEMORY)
     selector = read_selector(spec.block("environmentSelector"))
     problems = spec.problems()
     if source is None or {p for b in broken for p in b.problems} != set(problems):

@@ -93,6 +93,12 @@ def variables(
     return [*env.values()]
 
 
+def built_in(entry: Manifest) -> bool:
+    """Tell whether a variable is ours and nobody gave it another value."""
+    name = manifests.text(entry, "name")
+    return name in _ENV and entry == {"name": name, "value": _ENV[name]}
+
+
 def literal(value: str) -> str:
     """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
     return value.replace("$", "$$")

@@ -246,6 +246,11 @@ def test_a_shape_keeps_the_same_rules_on_model_and_placement() -> None:
     assert declared["x-kubernetes-validations"] == recorded["x-kubernetes-validations"]
 
 
+def test_a_placement_keeps_its_environment() -> None:
+    reference = _at(_schema(_xrd("modelplacements")), "inferenceEnvironmentRef")
+    assert _rule(reference) == "self == oldSelf"
+
+
 def test_the_input_defaults_nothing_and_neither_does_an_environment_that_it_stands_behind() -> None:
     environment = _schema(_xrd("inferenceenvironments"))
     blocks = [_inputs(), *(_at(environment, path) for path in ("storage.download", "kserve"))]
