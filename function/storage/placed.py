@@ -1,4 +1,4 @@
-"""The weights of a placement: one way to ask the planner, whether it is decided, written by hand or carried out."""
+"""One way to ask the planner for the weights of a placement or a ModelCache, whoever asks."""
 
 from dataclasses import dataclass
 
@@ -55,3 +55,18 @@ class PlacedWeights:
             path=entry.path if entry else "",
             expected=self.cache.selects(environment),
         )
+
+
+def cached_weights(model: Model, cache: ModelCache, environment: Environment, settings: Settings) -> StorageRequest:
+    """Return the request for what a ModelCache keeps on an environment."""
+    return StorageRequest(
+        model=model,
+        choice=cache.choice,
+        environment=environment.storage,
+        download=environment.storage.download,
+        default_class=settings.storage_class,
+        namespace=f"{settings.remote_namespace_prefix}{cache.namespace}",
+        owner=cache.name,
+        shape_nodes=max((p.shape.nodes for p in model.profiles if p.shape), default=1),
+        for_cache=True,
+    )
