@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby, islice
 
 from function.cli.candidates import Row
-from function.cli.plan import Plan
+from function.cli.planning import Plan
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
 from function.reasons import Status
