@@ -6,9 +6,10 @@ Several deployments are decided in turn until none changes any more, so that the
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from function.cli.candidates import Row, candidates
+from function.cli.candidates import Row, candidates, unusable
 from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.diff import Change, changes
+from function.cli.invalid_pools import invalid_pools
 from function.cli.sources import World
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
@@ -53,10 +54,14 @@ def make(world: World, refs: Iterable[Ref]) -> list[Plan]:
 
 def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome) -> Plan:
     considered, names = look(store, ref), {text(manifest, "metadata.name") for manifest in before.values()}
+    rows: tuple[Row, ...] = ()
+    if considered:
+        invalid = invalid_pools(store, (e for e in considered.environments if not e.deleting))
+        rows = (*candidates(considered, names), *map(unusable, invalid))
     return Plan(
         ref=ref,
         outcome=outcome,
-        rows=candidates(considered, names) if considered else (),
+        rows=rows,
         changes=changes(before, outcome.composed),
         considered=considered,
     )
