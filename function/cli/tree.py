@@ -14,8 +14,7 @@ from function.cli.complete import names
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, structured, table
-from function.cli.watch import watch as look_again
+from function.cli.tables import BAD, GOOD, WAIT, age, hint, look_again, paint, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.observe.health import assess
 from function.observe.objects import State, read
