@@ -380,3 +380,22 @@ def test_only_what_may_run_is_spared(reason: str, edits: list[Edit], stays: bool
     rest = scene(SEVERAL_NODES).edited(*edits)
     found = only(rest.edited(model("resources.disk", "1500Gi")))
     assert (found == running(rest)) == stays, reason
+
+
+def test_one_that_cannot_be_written_leaves_what_runs() -> None:
+    rest = scene(SEVERAL_NODES)
+    split = model(f"{ENGINE}.args", ["--tensor-parallel-size=8"])
+    narrower: JSON = {"nodes": 2, "gpusPerNode": 4, "parallelism": {"tensor": 4, "pipeline": 2}}
+    refused = rest.edited(split, placement("topology", narrower), placement("replicas", 2))
+    assert only(refused) == scaled(running(rest), 2)
+    assert refused.said("ServiceAccepted").reason == "Rejected"
+
+
+def test_without_preload_a_service_waits_for_the_claim_alone() -> None:
+    def unmade(found: Scene) -> None:
+        for key in [key for key in found.observed if key.startswith("service-")]:
+            del found.observed[key]
+
+    first = scene("bring-your-own-claim").edited(placement("modelCache.preload", False), unmade)
+    assert first.composed(), "the claim is there"
+    assert not first.edited(without_status("claim-")).composed(), "nobody has seen it yet"
