@@ -16,6 +16,8 @@ from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
 from function.schemas.placement import PlacementSpec
 
+_NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
+
 
 def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
     """Return the placement as far as it can be read, with every fault that it has."""
@@ -59,7 +61,7 @@ def _vram(manifest: Manifest) -> int | None:
     annotations = get(manifest, "metadata.annotations")
     value = annotations.get(names.ANNOTATION_VRAM) if isinstance(annotations, dict) else None
     try:
-        return quantity.whole(value) if isinstance(value, str) else None
+        return quantity.observed(value) if isinstance(value, str) else None
     except ValueError:
         return None
 
@@ -73,7 +75,7 @@ def _ready(manifest: Manifest) -> bool:
 
 def _unreachable(manifest: Manifest) -> bool:
     service = condition(manifest, ConditionType.SERVICE_READY)
-    return service.get("status") == Status.UNKNOWN and service.get("reason") == ServiceReady.UNREACHABLE
+    return service.get("status") == Status.UNKNOWN and service.get("reason") in _NOT_KNOWN
 
 
 def _phase(manifest: Manifest) -> Phase:

@@ -58,7 +58,7 @@ def _seconds(block: Block, key: str, weaker: int) -> int:
     found = block.fields.get(key)
     if not isinstance(found, str):
         return weaker
-    parts = _PART.findall(found) if _DURATION.fullmatch(found) and len(found) <= 32 else ()
+    parts = _PART.findall(found) if len(found) <= 32 and _DURATION.fullmatch(found) else ()
     seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in parts))
     if seconds < 1:
         block.deny(key, "a duration like 30s, 10m or 1h30m")
