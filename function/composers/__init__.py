@@ -9,8 +9,8 @@ from dataclasses import replace
 from function.composers import cache, deployment, environment, model, placement
 from function.composers.finish import observed_status
 from function.domain.settings import Settings
-from function.exchange import Call, Event, Outcome
-from function.kube.manifests import text
+from function.exchange import Call, Event, Outcome, Requirement
+from function.kube.manifests import Manifest, text
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.ownership import own
 from function.parse.settings import read_settings
@@ -23,6 +23,13 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "ModelDeployment": deployment.compose,
     "ModelPlacement": placement.compose,
     "ModelCache": cache.compose,
+}
+# What each asks of Crossplane depends on its composite alone, so that it is the same on every call, and after an error.
+REQUIREMENTS: Mapping[str, Callable[[Manifest], Mapping[str, Requirement]]] = {
+    "InferenceEnvironment": environment.asks,
+    "ModelDeployment": deployment.asks,
+    "ModelPlacement": placement.asks,
+    "ModelCache": cache.asks,
 }
 # A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
 _RETRY_SECONDS = 60
@@ -51,6 +58,7 @@ def recover(call: Call) -> Outcome:
     kind = text(call.xr, "kind")
     message = "The function failed on this object; its log has the details. What runs is kept"
     return Outcome(
+        requirements=REQUIREMENTS[kind](call.xr) if kind in REQUIREMENTS else {},
         composed=carry_over(own(call).observed),
         status=observed_status(call.xr),
         conditions=complete(kind, (), "InternalError", message) if kind in OWNED else (),
