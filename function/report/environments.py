@@ -41,6 +41,8 @@ def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condit
 
 
 def _owner(path: str) -> ConditionType:
+    if ".nodePools" in path:
+        return ConditionType.POOLS_VALID
     if path.startswith("spec.storage"):
         return ConditionType.STORAGE_READY
     return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
