@@ -62,7 +62,7 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCache:
-    """A ModelCache. `environments` None: the selector decides. `choice` has `preload` and `retry` too."""
+    """A ModelCache. `environments` None: the selector decides. `preload` and `retry` stand in `choice`."""
 
     namespace: str
     name: str
@@ -71,8 +71,6 @@ class ModelCache:
     environments: tuple[str, ...] | None = None
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
-    preload: bool = True
-    retry: str = ""
     entries: tuple[CacheEntry, ...] = ()
     deleting: bool = False
 

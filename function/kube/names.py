@@ -18,8 +18,7 @@ ANNOTATION_VRAM = f"{GROUP}/vram"
 ANNOTATION_RETRY = f"{GROUP}/retry"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 
-# KServe prefixes and suffixes the service's name; beyond 40 characters its own children break. [FACTS.md 4]
-SERVICE_LIMIT = 40
+# KServe prefixes and suffixes the service's name; beyond 40 characters, with it, its own children break. [FACTS.md 4]
 PREFIXED_LIMIT = 35
 _LABEL_LIMIT = 63
 _HASH = 8
