@@ -95,7 +95,7 @@ def _object(manifest: Manifest) -> Node:
     since = text(remote.manifest, "metadata.creationTimestamp")
     children = tuple(_conditions(remote.manifest))
     if not remote.present:
-        status = Status.UNKNOWN if remote.state in (State.UNSEEN, State.UNREACHABLE) else Status.FALSE
+        status = Status.UNKNOWN if remote.silent or remote.state is State.UNSEEN else Status.FALSE
         state = remote.state.name.replace("_", " ").capitalize()
         message = _first_line(remote.message or remote.state.value)
         return Node(title=title, since=since, ready=status, state=state, message=message, children=children)

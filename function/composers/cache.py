@@ -15,7 +15,8 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.domain.settings import Settings
-from function.exchange import Answer, Call, Composed, Condition, Outcome
+from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
+from function.kube.manifests import Manifest
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.weights import Weights, weigh
@@ -65,11 +66,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     cache = parsed.value
     if cache is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    asked = {
-        requirements.MODEL: requirements.model(cache.model, cache.namespace),
-        requirements.ENVIRONMENTS: requirements.environments(),
-        requirements.PLACEMENTS: requirements.placements(),
-    }
+    asked = _requirements(cache)
     task = _gather(call, cache, settings)
     if isinstance(task, Condition):
         return keep_observed(call, settings, asked, [task])
@@ -89,6 +86,20 @@ def compose(call: Call, settings: Settings) -> Outcome:
         settled=settled,
         ready=unready(composed, works=settled),
     )
+
+
+def asks(xr: Manifest) -> dict[str, Requirement]:
+    """Return what is asked for a ModelCache; nothing for one that says nothing."""
+    cache = read_cache(xr).value
+    return _requirements(cache) if cache else {}
+
+
+def _requirements(cache: ModelCache) -> dict[str, Requirement]:
+    return {
+        requirements.MODEL: requirements.model(cache.model, cache.namespace),
+        requirements.ENVIRONMENTS: requirements.environments(),
+        requirements.PLACEMENTS: requirements.placements(),
+    }
 
 
 def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condition:

@@ -63,7 +63,7 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCache:
-    """A ModelCache. `environments` None: the selector decides. `choice` has `preload` and `retry` too."""
+    """A ModelCache. `environments` None: the selector decides. `preload` and `retry` stand in `choice`."""
 
     namespace: str
     name: str
@@ -72,8 +72,6 @@ class ModelCache:
     environments: tuple[str, ...] | None = None
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
-    preload: bool = True
-    retry: str = ""
     entries: tuple[CacheEntry, ...] = ()
     deleting: bool = False
 

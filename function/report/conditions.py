@@ -4,8 +4,10 @@ A condition that a function leaves out keeps its old value in Crossplane, so wha
 Unknown with the reason for that.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from function.domain.problem import Problem
 from function.exchange import Condition
 from function.reasons import ConditionType, Status
 
@@ -31,11 +33,35 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
 }
 
+LIMIT = 1024  # bytes of a message
+_SLIPS = 384  # of these for slips in the platform's settings
+_MORE = "…"
+
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
     """Return every condition of a kind; those not known are Unknown for the given reason."""
-    by_type = {condition.type: condition for condition in known}
+    by_type = {condition.type: replace(condition, message=cut(condition.message)) for condition in known}
     return tuple(
         by_type.get(type_) or Condition(type=type_, status=Status.UNKNOWN, reason=reason, message=message)
         for type_ in OWNED[kind]
     )
+
+
+def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tuple[Condition, ...]:
+    """Return the conditions, the first of which also says what is wrong with the platform's settings.
+
+    Such a slip stops nothing and belongs to no object of its own, but it must be told for as long as it is there.
+    """
+    if not slips:
+        return tuple(conditions)
+    first, *others = conditions
+    said = cut(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
+    message = cut(first.message, LIMIT - len(said.encode()) - len(". "))
+    return (replace(first, message=f"{message}. {said}" if message else said), *others)
+
+
+def cut(message: str, limit: int = LIMIT) -> str:
+    """Return a message that takes at most so many bytes."""
+    if len(message.encode()) <= limit:
+        return message
+    return message.encode()[: limit - len(_MORE.encode())].decode(errors="ignore") + _MORE

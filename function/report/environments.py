@@ -1,6 +1,7 @@
 """What is said of an InferenceEnvironment: does its cluster answer, are its pools valid, is its storage there."""
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import SecretKey
@@ -11,6 +12,7 @@ from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
 from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
+from function.report.objects import obstacle
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
@@ -39,6 +41,8 @@ def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condit
 
 
 def _owner(path: str) -> ConditionType:
+    if ".nodePools" in path:
+        return ConditionType.POOLS_VALID
     if path.startswith("spec.storage"):
         return ConditionType.STORAGE_READY
     return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
@@ -49,7 +53,7 @@ def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason, message = _cluster(preset, secret)
     status = Status.TRUE if reason is ClusterReady.CONNECTED else Status.FALSE
-    if reason is ClusterReady.CONNECTING:
+    if reason in {ClusterReady.CONNECTING, ClusterReady.SYNC_FAILED}:
         status = Status.UNKNOWN
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
@@ -64,10 +68,25 @@ def _cluster(preset: ObservedObject, kubeconfig: str) -> tuple[ClusterReady, str
             return ClusterReady.KSERVE_MISSING, f"The cluster answers but has no KServe: {preset.message}; {_INSTALL}"
         case State.PRESENT:
             return ClusterReady.CONNECTED, "The cluster answers and serves LLMInferenceService"
+        case State.UNKNOWN_FIELD:
+            return ClusterReady.KSERVE_MISSING, f"The cluster has another KServe: {preset.message}; {_INSTALL}"
         case State.REJECTED:
             return ClusterReady.UNREACHABLE, f"The cluster refuses {kubeconfig}: {preset.message}"
-        case _:
+        case State.UNAUTHORISED:
+            return ClusterReady.UNREACHABLE, f"Renew {kubeconfig}: {preset.message}"
+        case State.UNREACHABLE:
             return ClusterReady.UNREACHABLE, f"The cluster behind {kubeconfig} does not answer: {preset.message}"
+        case (
+            State.CONFLICT
+            | State.WEBHOOK_FAILED
+            | State.UNRECOGNISED
+            | State.ABSENT
+            | State.NO_REFERENCE
+            | State.NO_REFERENCE_KEY
+        ):
+            return ClusterReady.SYNC_FAILED, obstacle(preset)
+        case _:
+            assert_never(preset.state)
 
 
 def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
@@ -108,7 +127,7 @@ def _storage(name: str | None, remote: ObservedObject) -> tuple[Status, Environm
     return (
         Status.UNKNOWN,
         EnvironmentStorage.CONNECTING,
-        f"Waits for the cluster's answer about StorageClass {name}",
+        obstacle(remote) or f"Waits for the cluster's answer about StorageClass {name}",
     )
 
 

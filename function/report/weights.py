@@ -13,6 +13,7 @@ from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.reasons import Phase, PlacementStorage, Status
 from function.report import storage_faults
+from function.report.objects import obstacle
 from function.storage.checks import FaultKind, StorageFault
 from function.storage.failures import Failure, failure
 from function.storage.volume_claim import ClaimPlan, Ownership, shared
@@ -89,9 +90,9 @@ def token(remote: ObservedObject, secret: str) -> StorageState | None:
 def claim(plan: ClaimPlan, remote: ObservedObject, environment: str, nodes: int) -> StorageState | None:
     """Return what stands in the way on the claim's side, if anything."""
     where = f"claim {plan.name} in namespace {plan.namespace} of environment {environment}"
-    if remote.state is State.UNREACHABLE:
-        return unreachable(environment, remote)
-    if remote.state is State.REJECTED:
+    if remote.silent:
+        return silent(environment, remote)
+    if remote.refused:
         return StorageState(
             Status.FALSE, PlacementStorage.CLAIM_PENDING, f"The cluster refused {where}: {remote.message}"
         )
@@ -101,9 +102,8 @@ def claim(plan: ClaimPlan, remote: ObservedObject, environment: str, nodes: int)
         message = f"{where} does not exist; create it. Nothing else is used in its place"
         return StorageState(Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND, message[0].upper() + message[1:])
     if not remote.present:
-        return StorageState(
-            Status.UNKNOWN, PlacementStorage.CLAIM_PENDING, f"Waits for the cluster's answer about {where}"
-        )
+        waits = obstacle(remote) or f"Waits for the cluster's answer about {where}"
+        return StorageState(Status.UNKNOWN, PlacementStorage.CLAIM_PENDING, waits)
     if not shared(remote.manifest, nodes):
         message = f"{where} is not ReadWriteMany, and {nodes} nodes need it; use a ReadWriteMany claim"
         return StorageState(Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED, message[0].upper() + message[1:])
@@ -114,15 +114,15 @@ def download(
     job: ObservedObject, claim_: ObservedObject, environment: str, remarks: tuple[Problem, ...]
 ) -> StorageState:
     """Return how the download goes."""
-    if job.state is State.UNREACHABLE:
-        return unreachable(environment, job)
+    if job.silent:
+        return silent(environment, job)
     health = assess(job.manifest)
     if health.up:
         said = "; ".join(["The weights are downloaded and verified", *map(str, remarks)])
         return StorageState(Status.TRUE, PlacementStorage.HYDRATED, said)
     if health.level is Level.FAILED:
         return StorageState(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, _failed(job.manifest))
-    if job.state is State.REJECTED:
+    if job.refused:
         return StorageState(
             Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, f"The cluster refused the Job: {job.message}"
         )
@@ -139,8 +139,8 @@ def download(
 
 def used_as_it_is(remote: ObservedObject, environment: str) -> StorageState:
     """Return what is said of a claim that is used without a download of ours."""
-    if remote.state is State.UNREACHABLE:
-        return unreachable(environment, remote)
+    if remote.silent:
+        return silent(environment, remote)
     return unneeded(prestaged=True)
 
 
@@ -165,13 +165,10 @@ def cached(entry: CacheEntry | None, environment: str) -> StorageState:
             return StorageState(Status.FALSE, PlacementStorage.CLAIM_PENDING, f"The ModelCache says: {entry.message}")
 
 
-def unreachable(environment: str, remote: ObservedObject) -> StorageState:
-    """Return what is said while a cluster does not answer."""
-    return StorageState(
-        Status.UNKNOWN,
-        PlacementStorage.UNREACHABLE,
-        f"No answer from environment {environment}: {remote.message}",
-    )
+def silent(environment: str, remote: ObservedObject) -> StorageState:
+    """Return what is said while nothing is learned from a cluster."""
+    reason = PlacementStorage.UNREACHABLE if remote.out_of_reach else PlacementStorage.SYNC_FAILED
+    return StorageState(Status.UNKNOWN, reason, f"Environment {environment}: {obstacle(remote)}")
 
 
 def _failed(job: Manifest) -> str:

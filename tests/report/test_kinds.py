@@ -39,6 +39,11 @@ CLUSTERS = (
     Cluster("there", _seen(State.PRESENT, THERE), (Status.TRUE, "Connected"), "answers"),
     Cluster("refused", _seen(State.REJECTED, {}, "forbidden"), (Status.FALSE, "Unreachable"), "forbidden"),
     Cluster("down", _seen(State.UNREACHABLE, THERE, "dial"), (Status.FALSE, "Unreachable"), "dial"),
+    Cluster("expired", _seen(State.UNAUTHORISED, THERE, "Unauthorized"), (Status.FALSE, "Unreachable"), "Renew"),
+    Cluster("older-kserve", _seen(State.UNKNOWN_FIELD, {}, "x"), (Status.FALSE, "KServeMissing"), "install KServe"),
+    Cluster("webhook", _seen(State.WEBHOOK_FAILED, {}, "dial"), (Status.UNKNOWN, "SyncFailed"), "dial"),
+    Cluster("conflict", _seen(State.CONFLICT, THERE, "modified"), (Status.UNKNOWN, "SyncFailed"), "modified"),
+    Cluster("odd-words", _seen(State.UNRECOGNISED, THERE, "odd"), (Status.UNKNOWN, "SyncFailed"), "odd"),
 )  # fmt: skip
 
 
@@ -59,6 +64,7 @@ def test_storage_of_an_environment() -> None:
             ("rwx", _seen(State.PRESENT, THERE)),
             ("rwx", absent),
             ("rwx", unseen),
+            ("rwx", _seen(State.UNRECOGNISED, {}, "odd")),
         )
     ]
     assert [(c.status, c.reason) for c in found] == [
@@ -67,7 +73,9 @@ def test_storage_of_an_environment() -> None:
         (Status.TRUE, "StorageClassFound"),
         (Status.FALSE, "StorageClassNotFound"),
         (Status.UNKNOWN, "Connecting"),
+        (Status.UNKNOWN, "Connecting"),
     ]
+    assert "odd" in found[-1].message
 
 
 def test_pools_of_an_environment() -> None:

@@ -29,6 +29,12 @@ class Case:
 
 
 CASES = (
+    Case(
+        "no-code",
+        "digits without end are no exit code",
+        job("PodFailurePolicy", f"exit code {'4' * 5000}"),
+        Failure.UNKNOWN,
+    ),
     Case("running", "no condition yet", {}, None),
     Case("complete", "it succeeded", job("CompletionsReached", type_="Complete"), None),
     Case("not-failed", "a False condition is no failure", job("x", status="False"), None),
