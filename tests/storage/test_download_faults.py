@@ -190,6 +190,13 @@ def test_faults(root: Path, case: Files) -> None:
     assert script.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason
 
 
+def test_what_the_patterns_drop_is_not_missed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(root, without({**weights.SINGLE, **weights.TORCH}, *weights.TORCH_SHARDS))
+    assert len(script.faults(root)) == 2
+    monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", "*.bin")
+    assert script.faults(root) == {}
+
+
 NO_INDEX = "is no index of files in its directory"
 INDEX_NAMES = (
     ("absolute", "/etc/passwd"),

@@ -143,6 +143,14 @@ def test_damaged_file_is_removed_and_fetched_again(root: Path, program: Program)
     assert script.main(URI, str(root)) == 0
 
 
+def test_damage_in_the_repository_itself_is_fetched_twice_at_most(root: Path, program: Program) -> None:
+    fill(root, {"config.json": b"{}"})
+    program(f"echo . >> {root}/../runs; echo cut > {root}/model.safetensors")
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
+    assert (root.parent / "runs").read_text() == ".\n.\n"
+    assert not (root / "model.safetensors").exists(), "nobody takes it for a model"
+
+
 def test_missing_shard_is_not_waited_for(root: Path, program: Program) -> None:
     fill(root, without(weights.SHARDED, weights.SECOND))
     program(f"echo . >> {root}/../runs")
