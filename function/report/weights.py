@@ -83,6 +83,11 @@ def token(remote: ObservedObject, secret: str) -> StorageState | None:
         case State.NO_REFERENCE_KEY:
             message = f"Add the key to Secret {secret}: {remote.message}"
             return StorageState(Status.FALSE, PlacementStorage.TOKEN_MISSING, message)
+        case _ if remote.refused:
+            message = f"The cluster refused the copy of Secret {secret}: {remote.message}"
+            return StorageState(Status.FALSE, PlacementStorage.TOKEN_MISSING, message)
+        case _ if remote.silent:
+            return _unknown(f"The copy of Secret {secret}", remote)
         case _:
             return None
 
@@ -167,8 +172,12 @@ def cached(entry: CacheEntry | None, environment: str) -> StorageState:
 
 def silent(environment: str, remote: ObservedObject) -> StorageState:
     """Return what is said while nothing is learned from a cluster."""
+    return _unknown(f"Environment {environment}", remote)
+
+
+def _unknown(subject: str, remote: ObservedObject) -> StorageState:
     reason = PlacementStorage.UNREACHABLE if remote.out_of_reach else PlacementStorage.SYNC_FAILED
-    return StorageState(Status.UNKNOWN, reason, f"Environment {environment}: {obstacle(remote)}")
+    return StorageState(Status.UNKNOWN, reason, f"{subject}: {obstacle(remote)}")
 
 
 def _failed(job: Manifest) -> str:
