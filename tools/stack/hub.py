@@ -29,7 +29,7 @@ def start(home: Home, processes: Processes) -> None:
     processes.start(apiserver.controllers(home, "hub", _CONTROLLERS))
     kubectl.apply(upstream.hub_crds(), server_side=True)
     kubectl.apply(inventory.namespaces("crossplane-system", "modelplane-system"))
-    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    kubectl.established("crd", "--all")
     kubectl.apply([*upstream.core_roles(), *_bindings()])
     kubectl.apply(upstream.read(layout.SOURCE / "install/hub-rbac.yaml"))
     processes.start(_core(home))

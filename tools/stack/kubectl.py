@@ -7,6 +7,7 @@ import yaml
 from function.kube.manifests import Manifest
 from tools import programs
 from tools.stack.layout import Home
+from tools.stack.waiting import until
 
 
 class Kubectl:
@@ -26,3 +27,12 @@ class Kubectl:
         """Apply a stream of manifests, server-side where they are too large for an annotation."""
         how = ("--server-side", "--force-conflicts") if server_side else ()
         self("apply", *how, "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+    def established(self, *what: str) -> None:
+        """Wait until definitions are established; one made a moment ago has no conditions, which kubectl fails on."""
+
+        def probe() -> bool:
+            self("wait", "--for=condition=Established", *what, "--timeout=60s")
+            return True
+
+        until(f"{what[0]} to be established", probe, seconds=120)

@@ -39,7 +39,7 @@ def install(home: Home, processes: Processes, source: Path = layout.SOURCE) -> N
     }
     Api(home, "hub").patch("FunctionRevision", _revision_name(), {"status": status}, part="status")
     names = [text(doc, "metadata.name") for doc in configuration if doc["kind"] == "CompositeResourceDefinition"]
-    kubectl("wait", "--for=condition=Established", "xrd", *names, "--timeout=60s")
+    kubectl.established("xrd", *names)
 
 
 def serve(home: Home, processes: Processes, source: Path = layout.SOURCE) -> None:

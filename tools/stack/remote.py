@@ -37,7 +37,7 @@ def start(home: Home, processes: Processes) -> None:
         processes.start(program)
     kubectl.apply([*inventory.nodes(), *inventory.namespaces("kserve"), *inventory.storage()], server_side=True)
     kubectl.apply([*upstream.lws_crds(), *upstream.kserve_crds(home)], server_side=True)
-    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    kubectl.established("crd", "--all")
     kubectl.apply([*upstream.kserve_config(), *inventory.gateway()], server_side=True)
     kubectl.apply(upstream.read(layout.SOURCE / "install/remote-rbac.yaml"))
     processes.start(_lws(home))
