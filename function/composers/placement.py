@@ -19,6 +19,7 @@ from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY, VERSION, named
 from function.lifecycle import services as lifecycle
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import read
@@ -95,6 +96,8 @@ def _answer(
     }
     if not lifecycle.moved(remote, stored, written, key):
         composed |= stored.stale
+    services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
+    uri = served_uri(remote, services_there, resolved.placement.reads)
     serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
@@ -108,7 +111,7 @@ def _answer(
         requirements=asked,
         composed=composed,
         status={
-            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, stored.plan),
+            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, uri, stored.plan),
             **report.progress(call.xr, conditions, stored.said, remote),
         },
         conditions=conditions,

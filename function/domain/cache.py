@@ -61,6 +61,15 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """A placement that reads from a ModelCache. `uri`: where its service reads, empty where that is not known."""
+
+    name: str
+    environment: str
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCache:
     """A ModelCache. `environments` None: the selector decides. `choice` has `preload` and `retry` too."""
 
@@ -74,6 +83,7 @@ class ModelCache:
     preload: bool = True
     retry: str = ""
     entries: tuple[CacheEntry, ...] = ()
+    readers: tuple[Reader, ...] = ()
     deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:

@@ -28,8 +28,8 @@ class Placement:
     """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 time.
 
     `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
-    where VRAM maths made it. `uri` is where its service reads the weights. `owner` is the uid of the composite
-    that composed it, if any did.
+    where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
+    none yet). `owner` is the uid of the composite that composed it, if any did.
     """
 
     namespace: str
@@ -52,4 +52,5 @@ class Placement:
     phase: Phase = Phase.PENDING
     url: str = ""
     uri: str = ""
+    reads: str = ""
     owner: str = ""

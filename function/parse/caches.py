@@ -15,6 +15,7 @@ from function.domain.cache import (
     ManagedCache,
     ModelCache,
     NamedCache,
+    Reader,
     UserClaim,
 )
 from function.domain.model import Model, PvcSource
@@ -63,6 +64,7 @@ def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
         preload=choice.preload,
         retry=choice.retry,
         entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
+        readers=tuple(_reader(entry) for entry in listing(manifest, "status.readers")),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
     return spec.problems() or cache
@@ -98,6 +100,10 @@ def _stand_alone(block: Block, form: str, others: tuple[str, ...]) -> None:
     for key in others:
         if block.has(key) and block.fields[key] != _DEFAULTS.get(key):
             block.deny(key, f"left out together with {form}")
+
+
+def _reader(entry: Manifest) -> Reader:
+    return Reader(name=text(entry, "name"), environment=text(entry, "environment"), uri=text(entry, "uri"))
 
 
 def _entry(entry: Manifest) -> CacheEntry:

@@ -45,6 +45,7 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
         phase=_phase(manifest),
         url=text(manifest, "status.service.url"),
         uri=text(manifest, "status.storage.uri"),
+        reads=text(manifest, "status.service.uri"),
         owner=_owner(manifest),
     )
 

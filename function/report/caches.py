@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from function.domain.cache import CacheEntry
+from function.domain.cache import CacheEntry, Reader
 from function.domain.model import HuggingFaceSource, Model, UriSource
 from function.domain.problem import Problem
 from function.exchange import Condition
@@ -83,8 +83,14 @@ def hydrated(rows: Sequence[Row]) -> Condition:
     )
 
 
-def status(model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str]) -> Manifest:
-    """Return the status; the size is that of our claims, None where all claims are the users'."""
+def status(
+    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], readers: Sequence[Reader]
+) -> Manifest:
+    """Return the status; the size is that of our claims, None where all claims are the users'.
+
+    `readers` is read back: who is named there is asked for by name before anything goes.
+    """
+    known: list[JSON] = [prune({"name": r.name, "environment": r.environment, "uri": r.uri or None}) for r in readers]
     source = model.source if isinstance(model.source, HuggingFaceSource | UriSource) else None
     environments: list[JSON] = [
         prune(
@@ -108,5 +114,6 @@ def status(model: Model, size: Size | None, rows: Sequence[Row], users: Sequence
             "ready": sum(r.phase is Phase.READY for r in rows),
             "desired": len(rows),
             "usedBy": list[JSON](users),
+            "readers": known,
         }
     )

@@ -43,14 +43,18 @@ def _phase(conditions: Sequence[Condition], said: StorageState | None, service: 
 
 
 def status(
-    placement: Placement, service: ObservedObject, name: str, namespace: str, plan: StoragePlan | None
+    placement: Placement, service: ObservedObject, name: str, namespace: str, uri: str, plan: StoragePlan | None
 ) -> Manifest:
-    """Return the status beside phase and latch. `plan` None: how the weights get there could not be planned."""
+    """Return the status beside phase and latch. `uri`: what the service reads.
+
+    `plan` None: how the weights get there could not be planned.
+    """
+    url = services.url(service.manifest)
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
     return prune(
         {
             "gpus": gpus,
-            "service": prune({"name": name, "namespace": namespace, "url": services.url(service.manifest) or None}),
+            "service": prune({"name": name, "namespace": namespace, "url": url or None, "uri": uri or None}),
             "storage": storage(plan) if plan else None,
         }
     )
