@@ -13,6 +13,7 @@ from function.exchange import Call, Event, Outcome
 from function.kube.manifests import text
 from function.lifecycle.carry_over import carry_over
 from function.parse.settings import read_settings
+from function.report.bounded import clip
 from function.report.conditions import OWNED, complete
 
 COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
@@ -33,14 +34,14 @@ def compose(call: Call) -> Outcome:
     if kind not in COMPOSERS:
         known = ", ".join(COMPOSERS)
         message = f"kind {kind} is not composed by this function; its Composition should be for one of {known}"
-        event = Event(reason="UnknownKind", message=message, warning=True)
+        event = Event(reason="UnknownKind", message=clip(message), warning=True)
         return Outcome(composed=carry_over(call.observed), events=(event,))
     settings, problems = read_settings(call.input, call.context)
     outcome = COMPOSERS[kind](call, settings)
     if not problems or not outcome.events:
         return outcome
     # A slip in a setting stops nothing; it is told beside other news, not on every call.
-    slips = tuple(Event(reason="InvalidDefaults", message=str(p), warning=True) for p in problems)
+    slips = tuple(Event(reason="InvalidDefaults", message=clip(str(p)), warning=True) for p in problems)
     return replace(outcome, events=(*outcome.events, *slips))
 
 
