@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
-from function.domain.cache import ModelCache, NamedCache, Reader
+from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
@@ -183,13 +183,14 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         observed=observed,
         scope=name,
     )
-    stored = weigh(_request(task, environment), writer, name)
+    entry = task.cache.entry(name)
+    stored = weigh(_request(task, environment), writer, name, entry.hydration if entry else Hydration())
     composed = {NAMESPACE: namespace(task.namespace, writer), **stored.composed}
     if _is_read(task, name, stored, observed):
         composed |= stored.stale
     return _Scope(
         composed=_prefixed(prefix, composed),
-        row=report.row(name, stored.said, stored.plan, stored.completed),
+        row=report.row(name, stored.state, stored.hydration, stored.access_mode, entry, there=stored.open),
         size=stored.plan.size if stored.plan else None,
     )
 

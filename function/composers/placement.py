@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
-from function.domain.cache import NamedCache
+from function.domain.cache import CacheEntry, NamedCache
 from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, mapping
 from function.kube.names import MANAGED_BY, VERSION, named
 from function.lifecycle import services as lifecycle
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -28,6 +28,7 @@ from function.reasons import ConditionType, Status
 from function.report import placements as report
 from function.report import references, services
 from function.storage.request import NamedCacheFacts, StorageRequest
+from function.storage.volume_claim import READ_WRITE_MANY
 
 USAGE = "cache-usage"
 
@@ -50,7 +51,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
         observed=call.observed,
     )
     return _answer(
-        call, resolved, asked, writer, weigh(_request(resolved), writer, resolved.environment.name, resolved.entry)
+        call,
+        resolved,
+        asked,
+        writer,
+        weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
     )
 
 
@@ -78,8 +83,13 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
         shape_nodes=resolved.shape.nodes,
         replicas=resolved.placement.replicas,
         gpu_memory=None if memory is None else memory * resolved.shape.gpus,
-        named=NamedCacheFacts(claim=entry.claim, path=entry.path) if entry else None,
+        named=_named(entry) if entry else None,
     )
+
+
+def _named(entry: CacheEntry) -> NamedCacheFacts:
+    # One that an earlier release reported says nothing of the mode.
+    return NamedCacheFacts(claim=entry.claim, path=entry.path, access_mode=entry.access_mode or READ_WRITE_MANY)
 
 
 def _answer(
@@ -99,9 +109,10 @@ def _answer(
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
     serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
+    where = report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
-        report.storage_ready(stored.said),
+        report.storage_ready(stored.state),
         written.refusal or services.accepted(remote, gate_open=stored.open),
         serving,
     )
@@ -111,8 +122,8 @@ def _answer(
         requirements=asked,
         composed=composed,
         status={
-            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, uri, stored.plan),
-            **report.progress(call.xr, conditions, stored.said, remote),
+            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, uri, where),
+            **report.progress(call.xr, conditions, stored.state, remote),
         },
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),

@@ -1,4 +1,4 @@
-"""What each composer asks Crossplane for, under names that never depend on order or on an answer in the same reconcile."""
+"""What each composer asks Crossplane for, under names that depend on no order and on no answer in one reconcile."""
 
 from function.domain.placement import ModelRef
 from function.exchange import Requirement

@@ -49,15 +49,36 @@ CacheChoice: TypeAlias = NamedCache | UserClaim | ManagedCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hydration:
+    """A download that was seen complete: which bytes, on which claim, and when (RFC 3339, empty: it was not)."""
+
+    claim: str = ""
+    path: str = ""
+    completed_at: str = ""
+    claim_uid: str = ""
+    retry: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What a ModelCache last reported of one environment. `completed_at`: RFC 3339, or empty."""
+    """What a ModelCache last reported of one environment. `access_mode`: empty where it is not known."""
 
     environment: str
     phase: Phase = Phase.PENDING
-    claim: str = ""
-    path: str = ""
+    unreachable: bool = False
+    access_mode: str = ""
     message: str = ""
-    completed_at: str = ""
+    hydration: Hydration = Hydration()
+
+    @property
+    def claim(self) -> str:
+        """The claim that holds the bytes."""
+        return self.hydration.claim
+
+    @property
+    def path(self) -> str:
+        """Their directory within the claim."""
+        return self.hydration.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.cache import CacheChoice, Hydration, ManagedCache
 from function.domain.model import ModelRef, Shape
 from function.kube.selectors import Selector
 from function.reasons import Phase
@@ -53,4 +53,5 @@ class Placement:
     url: str = ""
     uri: str = ""
     reads: str = ""
+    hydration: Hydration = Hydration()
     owner: str = ""

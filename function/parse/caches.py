@@ -12,6 +12,7 @@ from function.domain.cache import (
     CacheChoice,
     CacheEntry,
     CacheType,
+    Hydration,
     ManagedCache,
     ModelCache,
     NamedCache,
@@ -20,7 +21,7 @@ from function.domain.cache import (
 )
 from function.domain.model import Model, PvcSource
 from function.domain.problem import Problem
-from function.kube.manifests import Manifest, get, listing, text
+from function.kube.manifests import Manifest, flag, get, listing, text
 from function.parse.block import Block
 from function.parse.problems import wrong
 from function.parse.references import read_model_ref
@@ -111,8 +112,19 @@ def _entry(entry: Manifest) -> CacheEntry:
     return CacheEntry(
         environment=text(entry, "name"),
         phase=Phase(phase) if phase in tuple(Phase) else Phase.PENDING,
-        claim=text(entry, "claimName"),
-        path=text(entry, "path"),
+        unreachable=flag(entry, "unreachable"),
+        access_mode=text(entry, "accessMode"),
         message=text(entry, "message"),
-        completed_at=text(entry, "completedAt"),
+        hydration=read_hydration(entry),
+    )
+
+
+def read_hydration(status: Manifest) -> Hydration:
+    """Return what a status remembers of a download."""
+    return Hydration(
+        claim=text(status, "claimName"),
+        path=text(status, "path"),
+        completed_at=text(status, "completedAt"),
+        claim_uid=text(status, "claimUid"),
+        retry=text(status, "retry"),
     )

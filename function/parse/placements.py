@@ -8,9 +8,9 @@ absent; what is wrong with them is what `placement_problems` says.
 from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, flag, get, listing, text
+from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, text
 from function.parse.block import Block
-from function.parse.caches import read_choice
+from function.parse.caches import read_choice, read_hydration
 from function.parse.references import read_model_ref
 from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
@@ -46,6 +46,7 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
         url=text(manifest, "status.service.url"),
         uri=text(manifest, "status.storage.uri"),
         reads=text(manifest, "status.service.uri"),
+        hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
     )
 

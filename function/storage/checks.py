@@ -48,12 +48,17 @@ def named_cache(request: StorageRequest) -> Iterator[tuple[str, str]]:
         return
     if request.named is None:
         yield "spec.modelCache.name", f"ModelCache {request.choice.name} keeps nothing on this environment"
-    elif request.named.access_mode != READ_WRITE_MANY and request.shape_nodes > 1:
-        found = request.named.access_mode
+    elif cache_not_shared(request):
+        found, wanted = request.named.access_mode, "several nodes" if request.shape_nodes > 1 else "several replicas"
         yield (
             "spec.modelCache.name",
-            f"claim {request.named.claim} is {found}; several nodes need ReadWriteMany",
+            f"claim {request.named.claim} is {found}; {wanted} need ReadWriteMany",
         )
+
+
+def cache_not_shared(request: StorageRequest) -> bool:
+    """Tell whether a ModelCache keeps its bytes on a claim that these pods cannot all mount."""
+    return request.named is not None and request.named.access_mode != READ_WRITE_MANY and request.pods > 1
 
 
 def empty_dir(request: StorageRequest) -> Iterator[tuple[str, str]]:

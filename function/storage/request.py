@@ -42,7 +42,7 @@ class StorageRequest:
 
     `download` is merged already. `owner`, the placement's or cache's name, is unique in `namespace`, the
     remote one. `gpu_memory` of one replica in bytes, None for a ModelCache. `named` None: the ModelCache
-    has nothing here.
+    has nothing here. `existing` are the claims that are there already, which keep the names they were given.
     """
 
     model: Model
@@ -57,6 +57,12 @@ class StorageRequest:
     gpu_memory: int | None = None
     named: NamedCacheFacts | None = None
     for_cache: bool = False
+    existing: frozenset[str] = frozenset()
+
+    @property
+    def pods(self) -> int:
+        """How many pods mount the weights at once, each on a node of its own."""
+        return self.shape_nodes * max(1, self.replicas)
 
     @property
     def wishes(self) -> ManagedCache:

@@ -79,6 +79,26 @@ CASES = (
         ("spec.modelCache.name: claim c is ReadWriteOnce; several nodes need ReadWriteMany",),
     ),
     Case(
+        "cache-of-one-pod-for-several-replicas",
+        "replicas stand on nodes of their own",
+        replace(
+            SINGLE,
+            replicas=2,
+            choice=NamedCache(name="kimi"),
+            named=NamedCacheFacts(claim="c", path="models/k", access_mode="ReadWriteOnce"),
+        ),
+        ("spec.modelCache.name: claim c is ReadWriteOnce; several replicas need ReadWriteMany",),
+    ),
+    Case(
+        "cache-of-one-pod-for-one",
+        "nobody shares it",
+        replace(
+            SINGLE,
+            choice=NamedCache(name="kimi"),
+            named=NamedCacheFacts(claim="c", path="models/k", access_mode="ReadWriteOnce"),
+        ),
+    ),
+    Case(
         "cache-here",
         "nothing is wrong",
         replace(MULTI, choice=NamedCache(name="kimi"), named=NamedCacheFacts(claim="c", path="models/k")),
