@@ -15,6 +15,7 @@ from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
+from function.domain.problem import Problem
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
@@ -24,6 +25,7 @@ from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.weights import Weights, weigh
 from function.parse.caches import read_cache
 from function.parse.environments import read_environment
+from function.parse.memo import Memo, MemoBy
 from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import caches as report
@@ -32,6 +34,14 @@ from function.storage.request import StorageRequest
 from function.storage.sizing import Size
 
 _SEPARATOR = "/"
+
+
+def _environment(manifest: Manifest, settings: Settings) -> Environment:
+    return read_environment(manifest, settings).environment
+
+
+_ENVIRONMENTS: MemoBy[Settings, Environment] = MemoBy(_environment)
+_PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +121,7 @@ def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condit
     return _Task(
         cache=cache,
         model=model,
-        environments={
-            e.name: e for e in (read_environment(item.load(), settings).environment for item in environments)
-        },
+        environments={e.name: e for e in _ENVIRONMENTS.read(environments, settings)},
         users=tuple(p for p in found if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)),
         readers=(*readers.readers(cache, found, _owned_claims(call)), *unreadable),
         settings=settings,
@@ -125,7 +133,7 @@ def _placements(call: Call, cache: ModelCache) -> tuple[Collection[Placement], l
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return Answer.PENDING
-    every = [p for p in (read_placement(item.load()) for item in listed) if isinstance(p, Placement)]
+    every = [p for p in _PLACEMENTS.read(listed) if isinstance(p, Placement)]
     found = {(p.namespace, p.name): p for p in every}
     unreadable = []
     for reader in cache.readers:
