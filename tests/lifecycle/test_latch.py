@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from crossplane.function import resource
-from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, listing, mapping, text
-from tests.composers.plane import call, change, manifests, only, plane, remote, request_of, said
+from tests.composers.plane import change, manifests, only, plane, remote, said
 from tools.control_plane import ControlPlane
 from tools.world import World
 
@@ -154,11 +152,13 @@ def test_an_outage_under_a_cache_is_unknown_for_it_and_its_users() -> None:
     assert remote(control, placement, "service-"), "what runs stays"
 
 
-def _answer(control: ControlPlane, ref: Ref, *manifests_: Manifest) -> fnv1.RunFunctionResponse:
-    request = request_of(control, ref)
-    for manifest in manifests_:
-        resource.update(request.required_resources["cache"].items[0], manifest)
-    return call(request)
+def test_a_job_that_does_not_answer_is_unknown_too() -> None:
+    world = Touched()
+    control, ref = _plane("ModelPlacement", world)
+    world.touches["Job"] = _silent
+    control.settle()
+    assert said(control, ref, "StorageReady") == ("Unknown", "Unreachable")
+    assert said(control, ref, "Ready")[0] == "False"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,18 @@
 """Nothing that a service reads is deleted: readers are known by name and by the URI that they serve from."""
 
 import copy
+from dataclasses import dataclass, replace
 
+import pytest
 from crossplane.function import resource
 
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, listing, mapping, text
+from function.domain.cache import ModelCache, NamedCache, Reader
+from function.domain.placement import Placement
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.lifecycle import readers
+from function.observe.objects import ObservedObject, State
+from tests import builders
 from tests.composers.plane import call, change, only, plane, remote, request_of
 from tools.control_plane import ControlPlane
 
@@ -126,3 +133,80 @@ def test_readers_are_remembered_by_name() -> None:
     ]
     assert text(placement, "status.service.uri") == text(placement, "status.storage.uri")
     assert status["usedBy"] == ["qwen"]
+
+
+CACHE = ModelCache(namespace=builders.NAMESPACE, name="weights", model=builders.MODEL)
+OURS = NamedCache(name="weights")
+ON_IT = builders.placement(cache=OURS)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    placement: Placement
+    want: list[str]
+
+
+CASES = (
+    Case("serves", "what is served counts", replace(ON_IT, reads="pvc://c/old", uri="pvc://c/new"), ["pvc://c/old"]),
+    Case("plans", "without a service it reads what it plans", replace(ON_IT, uri="pvc://c/new"), ["pvc://c/new"]),
+    Case("silent", "an earlier release did not say what it served", replace(ON_IT, served=True, uri="pvc://c/n"), [""]),
+    Case("left", "its service has not moved yet", builders.placement(name="p"), []),
+    Case(
+        "left-and-still-there",
+        "its service is on a claim of the cache",
+        replace(builders.placement(), reads="pvc://mine/models/0"),
+        ["pvc://mine/models/0"],
+    ),
+    Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_who_reads(case: Case) -> None:
+    found = readers.readers(CACHE, [case.placement], {"env": {"mine"}})
+    assert [reader.uri for reader in found] == case.want, case.reason
+
+
+@pytest.mark.parametrize(
+    ("uri", "wanted", "want"),
+    [
+        ("", "pvc://c/new", True),
+        ("pvc://c/old", "pvc://c/new", True),
+        ("pvc://c/new", "pvc://c/new", False),
+        ("pvc://elsewhere/old", "pvc://c/new", False),
+        ("hf://org/model:main", "", False),
+        ("pvc://c/new", "", True),
+    ],
+)
+def test_is_read(uri: str, wanted: str, want: bool) -> None:
+    assert readers.is_read({"c"}, [Reader(name="p", environment="e", uri=uri)], wanted) is want
+
+
+def _service(uri: str, ready: str) -> Manifest:
+    conditions: list[JSON] = [{"type": kind, "status": ready} for kind in ("Ready", "PresetsCombined")]
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "spec": {"model": {"uri": uri}},
+        "status": {"conditions": conditions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other", "earlier", "want"),
+    [
+        (("new", "True"), None, "old", "new"),
+        (("new", "False"), None, "old", "old"),
+        (("new", "False"), None, "", "new"),
+        (None, "old", "", "old"),
+        (None, None, "old", "old"),
+        (None, None, "", ""),
+    ],
+)
+def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None, earlier: str, want: str) -> None:
+    unseen = ObservedObject(State.UNSEEN, {})
+    own = ObservedObject(State.PRESENT, _service(*wanted)) if wanted else unseen
+    others: list[Manifest] = [{"status": {"atProvider": {"manifest": _service(other, "False")}}}] if other else []
+    assert readers.served_uri(own, others, earlier) == want
