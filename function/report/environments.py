@@ -1,6 +1,6 @@
 """What is said of an InferenceEnvironment: does its cluster answer, are its pools valid, is its storage there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import SecretKey
@@ -9,11 +9,33 @@ from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
+from function.observe import clusters
 from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
-_INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
+_CLUSTER: Mapping[ClusterReady, str] = {
+    ClusterReady.CONNECTING: "Waits for the first answer of the cluster behind {secret}",
+    ClusterReady.KUBECONFIG_MISSING: "Create or correct {secret}: {said}",
+    ClusterReady.KSERVE_MISSING: (
+        "The cluster answers but has no KServe: {said}; install KServe v0.20 or later with its LLMInferenceService "
+        "controller"
+    ),
+    ClusterReady.CONNECTED: "The cluster answers and serves LLMInferenceService",
+    ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {said}",
+}
+_REFUSED = "The cluster refuses {secret}: {said}"
+_STORAGE: Mapping[EnvironmentStorage, str] = {
+    EnvironmentStorage.NOT_CONFIGURED: (
+        "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
+    ),
+    EnvironmentStorage.DEFAULT_CLASS: "Claims use the cluster's default class",
+    EnvironmentStorage.STORAGE_CLASS_FOUND: "StorageClass {name} exists",
+    EnvironmentStorage.STORAGE_CLASS_NOT_FOUND: (
+        "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another"
+    ),
+    EnvironmentStorage.CONNECTING: "Waits for the cluster's answer about StorageClass {name}",
+}
 
 
 def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
@@ -47,27 +69,10 @@ def _owner(path: str) -> ConditionType:
 def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
-    reason, message = _cluster(preset, secret)
-    status = Status.TRUE if reason is ClusterReady.CONNECTED else Status.FALSE
-    if reason is ClusterReady.CONNECTING:
-        status = Status.UNKNOWN
+    status, reason = clusters.cluster(preset)
+    message = _REFUSED if preset.state is State.REJECTED else _CLUSTER[reason]
+    message = message.format(secret=secret, said=preset.message)
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
-
-
-def _cluster(preset: ObservedObject, kubeconfig: str) -> tuple[ClusterReady, str]:
-    match preset.state:
-        case State.UNSEEN:
-            return ClusterReady.CONNECTING, f"Waits for the first answer of the cluster behind {kubeconfig}"
-        case State.NO_CREDENTIALS:
-            return ClusterReady.KUBECONFIG_MISSING, f"Create or correct {kubeconfig}: {preset.message}"
-        case State.KIND_MISSING | State.NAMESPACE_MISSING:
-            return ClusterReady.KSERVE_MISSING, f"The cluster answers but has no KServe: {preset.message}; {_INSTALL}"
-        case State.PRESENT:
-            return ClusterReady.CONNECTED, "The cluster answers and serves LLMInferenceService"
-        case State.REJECTED:
-            return ClusterReady.UNREACHABLE, f"The cluster refuses {kubeconfig}: {preset.message}"
-        case _:
-            return ClusterReady.UNREACHABLE, f"The cluster behind {kubeconfig} does not answer: {preset.message}"
 
 
 def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
@@ -84,32 +89,9 @@ def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
 
 def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Return StorageReady from the environment's class and the observe-only Object on it."""
-    status, reason, message = _storage(class_name, storage_class)
+    status, reason = clusters.storage(class_name, storage_class)
+    message = _STORAGE[reason].format(name=class_name)
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
-
-
-def _storage(name: str | None, remote: ObservedObject) -> tuple[Status, EnvironmentStorage, str]:
-    if name is None:
-        return (
-            Status.FALSE,
-            EnvironmentStorage.NOT_CONFIGURED,
-            "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here",
-        )
-    if name == "":
-        return Status.TRUE, EnvironmentStorage.DEFAULT_CLASS, "Claims use the cluster's default class"
-    if remote.present:
-        return Status.TRUE, EnvironmentStorage.STORAGE_CLASS_FOUND, f"StorageClass {name} exists"
-    if remote.state is State.ABSENT:
-        return (
-            Status.FALSE,
-            EnvironmentStorage.STORAGE_CLASS_NOT_FOUND,
-            f"spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another",
-        )
-    return (
-        Status.UNKNOWN,
-        EnvironmentStorage.CONNECTING,
-        f"Waits for the cluster's answer about StorageClass {name}",
-    )
 
 
 def status(environment: Environment, storage_class: ObservedObject, placements: Iterable[Placement]) -> Manifest:
