@@ -6,7 +6,7 @@ RUN python -m venv --without-pip /venv
 COPY requirements/runtime.txt requirements/build.txt requirements/
 RUN pip --python /venv/bin/python install --no-cache-dir --require-hashes -r requirements/runtime.txt \
  && pip install --no-cache-dir --require-hashes -r requirements/build.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY function function
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && pip --python /venv/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl

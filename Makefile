@@ -24,7 +24,7 @@ $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/runtime.stamp
 	touch $@
 
 demo: $(VENV)/runtime.stamp
-	$(BIN)/python -m tools.demo $(wildcard ../shared/acceptance/kimi-k2.yaml)
+	$(BIN)/python -m tools.demo
 
 test: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report= tests

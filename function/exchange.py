@@ -31,10 +31,13 @@ Answered: TypeAlias = tuple[RequiredResource, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One invocation. `observed` maps composition-resource-names to observed manifests."""
+    """One invocation. `observed` maps composition-resource-names to observed manifests, of all steps of the pipeline;
+    `foreign` are the names of those that earlier steps desire.
+    """
 
     xr: Manifest
     observed: Mapping[str, Manifest] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
     answers: Mapping[str, Answered] = field(default_factory=dict)
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)

@@ -25,7 +25,7 @@ from function.fn import Runner
 # Calls that wait behind the one being answered are unknown to gRPC's own grace period.
 ARRIVED_SECONDS = 1
 GRACE_SECONDS = 10
-# The SDK's 4 MB end at about 1,140 environments. [FACTS.md]
+# The SDK's 4 MB end at about 1,140 environments (docs/facts.md, Crossplane).
 RECEIVE_MEGABYTES = 32
 SERVICES = (*runtime.SERVICE_NAMES, health.SERVICE_NAME)
 

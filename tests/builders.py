@@ -1,6 +1,8 @@
 """Keyword builders for domain objects: each fills in everything that is not under test."""
 
-from function.domain.cache import CacheChoice, ManagedCache
+from dataclasses import replace
+
+from function.domain.cache import CacheChoice, ManagedCache, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
@@ -18,9 +20,12 @@ from function.domain.model import (
 )
 from function.domain.placement import Deployment, ModelRef, Placement
 from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
 from function.kube.quantity import whole
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
+from function.scheduling.request import Unstorable
+from function.storage.placed import PlacedWeights
 
 GIB = 2**30
 NAMESPACE = "team"
@@ -249,3 +254,18 @@ def placement(
         phase=phase,
         url=url,
     )
+
+
+def planner(
+    model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None, default_class: str | None = None
+) -> Unstorable:
+    """Return what the planner says about the weights of a deployment."""
+    weights = PlacedWeights(
+        model=model,
+        choice=choice,
+        cache=cache,
+        settings=replace(BUILT_IN, storage_class=default_class),
+        namespace=NAMESPACE,
+        owner="chat",
+    )
+    return weights.faults

@@ -21,6 +21,8 @@ FORBIDDEN = {
     "a registry host": r"docker[.]io|ghcr[.]io|\bgcr[.]io|quay[.]io|registry[.]k8s[.]io|xpkg[.][a-z]+[.]\w+",
     "a package index": r"pypi[.]org|pythonhosted[.]org|proxy[.]golang[.]org",
     "a path of one machine": r"/(root|work)/[\w.]|/(home|Users)/\w+/",
+    "a path beside the clone": r"[.][.]/shared",
+    "a document that is not ours": r"\b(FACTS|E2E|DESIGN|API|STYLE)[.]md",
     "a test that never runs": r"pytest[.](mark[.])?(skip|skipif|xfail|importorskip)\b",
     "an ignore without a reason": r"# (noqa|type: ignore)(: ?[\w, ]+|\[[\w, -]+\])?$",
 }
@@ -79,6 +81,65 @@ def test_the_reference_explains_every_reason() -> None:
     reference = (ROOT / "docs" / "reference.md").read_text()
     words = set(re.findall(r"\w+", reference))
     assert [(kind, reason) for kind, reason in _reasons() if reason not in words] == []
+
+
+FACTS = ROOT / "docs" / "facts.md"
+POINTER = re.compile(r"[(]docs/facts[.]md, ([^)]+)[)]")
+
+
+def _headings(document: Path) -> set[str]:
+    return set(re.findall(r"^## (.+)$", document.read_text(), re.MULTILINE))
+
+
+def test_every_pointer_to_a_fact_names_a_section_of_it() -> None:
+    pointers = {
+        (str(path.relative_to(ROOT)), section)
+        for path in _tracked()
+        for section in POINTER.findall(path.read_text(errors="ignore"))
+    }
+    assert pointers, "no comment names the fact behind it"
+    assert {(name, section) for name, section in pointers if section not in _headings(FACTS)} == set()
+
+
+def test_what_checks_a_fact_again_exists() -> None:
+    tests = {name for path in _sources() if "tests" in path.parts for name, _ in _functions(path)}
+    assert set(re.findall(r"`(test_\w+)`", FACTS.read_text())) - tests == set()
+
+
+ROOMS = r"adapter|cli|composers|domain|kube|lifecycle|observe|parse|report|scheduling|serving|storage"
+PATH = re.compile(rf"`((?:(?:function|install|requirements|tests|tools)/[\w./-]+)|(?:{ROOMS})/\w+[.]py)`")
+
+
+def test_a_path_in_a_document_exists() -> None:
+    documents = [path for path in _tracked() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    named = {
+        (str(document.relative_to(ROOT)), path) for document in documents for path in PATH.findall(document.read_text())
+    }
+    assert {(d, p) for d, p in named if not (ROOT / p).exists() and not (ROOT / "function" / p).exists()} == set()
+
+
+LINK = re.compile(r"\]\(([^)#:]+)(?:#([\w-]+))?\)")
+
+
+def _anchors(document: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    dead = []
+    for document in (path for path in _tracked() if path.suffix == ".md"):
+        for target, anchor in LINK.findall(document.read_text()):
+            path = document.parent / target
+            if not path.exists() or (anchor and anchor not in _anchors(path)):
+                dead.append(f"{document.relative_to(ROOT)}: {target}#{anchor}")
+    assert dead == []
+
+
+def test_the_acceptance_manifests_have_their_outcomes_written_down() -> None:
+    folder = ROOT / "tests" / "acceptance"
+    rows = set(re.findall(r"^[|] `([\w.-]+[.]yaml)` [|]", (folder / "README.md").read_text(), re.MULTILINE))
+    assert rows == {path.name for path in folder.glob("*.yaml")}
 
 
 DEFINITIONS = sorted((ROOT / "apis").glob("*/definition.yaml"))

@@ -2,7 +2,7 @@
 
 The real gRPC server runs as a process; a control plane in small calls it until nothing changes any more, with remote
 clusters on which all goes well. First comes where the model goes and why it goes nowhere else, then every manifest.
-Other manifests may be given as arguments (python -m tools.demo FILE...), as `make demo` does with the acceptance's.
+Other manifests may be given as arguments (python -m tools.demo FILE...).
 """
 
 import json
@@ -20,14 +20,14 @@ from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerSer
 from function.cli import files
 from function.cli.asked import Form
 from function.cli.candidates import Row, candidates
-from function.cli.files import whole
+from function.cli.control_plane import ControlPlane
 from function.cli.plan import look
 from function.cli.render import composed
-from function.cli.store import Ref, Store, is_known, namespaced, owned_by
+from function.cli.store import Ref, Store, is_known, namespaced
 from function.cli.tables import structured
 from function.kube.manifests import JSON, Manifest, condition, mapping, text
-from tools.control_plane import ControlPlane
 from tools.engine import Engine
+from tools.world import World
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 STORY = "kimi-k2-two-nodes"
@@ -45,25 +45,16 @@ def main(arguments: list[str]) -> None:
     manifests = [*read(arguments or [str(EXAMPLES / STORY)]), *elsewhere()]
     with server() as address, grpc.insecure_channel(address) as channel:
         stub = FunctionRunnerServiceStub(channel)
-        plane = ControlPlane(Engine(lambda request: stub.RunFunction(request, timeout=_SECONDS)))
+        plane = ControlPlane(Engine(lambda request: stub.RunFunction(request, timeout=_SECONDS)), World())
         plane.apply(manifests)
         plane.settle()
-    store = Store(listed(plane))
+    store = plane.store
     for ref in store.refs("ModelDeployment"):
         tell(store, ref)
     for said, kinds in (("Every manifest that came of it", WISHES), ("For each environment, whatever runs", BASE)):
         heading(said)
         for place, manifest in sorted(composed(store, store.refs(*kinds)), key=lambda item: item[0]):
             print(f"---\n# {place}\n{structured(Form.YAML, _ordered(manifest))}")
-
-
-def listed(plane: ControlPlane) -> list[Manifest]:
-    """Return all objects with their owners and with whole numbers, as an API server has them."""
-    found = dict(plane.composites)
-    for owner in plane.composites:
-        for key, manifest in plane.observed(owner).items():
-            found[Ref.of(manifest)] = owned_by(plane.composites[owner], key, manifest)
-    return [item for item in map(whole, found.values()) if isinstance(item, dict)]
 
 
 def elsewhere() -> list[Manifest]:

@@ -1,28 +1,24 @@
-"""What Crossplane does around a composition function, in small: for the demo and for tests without its binaries.
+"""The function behind protobuf as a renderer: for the demo, and for tests without the programs of Crossplane."""
 
-It answers requirements until they repeat, six calls at most, names composed resources as core does, and derives the
-composite's Ready and its conditions from the response. What this leaves out (admission, defaults of schemas,
-server-side apply) is what `make conformance` and `make e2e` have the real programs for.
-"""
-
-import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from google.protobuf.struct_pb2 import Struct
 
-from function.kube.manifests import Manifest, listing, mapping, text
-from function.kube.names import COMPOSITION_KEY
-from tools.control_plane import Reconcile, Rendered
+from function.cli.control_plane import InProcess, Rendered
+from function.cli.files import whole
+from function.cli.store import Ref, Store
+from function.exchange import Call, Composed, Condition, Outcome, Requirement
+from function.kube.manifests import Manifest, mapping
+from function.reasons import ConditionType, Status
 
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]
-_CALLS = 6
 _STATUS = {
-    fnv1.STATUS_CONDITION_TRUE: "True",
-    fnv1.STATUS_CONDITION_FALSE: "False",
-    fnv1.STATUS_CONDITION_UNKNOWN: "Unknown",
+    fnv1.STATUS_CONDITION_TRUE: Status.TRUE,
+    fnv1.STATUS_CONDITION_FALSE: Status.FALSE,
+    fnv1.STATUS_CONDITION_UNKNOWN: Status.UNKNOWN,
 }
 
 
@@ -32,118 +28,63 @@ class FatalResultError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Reconciles composites with one function."""
+    """Reconciles composites with one function. `input` None: what the Compositions say."""
 
     function: Function
     input: Manifest | None = None
 
-    def render(self, given: Reconcile) -> Rendered:
-        """Return what a reconcile makes of a composite.
+    def render(self, store: Store, refs: Sequence[Ref]) -> Sequence[Rendered]:
+        """Return what a reconcile makes of each of some composites.
 
         Raises:
             FatalResultError: The function answered with a fatal result.
         """
-        composite = given.composite
-        response = self._call(composite, {_key(o): o for o in given.observed}, given.required)
-        composed = {
-            name: _named(composite, name, resource.struct_to_dict(item.resource))
-            for name, item in sorted(response.desired.resources.items())
-        }
-        rendered = {**composite, "status": _status(composite, response)}
-        text_ = json.dumps([rendered, composed], sort_keys=True)
-        results = tuple({"severity": r.severity, "reason": r.reason, "message": r.message} for r in response.results)
-        return Rendered(text=text_, composite=rendered, composed=composed, results=results)
+        return InProcess(self._ask).render(store, refs)
 
-    def _call(
-        self, composite: Manifest, observed: Mapping[str, Manifest], required: tuple[Manifest, ...]
-    ) -> fnv1.RunFunctionResponse:
+    def _ask(self, call: Call) -> Outcome:
         request = fnv1.RunFunctionRequest()
-        resource.update(request.observed.composite, composite)
-        for name, manifest in observed.items():
+        resource.update(request.observed.composite, call.xr)
+        for name, manifest in call.observed.items():
             resource.update(request.observed.resources[name], manifest)
-        if self.input:
-            request.input.update(self.input)
-        for _ in range(_CALLS):
-            response = self.function(request)
-            _refuse_fatal(response)
-            wanted = response.requirements.resources
-            if set(wanted) == set(request.required_resources):
-                break
-            request.ClearField("required_resources")
-            for name, selector in wanted.items():
-                answer = request.required_resources[name]
-                for manifest in required:
-                    if _matches(selector, manifest):
-                        resource.update(answer.items.add(), manifest)
-        return response
+        request.input.update(self.input or call.input)
+        request.context.update(call.context)
+        for name, found in call.answers.items():
+            answer = request.required_resources[name]  # there from now on, with or without items
+            for item in found:
+                resource.update(answer.items.add(), item.load())
+        return _outcome(self.function(request))
 
 
-def _refuse_fatal(response: fnv1.RunFunctionResponse) -> None:
+def _outcome(response: fnv1.RunFunctionResponse) -> Outcome:
     for result in response.results:
         if result.severity == fnv1.SEVERITY_FATAL:
             raise FatalResultError(result.message)
-
-
-def _matches(selector: fnv1.ResourceSelector, manifest: Manifest) -> bool:
-    if (selector.api_version, selector.kind) != (text(manifest, "apiVersion"), text(manifest, "kind")):
-        return False
-    if selector.HasField("namespace") and selector.namespace != text(manifest, "metadata.namespace"):
-        return False
-    return not selector.HasField("match_name") or selector.match_name == text(manifest, "metadata.name")
-
-
-def _key(observed: Manifest) -> str:
-    return str(mapping(observed, "metadata.annotations")[COMPOSITION_KEY])
-
-
-def _named(composite: Manifest, key: str, manifest: Manifest) -> Manifest:
-    owner, metadata = text(composite, "metadata.name"), mapping(manifest, "metadata")
-    generated = f"{owner}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-    namespace = text(composite, "metadata.namespace") or text(metadata, "namespace")
-    return {
-        **manifest,
-        "metadata": {
-            "name": generated,
-            **metadata,
-            **({"namespace": namespace} if namespace else {}),
-            "annotations": {**mapping(metadata, "annotations"), COMPOSITION_KEY: key},
-            "ownerReferences": [_controller(composite)],
-        },
-    }
-
-
-def _controller(composite: Manifest) -> Manifest:
-    return {
-        "apiVersion": text(composite, "apiVersion"),
-        "kind": text(composite, "kind"),
-        "name": text(composite, "metadata.name"),
-        "uid": text(composite, "metadata.uid"),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def _status(composite: Manifest, response: fnv1.RunFunctionResponse) -> Manifest:
     desired = response.desired
-    unready = [name for name, item in sorted(desired.resources.items()) if item.ready != fnv1.READY_TRUE]
-    ready = not unready and desired.composite.ready != fnv1.READY_FALSE
-    ours = [
-        {"type": c.type, "status": _STATUS[c.status], "reason": c.reason, "message": c.message}
-        for c in response.conditions
-    ]
-    own = {c["type"] for c in ours} | {"Ready", "Synced"}
-    kept = [c for c in listing(composite, "status.conditions") if c.get("type") not in own]
-    return {
-        **mapping(resource.struct_to_dict(desired.composite.resource), "status"),
-        "conditions": [
-            *kept,
-            *ours,
-            {"type": "Synced", "status": "True", "reason": "ReconcileSuccess"},
-            {
-                "type": "Ready",
-                "status": str(ready),
-                "reason": "Available" if ready else "Creating",
-                "message": f"Unready resources: {', '.join(unready)}" if unready else "",
-            },
-        ],
-    }
+    return Outcome(
+        requirements={name: _requirement(wanted) for name, wanted in response.requirements.resources.items()},
+        composed={
+            name: Composed(manifest=_manifest(item.resource), ready=item.ready == fnv1.READY_TRUE)
+            for name, item in desired.resources.items()
+        },
+        status=mapping(_manifest(desired.composite.resource), "status"),
+        conditions=tuple(
+            Condition(type=ConditionType(c.type), status=_STATUS[c.status], reason=c.reason, message=c.message)
+            for c in response.conditions
+        ),
+        ready=False if desired.composite.ready == fnv1.READY_FALSE else None,
+    )
+
+
+def _requirement(wanted: fnv1.ResourceSelector) -> Requirement:
+    return Requirement(
+        api_version=wanted.api_version,
+        kind=wanted.kind,
+        name=wanted.match_name if wanted.HasField("match_name") else None,
+        namespace=wanted.namespace if wanted.HasField("namespace") else None,
+    )
+
+
+def _manifest(struct: Struct) -> Manifest:
+    """Return a manifest with whole numbers, as an API server has them."""
+    found = whole(resource.struct_to_dict(struct))
+    return found if isinstance(found, dict) else {}

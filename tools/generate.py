@@ -1,14 +1,13 @@
-"""Writes function/schemas from the XRDs under apis/ and the CRD of the function's input.
+"""Writes function/schemas from the XRDs under apis/ and the CRD of the function's input, and Model's XRD.
 
 Only what the function reads is generated: `spec` of each kind, and the input's own fields. ClusterModel's
-schema serves Model too, which merely lacks a field of it. Descriptions stay in the XRDs. Each object becomes
-a class named after its field; equal objects share a class, and where two differ under one name the later one
-takes its parent's name in front. The result depends on the inputs alone, so that a test can tell when it is
-stale.
+schema serves Model too, whose XRD is made from ClusterModel's (model_definition.py). Descriptions stay in the
+XRDs. Each object becomes a class named after its field; equal objects share a class, and where two differ
+under one name the later one takes its parent's name in front. The result depends on the inputs alone, so that
+a test can tell when it is stale.
 """
 
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 from datamodel_code_generator.parser import LiteralType
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
+from tools import model_definition
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties")
@@ -169,4 +169,5 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "function" / "schemas")
+    model_definition.write()
+    write(ROOT / "function" / "schemas")

@@ -27,6 +27,7 @@ def read(request: RunFunctionRequest) -> Call:
         xr=_manifest(request.observed.composite.resource),
         # Indexing a protobuf map creates what is missing, hence only names that it lists itself.
         observed={name: _manifest(observed[name].resource) for name in sorted(observed)},
+        foreign=frozenset(request.desired.resources),
         answers={
             name: _answer([item.resource for item in found.items]) for name, found in request.required_resources.items()
         },

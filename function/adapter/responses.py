@@ -60,7 +60,7 @@ def _resource(composed: Composed) -> fnv1.Resource:
 
 
 def _selector(requirement: Requirement) -> fnv1.ResourceSelector:
-    # With neither name nor labels the selector matches every object of the kind. [FACTS.md]
+    # With neither name nor labels the selector matches every object of the kind (docs/facts.md, Crossplane).
     return fnv1.ResourceSelector(
         api_version=requirement.api_version,
         kind=requirement.kind,

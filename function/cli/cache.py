@@ -193,8 +193,8 @@ def _manifest(namespace: str, asked: dict[str, object]) -> Manifest:
             }
         ),
     }
-    problems = read_cache(manifest)
-    if isinstance(problems, tuple):
+    problems = read_cache(manifest).problems
+    if problems:
         raise CliError("; ".join(map(str, problems)))
     return manifest
 
@@ -221,8 +221,8 @@ def _refer(store: Store, manifest: Manifest) -> None:
     """Refuse a model or environment that does not exist: waiting for its weights would never end."""
     kind, name = text(manifest, "spec.modelRef.kind"), text(manifest, "spec.modelRef.name")
     wanted = [Ref(kind, "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), name)]
-    cache_ = read_cache(manifest)
-    assert not isinstance(cache_, tuple)  # it was checked when it was made
+    cache_ = read_cache(manifest).value
+    assert cache_  # it was checked when it was made
     wanted += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
     for ref in wanted:
         if store.get(ref) is None:

@@ -19,6 +19,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Field, Refusal, Value
+from function.storage.checks import FaultKind
 
 
 class Verdict(StrEnum):
@@ -163,6 +164,13 @@ def _replicas(refusal: Refusal) -> tuple[str, str]:
     return count(refusal.wanted, "replica"), f"room for {refusal.found}{taken}"
 
 
+def _storage(refusal: Refusal) -> tuple[str, str]:
+    fault = refusal.storage
+    assert fault is not None
+    wanted, found = _STORAGE[fault.kind]
+    return wanted.format(fault=fault), found.format(fault=fault)
+
+
 def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
     def say(refusal: Refusal) -> tuple[str, str]:
         said = show(refusal.field, refusal.found) if refusal.found is not None else found
@@ -170,6 +178,20 @@ def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
 
     return say
 
+
+_STORAGE: Mapping[FaultKind, tuple[str, str]] = {
+    FaultKind.NOTHING_TO_CACHE: ("a source that is downloaded", "{fault.found}"),
+    FaultKind.CLAIM_BESIDE_SOURCE: ("no claimName", "{fault.found}"),
+    FaultKind.EMPTY_DIR: ("type PVC", "{fault.found}"),
+    FaultKind.OWN_ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
+    FaultKind.OTHER_MODEL: ("a ModelCache of {fault.wanted}", "one of {fault.found}"),
+    FaultKind.SIZE: ("a size for the claim", "not declared"),
+    FaultKind.STORAGE_CLASS: ("a storage class", "none"),
+    FaultKind.ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
+    FaultKind.CACHE_ABSENT: ("ModelCache {fault.cache}", "not there"),
+    FaultKind.CACHE_PENDING: ("ModelCache {fault.cache}", "not reported yet"),
+    FaultKind.CACHE_NOT_SHARED: ("a claim that is {fault.wanted}", "{fault.found}"),
+}
 
 _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.DEPLOYMENT_SELECTOR: _labels,
@@ -180,10 +202,7 @@ _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.ENGINE_ARGS: _words("arguments that agree", ""),
     Field.ENVIRONMENT: _words("a valid environment", "spec is invalid"),
     Field.NODE_POOLS: _words("a valid GPU pool", "none"),
-    Field.ONE_NODE: _words("one node", ""),
     Field.MULTI_NODE: _words("multiNodeCapable for {} nodes", "not declared"),
-    Field.STORAGE_CLASS: _words("a storage class", "none"),
-    Field.ACCESS_MODE: _words("accessMode {}", "not declared"),
-    Field.CACHE: _words("ModelCache {}", "not there"),
+    Field.STORAGE: _storage,
     Field.READY: _words("Ready", "not reported"),
 }

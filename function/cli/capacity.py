@@ -70,9 +70,9 @@ class Usage:
 def capacity(*, sources: Sources, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = gather(sources, _KINDS).store
-    environments = [read_environment(m, BUILT_IN).environment for m in store.all("InferenceEnvironment")]
-    parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
-    usages = use(environments, [p for p in parsed if isinstance(p, Placement)])
+    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
+    placements = (read_placement(manifest).value for manifest in store.all("ModelPlacement"))
+    usages = use(environments, [p for p in placements if p])
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")

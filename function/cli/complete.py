@@ -66,7 +66,8 @@ def _refs(context: click.Context, kinds: Iterable[str]) -> "list[Ref]":
     # Nobody types into standard input while the shell completes.
     files = tuple(file for file in given.get("files") or () if file != "-")
     try:
-        world = gather(Sources(files=files, live=bool(given.get("live")), target=target), tuple(kinds), within=True)
+        with click.Context(context.command):  # while a shell completes, no command runs that would end a connection
+            world = gather(Sources(files=files, live=bool(given.get("live")), target=target), tuple(kinds), within=True)
     except CliError:
         return []
     return [ref for ref in world.store.refs(*kinds) if not ref.namespace or world.namespace in ("", ref.namespace)]

@@ -25,7 +25,7 @@ def first_call(store: Store, xr: Manifest) -> Call:
     Raises:
         CliError: Crossplane would make none.
     """
-    composition = _composition(store, xr)
+    composition = composition_of(store, xr)
     environment: Manifest = {}
     given: Manifest = {}
     for step in listing(composition, "spec.pipeline"):
@@ -47,7 +47,7 @@ def asks_for_configs(step: Manifest) -> bool:
     return text(step, "input.apiVersion").startswith(_CONFIGS)
 
 
-def _composition(store: Store, xr: Manifest) -> Manifest | None:
+def composition_of(store: Store, xr: Manifest) -> Manifest | None:
     """Return the Composition that a composite names, else its XRD's default, else the first for its kind."""
     wanted = {"apiVersion": xr.get("apiVersion"), "kind": xr.get("kind")}
     fitting = {

@@ -10,8 +10,11 @@ import json
 import tempfile
 import warnings
 from collections.abc import Awaitable, Coroutine, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import click
 
 from function.cli.asked import Target
 from function.cli.errors import CliError, Code
@@ -48,12 +51,21 @@ class Cluster:
     """One control plane. Every method raises CliError where there is no answer."""
 
     def __init__(self, target: Target) -> None:
-        self._runner = asyncio.Runner()
-        # kr8s leaves the client's key in the temporary folder; this one goes with the process.
-        self._folder = tempfile.TemporaryDirectory()
-        tempfile.tempdir = self._folder.name
         self._target = target
-        self._api = self._connect()
+        with ExitStack() as opened:
+            self._runner = opened.enter_context(asyncio.Runner())
+            # kr8s leaves the client's key in the temporary folder; this one goes with the connection.
+            opened.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
+            tempfile.tempdir = opened.enter_context(tempfile.TemporaryDirectory())
+            self._api = self._connect()
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """End the connection, and leave nothing behind."""
+        session = self._api._session  # noqa: SLF001  # kr8s has no other way to close it
+        with self._opened:
+            if session is not None:
+                self._runner.run(session.aclose())
 
     @property
     def namespace(self) -> str:
@@ -157,8 +169,12 @@ class Cluster:
 
 @functools.lru_cache(maxsize=1)  # who watches looks again over the same connection
 def connect(target: Target) -> Cluster:
-    """Return the control plane that is meant."""
-    return Cluster(target)
+    """Return the control plane that is meant; the connection ends with the command."""
+    cluster = Cluster(target)
+    command = click.get_current_context().find_root()
+    command.call_on_close(cluster.close)
+    command.call_on_close(connect.cache_clear)
+    return cluster
 
 
 _VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}

@@ -12,10 +12,10 @@ import click
 from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict, candidates
 from function.cli.complete import names
+from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.diff import Change, changes
 from function.cli.errors import Code
 from function.cli.options import examples, form, sources_what_if
-from function.cli.simulate import ControlPlane, answered
 from function.cli.sources import World, gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table
@@ -92,9 +92,8 @@ def make(world: World, refs: Iterable[Ref]) -> list[Plan]:
     store, wanted = world.store, list(refs)
     before = {ref: store.owned(ref) for ref in wanted}
     fresh = [ref for ref in store.refs("ModelCache") if not (store.get(ref) or {}).get("status") and ref in world.given]
-    plane = ControlPlane(store)
-    plane.settle([*fresh, *wanted], placements=False)
-    return [_plan(store, ref, before[ref], plane.outcomes[ref]) for ref in wanted]
+    outcomes = simulate(store, in_turn([*fresh, *wanted]))
+    return [_plan(store, ref, before[ref], outcomes[ref]) for ref in wanted]
 
 
 def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome) -> Plan:
@@ -113,8 +112,7 @@ def look(store: Store, ref: Ref) -> Considered | None:
     xr = store.get(ref)
     assert xr is not None
     call, _ = answered(store, xr)
-    settings, _ = read_settings(call.input, call.context)
-    considered = consider(call, settings)
+    considered = consider(call, read_settings(call.input, call.context).value)
     return considered if isinstance(considered, Considered) else None
 
 

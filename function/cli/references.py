@@ -3,17 +3,23 @@
 from collections.abc import Iterator
 
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
-from function.domain.cache import NamedCache
+from function.domain.cache import CacheChoice, ModelCache, NamedCache
+from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
-from function.domain.placement import Deployment
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, text
-from function.parse.caches import check_cache_fits_source
+from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.models import read_model
+from function.parse.placements import read_placement
 from function.parse.problems import nearest
+from function.report.storage_faults import problem
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import unsuited
+from function.storage.checks import faults as faults_of
+from function.storage.placed import PlacedWeights, cached_weights
 
 
 def faults(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -26,9 +32,7 @@ def faults(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from _deployment(store, manifest)
         case "ModelCache":
             yield from _model(store, manifest)
-            names = get(manifest, "spec.environments")
-            for index, name in enumerate(names if isinstance(names, list) else []):
-                yield from _named(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
+            yield from _cache(store, manifest)
         case "ModelPlacement":
             yield from _model(store, manifest)
             yield from _placement(store, manifest)
@@ -47,33 +51,82 @@ def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
 
 
 def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment = read_deployment(manifest)
-    if not isinstance(deployment, Deployment):
+    deployment = read_deployment(manifest).value
+    if deployment is None:
         return
     if isinstance(deployment.cache, NamedCache):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _named(store, ref, "spec.modelCache.name")
-        cached = get(store.get(ref), "spec.modelRef")
-        if isinstance(cached, dict) and cached.get("name") != deployment.model.name:
-            message = f"ModelCache {ref.name} keeps {cached.get('name')}, not {deployment.model.name}"
-            yield Problem("spec.modelCache.name", message)
-    found = store.get(_model_ref(deployment.model, manifest))
-    model = read_model(found) if found else None
-    if isinstance(model, Model):
-        yield from check_cache_fits_source(model, deployment.cache)
+    model = _model_of(store, deployment.model, manifest)
+    if model is None:
+        return
+    weights = PlacedWeights(
+        model=model,
+        choice=deployment.cache,
+        cache=_named_cache(store, deployment.cache, deployment.namespace),
+        settings=BUILT_IN,
+        namespace=deployment.namespace,
+        owner=deployment.name,
+    )
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
+    fault = unsuited(request, _environments(store))
+    if fault is not None:
+        yield problem(fault)
+
+
+def _model_of(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
+    found = store.get(_model_ref(ref, manifest))
+    return read_model(found).value if found else None
+
+
+def _cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Return what the planner would say on the environments that are named and known."""
+    cache = read_cache(manifest).value
+    names = get(manifest, "spec.environments")
+    for index, name in enumerate(names if isinstance(names, list) else []):
+        yield from _named(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
+    model = _model_of(store, cache.model, manifest) if cache else None
+    if cache is None or model is None:
+        return
+    for environment in _environments(store):
+        if cache.selects(environment):
+            yield from map(problem, faults_of(cached_weights(model, cache, environment, BUILT_IN)))
 
 
 def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     name = text(manifest, "spec.inferenceEnvironmentRef.name")
-    ref = Ref("InferenceEnvironment", "", name)
-    yield from _named(store, ref, "spec.inferenceEnvironmentRef.name")
-    found = store.get(ref)
-    if found is None:
+    yield from _named(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
+    environment = next((e for e in _environments(store) if e.name == name), None)
+    placement = read_placement(manifest).value
+    if environment is None or placement is None:
         return
-    pools = [pool.name for pool in read_environment(found, BUILT_IN).environment.pools]
-    pool = text(manifest, "spec.pool")
-    if pool and pool not in pools:
-        yield Problem("spec.pool", _leads_nowhere(f"InferenceEnvironment {name} has no pool {pool}", pool, pools))
+    pool = environment.pool(placement.pool)
+    if placement.pool and pool is None:
+        known = [pool.name for pool in environment.pools]
+        message = f"InferenceEnvironment {name} has no pool {placement.pool}"
+        yield Problem("spec.pool", _leads_nowhere(message, placement.pool, known))
+    model = _model_of(store, placement.model, manifest)
+    if model is None or pool is None or placement.shape is None:
+        return
+    weights = PlacedWeights(
+        model=model,
+        choice=placement.cache,
+        cache=_named_cache(store, placement.cache, placement.namespace),
+        settings=BUILT_IN,
+        namespace=placement.namespace,
+        owner=placement.name,
+    )
+    yield from map(problem, weights.faults(environment, pool, placement.shape, placement.replicas))
+
+
+def _environments(store: Store) -> list[Environment]:
+    found = (store.get(ref) for ref in store.refs("InferenceEnvironment"))
+    return [read_environment(manifest, BUILT_IN).value for manifest in found if manifest]
+
+
+def _named_cache(store: Store, choice: CacheChoice, namespace: str) -> ModelCache | None:
+    found = store.get(Ref("ModelCache", namespace, choice.name)) if isinstance(choice, NamedCache) else None
+    return read_cache(found).value if found else None
 
 
 def _named(store: Store, ref: Ref, path: str) -> Iterator[Problem]:

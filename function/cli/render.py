@@ -11,9 +11,9 @@ from enum import StrEnum
 import click
 
 from function.cli.asked import Form, Sources
+from function.cli.control_plane import in_turn, simulate
 from function.cli.errors import CliError, Code
 from function.cli.options import examples, form, sources
-from function.cli.simulate import ControlPlane
 from function.cli.sources import KINDS, World, gather
 from function.cli.store import Ref, Store
 from function.cli.tables import structured
@@ -90,9 +90,8 @@ def render(
 
 def settle(world: World) -> dict[Ref, Outcome]:
     """Bring what was given, and all that comes of it, to a fixed point; an environment composes for its own sake."""
-    plane = ControlPlane(world.store)
-    plane.settle([ref for ref in world.store.refs(*KINDS) if ref in world.given], placements=True)
-    return plane.outcomes
+    given = [ref for ref in world.store.refs(*KINDS) if ref in world.given]
+    return simulate(world.store, in_turn(given, "ModelPlacement"))
 
 
 def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:

@@ -114,9 +114,9 @@ def _models(store: Store) -> list[Model]:
     models = []
     for ref in store.refs("ClusterModel", "Model"):
         model = read_model(store.get(ref) or {})
-        if isinstance(model, tuple):
-            raise CliError(f"{ref} is invalid: {model[0]}. Run 'modelplane validate' on it", Code.REFUSED)
-        models.append(model)
+        if model.value is None:
+            raise CliError(f"{ref} is invalid: {model.problems[0]}. Run 'modelplane validate' on it", Code.REFUSED)
+        models.append(model.value)
     return models
 
 
@@ -167,7 +167,7 @@ def _profiles(size_: Size, models: tuple[Model, ...] | list[Model]) -> tuple[Pro
 
 
 def _pools(store: Store) -> list[tuple[str, Pool]]:
-    environments = [read_environment(m, BUILT_IN).environment for m in store.all("InferenceEnvironment")]
+    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
     usual = [
         (
             "usual nodes",

@@ -5,7 +5,7 @@ Holds our own kinds, what they compose, and what supplies their settings; anythi
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 
 from function.composers import COMPOSERS
@@ -42,7 +42,7 @@ class Ref:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class Store:
+class Store(MutableMapping[Ref, Manifest]):
     """Objects by kind, namespace and name; none is changed in place."""
 
     def __init__(self, manifests: Iterable[Manifest] = ()) -> None:
@@ -51,15 +51,32 @@ class Store:
         for manifest in manifests:
             self.put(manifest)
 
-    def put(self, manifest: Manifest) -> None:
-        """Add or replace an object."""
-        ref = Ref.of(manifest)
+    def __getitem__(self, ref: Ref) -> Manifest:
+        return self._kinds.get(ref.kind, {})[ref].load()
+
+    def __setitem__(self, ref: Ref, manifest: Manifest) -> None:
+        there = self._kinds.get(ref.kind, {}).get(ref)
+        if there is not None and there.load() == manifest:
+            return
         # A number that no other content ever has: memos, which outlive a store, ask for nothing more.
         seen = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
         self._kinds.setdefault(ref.kind, {})[ref] = seen
         owner, key = _owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
         if owner and key:
             self._owned.setdefault(owner, {})[key] = ref
+
+    def __delitem__(self, ref: Ref) -> None:
+        del self._kinds.get(ref.kind, {})[ref]
+
+    def __iter__(self) -> Iterator[Ref]:
+        return iter([ref for kind in self._kinds.values() for ref in kind])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kinds.values()))
+
+    def put(self, manifest: Manifest) -> None:
+        """Add or replace an object."""
+        self[Ref.of(manifest)] = manifest
 
     def lay_over(self, manifest: Manifest) -> None:
         """Apply a manifest as kubectl would: what is there keeps its identity, and its status unless one is given."""
@@ -71,15 +88,10 @@ class Store:
         self.put(manifest)
 
     def drop(self, ref: Ref) -> None:
-        """Delete an object and all that it composed."""
-        self._kinds.get(ref.kind, {}).pop(ref, None)
+        """Delete an object and, as the garbage collector does, all that it composed."""
+        self.pop(ref, None)
         for child in list(self._owned.pop(ref, {}).values()):
             self.drop(child)
-
-    def get(self, ref: Ref) -> Manifest | None:
-        """Return an object."""
-        found = self._kinds.get(ref.kind, {}).get(ref)
-        return found.load() if found else None
 
     def all(self, kind: str) -> list[Manifest]:
         """Return the objects of a kind, by namespace and name."""

@@ -30,7 +30,7 @@ from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.parse.placements import placement_problems
+from function.parse.placements import read_placement
 from function.parse.problems import join, unknown
 from function.parse.settings import read_settings
 from function.schemas.defaults import Defaults
@@ -113,16 +113,13 @@ def _rules(manifest: Manifest) -> tuple[Problem, ...]:
         case "InferenceEnvironment":
             return read_environment(manifest, BUILT_IN).problems
         case "ModelPlacement":
-            return placement_problems(manifest)
+            return read_placement(manifest).problems
         case "ModelDeployment":
-            deployment = read_deployment(manifest)
-            return deployment if isinstance(deployment, tuple) else ()
+            return read_deployment(manifest).problems
         case "ModelCache":
-            cache = read_cache(manifest)
-            return cache if isinstance(cache, tuple) else ()
+            return read_cache(manifest).problems
         case _:
-            model = read_model(manifest)
-            return model if isinstance(model, tuple) else model.problems
+            return read_model(manifest).problems
 
 
 def _composition(manifest: Manifest) -> Iterator[Problem]:
@@ -135,7 +132,7 @@ def _composition(manifest: Manifest) -> Iterator[Problem]:
         path = join(join("spec.pipeline", index), "input")
         fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
         yield from unknown_fields(schema, fields, path)
-        yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {})[1])
+        yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {}).problems)
 
 
 def _tell(found: list[Found], wrong: list[Fault]) -> None:

@@ -64,7 +64,11 @@ def _refusals(made: Plan) -> Iterator[Reason]:
     decision = made.considered.decision
     if decision.fault is not None:
         yield Reason(subject=str(made.ref), reason=decision.fault.reason, faults=(sentence(decision.fault),))
-    open_ = decision.refusals if decision.placed < decision.wanted else [m for m in decision.refusals if m.keeps]
+    open_ = (
+        decision.refusals
+        if decision.placed < decision.wanted
+        else [m for m in decision.refusals if m.keeps is not None]
+    )
     for miss in sorted(open_, key=lambda m: (-m.step, m.environment)):
         yield _reason(miss)
 

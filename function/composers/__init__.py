@@ -12,6 +12,7 @@ from function.domain.settings import Settings
 from function.exchange import Call, Event, Outcome
 from function.kube.manifests import text
 from function.lifecycle.carry_over import carry_over
+from function.lifecycle.ownership import own
 from function.parse.settings import read_settings
 from function.report.bounded import clip
 from function.report.conditions import OWNED, complete
@@ -30,18 +31,19 @@ _RETRY_SECONDS = 60
 
 def compose(call: Call) -> Outcome:
     """Return the outcome for a composite of any of our kinds; another kind composes nothing and is told so."""
+    call = own(call)
     kind = text(call.xr, "kind")
     if kind not in COMPOSERS:
         known = ", ".join(COMPOSERS)
         message = f"kind {kind} is not composed by this function; its Composition should be for one of {known}"
         event = Event(reason="UnknownKind", message=clip(message), warning=True)
         return Outcome(composed=carry_over(call.observed), events=(event,))
-    settings, problems = read_settings(call.input, call.context)
-    outcome = COMPOSERS[kind](call, settings)
-    if not problems or not outcome.events:
+    settings = read_settings(call.input, call.context)
+    outcome = COMPOSERS[kind](call, settings.value)
+    if not settings.problems or not outcome.events:
         return outcome
     # A slip in a setting stops nothing; it is told beside other news, not on every call.
-    slips = tuple(Event(reason="InvalidDefaults", message=clip(str(p)), warning=True) for p in problems)
+    slips = tuple(Event(reason="InvalidDefaults", message=clip(str(p)), warning=True) for p in settings.problems)
     return replace(outcome, events=(*outcome.events, *slips))
 
 
@@ -50,7 +52,7 @@ def recover(call: Call) -> Outcome:
     kind = text(call.xr, "kind")
     message = "The function failed on this object; its log has the details. What runs is kept"
     return Outcome(
-        composed=carry_over(call.observed),
+        composed=carry_over(own(call).observed),
         status=observed_status(call.xr),
         conditions=complete(kind, (), "InternalError", message) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,

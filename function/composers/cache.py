@@ -15,7 +15,6 @@ from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
@@ -30,18 +29,18 @@ from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import caches as report
 from function.report import references
-from function.storage.request import StorageRequest
+from function.storage.placed import cached_weights
 from function.storage.sizing import Size
 
 _SEPARATOR = "/"
 
 
 def _environment(manifest: Manifest, settings: Settings) -> Environment:
-    return read_environment(manifest, settings).environment
+    return read_environment(manifest, settings).value
 
 
 _ENVIRONMENTS: MemoBy[Settings, Environment] = MemoBy(_environment)
-_PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
+_PLACEMENTS: Memo[Placement | None] = Memo(lambda manifest: read_placement(manifest).value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +57,14 @@ class _Task:
     @property
     def namespace(self) -> str:
         """The namespace on the remote clusters."""
-        return f"{self.settings.remote_namespace_prefix or ''}{self.cache.namespace}"
+        return f"{self.settings.remote_namespace_prefix}{self.cache.namespace}"
 
     @property
     def selected(self) -> tuple[str, ...]:
         """Names of the environments that shall have the bytes: those named, or those that the selector admits."""
         if self.cache.environments is not None:
             return tuple(sorted(set(self.cache.environments)))
-        admitted = (e for e in self.environments.values() if not self.cache.selector.refuses(dict(e.labels)))
-        return tuple(sorted(e.name for e in admitted))
+        return tuple(sorted(e.name for e in self.environments.values() if self.cache.selects(e)))
 
     def readers_on(self, environment: str) -> tuple[Reader, ...]:
         """Return the placements that read from this cache on an environment."""
@@ -75,9 +73,10 @@ class _Task:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelCache, with what is so and what to do."""
-    cache = read_cache(call.xr)
-    if isinstance(cache, tuple):
-        return keep_observed(call, settings, {}, [report.invalid(cache)])
+    parsed = read_cache(call.xr)
+    cache = parsed.value
+    if cache is None:
+        return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
     asked = _requirements(cache)
     task = _gather(call, cache, settings)
     if isinstance(task, Condition):
@@ -133,7 +132,7 @@ def _placements(call: Call, cache: ModelCache) -> tuple[Collection[Placement], l
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return Answer.PENDING
-    every = [p for p in _PLACEMENTS.read(listed) if isinstance(p, Placement)]
+    every = [p for p in _PLACEMENTS.read(listed) if p]
     found = {(p.namespace, p.name): p for p in every}
     unreadable = []
     for reader in cache.readers:
@@ -141,8 +140,8 @@ def _placements(call: Call, cache: ModelCache) -> tuple[Collection[Placement], l
         if answer is Answer.PENDING:
             return Answer.PENDING
         for item in answer:
-            placement = read_placement(item.load())
-            if isinstance(placement, Placement):
+            placement = read_placement(item.load()).value
+            if placement:
                 found.setdefault((placement.namespace, placement.name), placement)
             else:
                 unreadable.append(reader)
@@ -187,15 +186,20 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         owner=task.cache.name,
         namespace=task.cache.namespace,
         provider_config=environment.provider_config,
-        watch=bool(task.settings.object_watch),
+        watch=task.settings.object_watch,
         observed=observed,
         scope=name,
-    )
+    ).within(task.namespace)
     entry = task.cache.entry(name)
-    stored = weigh(_request(task, environment), writer, name, entry.hydration if entry else Hydration())
-    composed = {NAMESPACE: namespace(task.namespace, writer), **stored.composed}
+    stored = weigh(
+        cached_weights(task.model, task.cache, environment, task.settings),
+        writer,
+        name,
+        entry.hydration if entry else Hydration(),
+    )
+    composed = {NAMESPACE: namespace(task.namespace, writer), **writer.named(stored.composed)}
     if _is_read(task, name, stored, observed):
-        composed |= stored.stale
+        composed |= writer.named(stored.stale) | carry_over(writer.left)
     return _Scope(
         composed=_prefixed(prefix, composed),
         row=report.row(name, stored.state, stored.hydration, stored.access_mode, entry, there=stored.open),
@@ -212,20 +216,6 @@ def _is_read(task: _Task, environment: str, stored: Weights, observed: Mapping[s
 
 def _prefixed(prefix: str, composed: Mapping[str, Composed]) -> dict[str, Composed]:
     return {prefix + key: item for key, item in composed.items()}
-
-
-def _request(task: _Task, environment: Environment) -> StorageRequest:
-    return StorageRequest(
-        model=task.model,
-        choice=task.cache.choice,
-        environment=environment.storage,
-        download=environment.storage.download.or_else(task.settings.download),
-        default_class=task.settings.storage_class,
-        namespace=task.namespace,
-        owner=task.cache.name,
-        shape_nodes=max((p.shape.nodes for p in task.model.profiles if p.shape), default=1),
-        for_cache=True,
-    )
 
 
 def _users(task: _Task) -> list[str]:

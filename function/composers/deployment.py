@@ -2,58 +2,51 @@
 
 The deciding is done by `scheduling`; this file asks, hands over, and turns the decision into ModelPlacements. While
 any input is unanswered, missing or invalid, every placement stays exactly as it was observed.
-
-Crossplane knows what it composed from the composite's own list, and may read that list from before its last
-write. A placement that it composed then appears among all placements, with this composite as its owner, and is
-not observed. It is a orphan: left out, it would run on with nobody to delete it, and take the room of its own
-deployment. So it counts as ours, and is composed at least once more; what shall go goes when it is observed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed
-from function.composers.need import storage_need
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
-from function.domain.model import Model, Shape
+from function.domain.model import Model
 from function.domain.placement import Deployment, Placement
-from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import JSON, Manifest, get, prune, strings, text
+from function.kube.manifests import Manifest, get, text
 from function.kube.names import (
-    ANNOTATION_VRAM,
-    COMPOSITION_KEY,
-    LABEL_DEPLOYMENT,
-    LABEL_ENVIRONMENT,
-    MANAGED_BY,
-    VERSION,
-    label_value,
     named,
 )
 from function.lifecycle.carry_over import carried
-from function.parse.caches import check_cache_fits_source, read_cache
+from function.lifecycle.orphans import orphans
+from function.lifecycle.placement_writer import placement_manifest
+from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.memo import Memo
 from function.parse.placements import read_placement
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
+from function.storage.placed import PlacedWeights
 
 
 def _environment(manifest: Manifest) -> Environment:
-    return read_environment(manifest, BUILT_IN).environment
+    return read_environment(manifest, BUILT_IN).value
+
+
+def _readable(manifest: Manifest) -> Placement | None:
+    return read_placement(manifest).value
 
 
 _ENVIRONMENTS: Memo[Environment] = Memo(_environment)
-_PLACEMENTS: Memo[Placement | tuple[Problem, ...]] = Memo(read_placement)
+_PLACEMENTS: Memo[Placement | None] = Memo(_readable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +74,30 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def consider(call: Call, settings: Settings) -> Considered | Outcome:
     """Return the decision, or the outcome that keeps everything while there can be none."""
-    deployment = read_deployment(call.xr)
-    if isinstance(deployment, tuple):
-        return keep_observed(call, settings, {}, [report.invalid(deployment)])
+    parsed = read_deployment(call.xr)
+    deployment = parsed.value
+    if deployment is None:
+        return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
     asked = _requirements(deployment)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
     if isinstance(model, Condition):
-        return keep_observed(call, settings, asked, [model])
+        held = keep_observed(call, settings, asked, [model])
+        return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
     seen = _Seen.of(call, deployment)
     if seen is None:
         return keep_observed(call, settings, asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
-    problems = check_cache_fits_source(model, deployment.cache)
-    if problems:
-        return keep_observed(call, settings, asked, [resolved, report.invalid(problems)])
-    request = SchedulingRequest(
-        deployment=deployment, model=model, storage=storage_need(deployment, model, settings, seen.cache)
+    weights = PlacedWeights(
+        model=model,
+        choice=deployment.cache,
+        cache=seen.cache,
+        settings=settings,
+        namespace=deployment.namespace,
+        owner=deployment.name,
     )
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
     return Considered(
         request=request,
         environments=seen.environments,
@@ -143,39 +141,22 @@ class _Seen:
         if environments is Answer.PENDING or placements is Answer.PENDING or cache is Answer.PENDING:
             return None
         every = _PLACEMENTS.read(placements)
-        orphans = _strays(call, placements, every)
-        own = (*_own(call.observed), *_own(orphans))
+        lost = orphans(call.xr, call.observed, zip(placements, every, strict=True))
+        own = (*_own(call.observed), *_own(lost))
         mine = {(p.namespace, p.name) for p in own}
         others = (
             # A placement that names this deployment without being composed by it takes GPUs like anybody's.
             replace(p, deployment="") if (p.namespace, p.deployment) == (deployment.namespace, deployment.name) else p
             for p in every
-            if isinstance(p, Placement) and (p.namespace, p.name) not in mine
+            if p and (p.namespace, p.name) not in mine
         )
-        caches = [c for c in (read_cache(item.load()) for item in cache) if isinstance(c, ModelCache)]
-        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), orphans, caches[0] if caches else None)
-
-
-def _strays(
-    call: Call, placements: Answered, every: Sequence[Placement | tuple[Problem, ...]]
-) -> Mapping[str, Manifest]:
-    """Return the placements that this composite composed and Crossplane did not observe."""
-    me = text(call.xr, "metadata.uid")
-    observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
-    found: dict[str, Manifest] = {}
-    for item, placement in zip(placements, every, strict=True):
-        if not isinstance(placement, Placement) or not me or placement.owner != me:
-            continue
-        if placement.name not in observed and not placement.deleting:
-            manifest = item.load()
-            key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
-            found[key or f"placement-{placement.environment}"] = manifest
-    return found
+        caches = [c for c in (read_cache(item.load()).value for item in cache) if c]
+        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), lost, caches[0] if caches else None)
 
 
 def _own(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
-    parsed = (read_placement(manifest) for _, manifest in sorted(composed.items()))
-    return tuple(p for p in parsed if isinstance(p, Placement))
+    parsed = (_readable(manifest) for _, manifest in sorted(composed.items()))
+    return tuple(p for p in parsed if p)
 
 
 def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
@@ -189,7 +170,8 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
-            manifest=_manifest(request, placement, get(call.xr, "spec.modelCache")), ready=placement.ready
+            manifest=placement_manifest(request.deployment, placement, get(call.xr, "spec.modelCache")),
+            ready=placement.ready,
         )
     explanation = explain(request, decision)
     conditions = [
@@ -229,52 +211,3 @@ def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
         replicas=assignment.replicas,
         vram=assignment.vram,
     )
-
-
-def _manifest(request: SchedulingRequest, placement: Placement, cache: JSON) -> Manifest:
-    shape = placement.shape
-    return {
-        "apiVersion": VERSION,
-        "kind": "ModelPlacement",
-        "metadata": prune(
-            {
-                "name": placement.name,
-                "namespace": placement.namespace,
-                "labels": {
-                    **MANAGED_BY,
-                    LABEL_DEPLOYMENT: label_value(request.deployment.name),
-                    LABEL_ENVIRONMENT: label_value(placement.environment),
-                },
-                "annotations": {ANNOTATION_VRAM: str(placement.vram)} if placement.vram is not None else None,
-            }
-        ),
-        "spec": prune(
-            {
-                "modelRef": {"kind": request.deployment.model.kind, "name": request.deployment.model.name},
-                "deploymentRef": {"name": request.deployment.name},
-                "inferenceEnvironmentRef": {"name": placement.environment},
-                "profile": placement.profile,
-                "pool": placement.pool,
-                "topology": _topology(shape) if shape else None,
-                "replicas": placement.replicas,
-                "modelCache": cache,
-            }
-        ),
-    }
-
-
-def _topology(shape: Shape) -> Manifest:
-    split = shape.parallelism
-    return {
-        "nodes": shape.nodes,
-        "gpusPerNode": shape.gpus_per_node,
-        "parallelism": prune(
-            {
-                "tensor": split.tensor,
-                "pipeline": split.pipeline,
-                "data": split.data,
-                "dataLocal": split.data_local,
-                "expert": "enabled" if split.expert else "disabled",
-            }
-        ),
-    }

@@ -9,7 +9,6 @@ from function.composers import requirements
 from function.composers.finish import finish, keep_observed, observed_status
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
-from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, prune
@@ -31,14 +30,14 @@ def compose(call: Call, settings: Settings) -> Outcome:
     parsed = read_environment(call.xr, settings)
     asked = {requirements.PLACEMENTS: requirements.placements()}
     access = parsed.access
-    if access is None or parsed.environment.broken:
+    if access is None or parsed.value.broken:
         return keep_observed(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
-    environment = parsed.environment
+    environment = parsed.value
     writer = ObjectWriter(
         owner=environment.name,
-        namespace=settings.secret_namespace or "",
+        namespace=settings.secret_namespace,
         provider_config=environment.provider_config,
-        watch=bool(settings.object_watch),
+        watch=settings.object_watch,
         observed=call.observed,
     )
     composed = _composed(call, parsed, access, writer)
@@ -64,12 +63,12 @@ def _composed(
 ) -> dict[str, Composed]:
     composed = {
         CONFIG: Composed(
-            manifest=_provider_config(parsed.environment.provider_config, access),
+            manifest=_provider_config(parsed.value.provider_config, access),
             ready=CONFIG in call.observed,
         ),
-        PRESET: writer.compose(PRESET, pipeline_preset(parsed.environment.kserve), Lifetime.KEPT),
+        PRESET: writer.compose(PRESET, pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
     }
-    name = parsed.environment.storage.class_name
+    name = parsed.value.storage.class_name
     if name:
         manifest: Manifest = {
             "apiVersion": "storage.k8s.io/v1",
@@ -108,5 +107,5 @@ def _status(call: Call, environment: Environment, storage_class: ObservedObject)
     answer = call.answer(requirements.PLACEMENTS)
     if answer is Answer.PENDING:
         return observed_status(call.xr) or report.status(environment, storage_class, ())
-    placements = (p for p in _PLACEMENTS.read(answer) if isinstance(p, Placement))
+    placements = (parsed.value for parsed in _PLACEMENTS.read(answer) if parsed.value)
     return report.status(environment, storage_class, placements)

@@ -41,7 +41,7 @@ def finish(  # noqa: PLR0913  # the parts of an Outcome
         conditions=every,
         events=changes(call.xr, every),
         ready=ready,
-        ttl_seconds=ttl or 60,
+        ttl_seconds=ttl,
     )
 
 

@@ -10,8 +10,8 @@ from function.report import models as report
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the status and ModelValid of a model."""
     model = read_model(call.xr, settings)
-    if isinstance(model, tuple):
-        status, condition = {}, report.invalid_source(model)
+    if model.value is None:
+        status, condition = {}, report.invalid_source(model.problems)
     else:
-        status, condition = report.status(model), report.valid(model)
+        status, condition = report.status(model.value), report.valid(model.value)
     return finish(call, settings, requirements={}, composed={}, status=status, conditions=[condition], settled=True)

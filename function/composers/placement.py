@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
-from function.domain.cache import CacheEntry, NamedCache
+from function.domain.cache import NamedCache
 from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, named
 from function.lifecycle import services as lifecycle
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -23,23 +23,23 @@ from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import read
-from function.parse.placements import placement_problems, read_placement
+from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import placements as report
 from function.report import references, services
-from function.storage.request import NamedCacheFacts, StorageRequest
-from function.storage.volume_claim import READ_WRITE_MANY
+from function.storage.placed import PlacedWeights
+from function.storage.request import StorageRequest
 
 USAGE = "cache-usage"
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelPlacement, with what is so and what to do."""
-    placement = read_placement(call.xr)
-    if isinstance(placement, tuple):
-        return keep_observed(call, settings, {}, [references.invalid_placement(placement)])
+    parsed = read_placement(call.xr)
+    placement, faults = parsed.value, parsed.problems
+    if placement is None:
+        return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
     asked = _requirements(placement)
-    faults = placement_problems(call.xr)
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
         return _hold(call, settings, asked, resolved, placement)
@@ -47,9 +47,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
         owner=placement.name,
         namespace=placement.namespace,
         provider_config=resolved.environment.provider_config,
-        watch=bool(settings.object_watch),
+        watch=settings.object_watch,
         observed=call.observed,
-    )
+    ).within(resolved.namespace)
     return _answer(
         call,
         resolved,
@@ -70,42 +70,32 @@ def _requirements(placement: Placement) -> dict[str, Requirement]:
 
 
 def _request(resolved: ResolvedPlacement) -> StorageRequest:
-    memory = resolved.pool.memory_per_gpu
-    entry = resolved.entry
-    return StorageRequest(
+    placement = resolved.placement
+    weights = PlacedWeights(
         model=resolved.model,
-        choice=resolved.placement.cache,
-        environment=resolved.environment.storage,
-        download=resolved.environment.storage.download.or_else(resolved.settings.download),
-        default_class=resolved.settings.storage_class,
+        choice=placement.cache,
+        cache=resolved.cache,
+        settings=resolved.settings,
         namespace=resolved.namespace,
-        owner=resolved.placement.name,
-        shape_nodes=resolved.shape.nodes,
-        replicas=resolved.placement.replicas,
-        gpu_memory=None if memory is None else memory * resolved.shape.gpus,
-        named=_named(entry) if entry else None,
+        owner=placement.name,
     )
-
-
-def _named(entry: CacheEntry) -> NamedCacheFacts:
-    # One that an earlier release reported says nothing of the mode.
-    return NamedCacheFacts(claim=entry.claim, path=entry.path, access_mode=entry.access_mode or READ_WRITE_MANY)
+    return weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
 
 
 def _answer(
     call: Call, resolved: ResolvedPlacement, asked: dict[str, Requirement], writer: ObjectWriter, stored: Weights
 ) -> Outcome:
     key = SERVICE + service_name(resolved)
-    remote = writer.read(key)
     written = lifecycle.write(resolved, writer, stored, key)
+    remote = lifecycle.serving(writer, written, key)
     composed = {
         NAMESPACE: namespace(resolved.namespace, writer),
-        **stored.composed,
+        **writer.named(stored.composed),
         **_usage(resolved),
         **written.composed,
     }
-    if not lifecycle.moved(remote, stored, written, key):
-        composed |= stored.stale
+    if not lifecycle.moved(writer, stored, written, key):
+        composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
     serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
@@ -122,7 +112,14 @@ def _answer(
         requirements=asked,
         composed=composed,
         status={
-            **report.status(resolved.placement, remote, service_name(resolved), resolved.namespace, uri, where),
+            **report.status(
+                resolved.placement,
+                remote,
+                text(remote.manifest, "metadata.name") or service_name(resolved),
+                text(remote.manifest, "metadata.namespace") or resolved.namespace,
+                uri,
+                where,
+            ),
             **report.progress(call.xr, conditions, stored.state, remote),
         },
         conditions=conditions,

@@ -11,6 +11,7 @@ from function.domain.placement import ModelRef, Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Condition
+from function.lifecycle.clusters import elsewhere
 from function.parse.caches import read_cache
 from function.parse.environments import read_environment
 from function.parse.models import read_model
@@ -28,6 +29,9 @@ def placement(call: Call, wanted: Placement, settings: Settings) -> ResolvedPlac
     there = environment(call, wanted.environment, settings)
     if isinstance(there, Condition):
         return there
+    left = elsewhere(call.observed, there)
+    if left:
+        return references.environment_changed(there.name, left)
     named = cache(call, wanted.cache.name, wanted.namespace) if isinstance(wanted.cache, NamedCache) else None
     if isinstance(named, Condition):
         return named
@@ -57,9 +61,7 @@ def model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, setti
     if not found:
         return references.model_not_found(type_, ref, namespace)
     parsed = read_model(found[0].load(), settings)
-    if isinstance(parsed, tuple):
-        return references.model_invalid(type_, ref, parsed)
-    return parsed
+    return parsed.value or references.model_invalid(type_, ref, parsed.problems)
 
 
 def environment(call: Call, name: str, settings: Settings) -> Environment | Condition:
@@ -70,9 +72,9 @@ def environment(call: Call, name: str, settings: Settings) -> Environment | Cond
     if not found:
         return references.environment_not_found(name)
     parsed = read_environment(found[0].load(), settings)
-    if parsed.environment.broken:
+    if parsed.value.broken:
         return references.environment_invalid(name, parsed.other_problems)
-    return parsed.environment
+    return parsed.value
 
 
 def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
@@ -82,7 +84,4 @@ def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
         return references.resolving(ConditionType.REFERENCES_RESOLVED)
     if not found:
         return references.cache_not_found(name, namespace)
-    parsed = read_cache(found[0].load())
-    if isinstance(parsed, tuple):
-        return references.cache_not_found(name, namespace)
-    return parsed
+    return read_cache(found[0].load()).value or references.cache_not_found(name, namespace)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from function.domain.environment import Environment
 from function.domain.model import ModelRef
 from function.kube.selectors import Selector
 from function.reasons import Phase
@@ -54,6 +55,7 @@ class Hydration:
 
     claim: str = ""
     path: str = ""
+    namespace: str = ""
     completed_at: str = ""
     claim_uid: str = ""
     retry: str = ""
@@ -110,3 +112,9 @@ class ModelCache:
     def entry(self, environment: str) -> CacheEntry | None:
         """Return what was last reported of an environment, if anything was."""
         return next((e for e in self.entries if e.environment == environment), None)
+
+    def selects(self, environment: Environment) -> bool:
+        """Tell whether an environment shall have the bytes."""
+        if self.environments is not None:
+            return environment.name in self.environments
+        return not self.selector.refuses(dict(environment.labels))

@@ -6,6 +6,8 @@ from enum import StrEnum
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import Manifest
 
+GPU_RESOURCE = "nvidia.com/gpu"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
@@ -15,7 +17,7 @@ class Pool:
     gpus_per_node: int
     max_nodes: int
     accelerator_type: str = ""
-    gpu_resource: str = "nvidia.com/gpu"
+    gpu_resource: str = GPU_RESOURCE
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Manifest, ...] = ()
     memory_per_gpu: int | None = None

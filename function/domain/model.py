@@ -9,6 +9,9 @@ from function.domain.problem import Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Selector
 
+# What each engine pod requests where a model says nothing.
+CPU, MEMORY = "4", "16Gi"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretKey:
@@ -167,9 +170,14 @@ class Model:
     broken: tuple[BrokenProfile, ...] = ()
     vram: int | None = None
     disk: int | None = None
-    cpu: str = "4"
-    memory: str = "16Gi"
+    cpu: str = CPU
+    memory: str = MEMORY
     selector: Selector = Selector()
+
+    @property
+    def ref(self) -> ModelRef:
+        """How others refer to it."""
+        return ModelRef(kind=self.kind, name=self.name)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -25,7 +25,7 @@ class ResolvedPlacement:
     @property
     def namespace(self) -> str:
         """The namespace on the remote cluster."""
-        return f"{self.settings.remote_namespace_prefix or ''}{self.placement.namespace}"
+        return f"{self.settings.remote_namespace_prefix}{self.placement.namespace}"
 
     @property
     def entry(self) -> CacheEntry | None:

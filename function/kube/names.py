@@ -16,9 +16,10 @@ LABEL_SERVICE = f"{GROUP}/service"
 LABEL_CACHE_KEY = f"{GROUP}/cache-key"
 ANNOTATION_VRAM = f"{GROUP}/vram"
 ANNOTATION_RETRY = f"{GROUP}/retry"
+ANNOTATION_WISH = f"{GROUP}/wish"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 
-# KServe prefixes and suffixes the service's name; beyond 40 characters its own children break. [FACTS.md 4]
+# KServe prefixes and suffixes the service's name; beyond 40 characters its own children break (docs/facts.md, KServe).
 SERVICE_LIMIT = 40
 PREFIXED_LIMIT = 35
 _LABEL_LIMIT = 63

@@ -53,12 +53,14 @@ def latch(
         return earlier if _same_bytes(earlier, wanted) else wanted
     uid = text(claim.manifest, "metadata.uid")
     if holds(earlier, wanted, claim):
-        return replace(earlier, claim_uid=earlier.claim_uid or uid)
+        return replace(earlier, claim_uid=earlier.claim_uid or uid, namespace=wanted.namespace)
     return replace(wanted, completed_at=completion(job), claim_uid=uid)
 
 
 def _same_bytes(earlier: Hydration, wanted: Hydration) -> bool:
-    return (earlier.claim, earlier.path) == (wanted.claim, wanted.path)
+    # What was remembered before namespaces were was of the only one.
+    here = earlier.namespace in ("", wanted.namespace)
+    return here and (earlier.claim, earlier.path) == (wanted.claim, wanted.path)
 
 
 def _replaced(earlier: Hydration, claim: ObservedObject) -> bool:

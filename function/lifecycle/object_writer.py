@@ -4,10 +4,13 @@ Lifetime decides the management policies: what is OWNED goes when its Object goe
 but never removed, what is FINISHED goes with its Object and is never created again, what is OBSERVED is only read.
 Names of Objects carry a hash of the composite and of the composed resource's name, because `metadata.name` of a
 composed resource never changes.
+
+No Object is ever pointed at another namespace: what it made in the first one would stay there with nobody to delete it.
+Where the name of a composed resource is taken by an Object of another namespace, a second name is used beside it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from function.exchange import Composed
@@ -19,6 +22,8 @@ from function.observe.objects import ObservedObject, read
 API_VERSION = "kubernetes.m.crossplane.io/v1alpha1"
 NAMESPACE = "namespace"
 _OBJECT_NAME_LIMIT = 63
+_NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
+_ELSEWHERE = "@"  # no name of a Kubernetes object has it
 
 
 class Lifetime(Enum):
@@ -34,7 +39,9 @@ class Lifetime(Enum):
 class ObjectWriter:
     """Where Objects are written and which cluster they reach.
 
-    `observed` holds what this composite has on this cluster; `scope` tells clusters apart where it has several.
+    `observed` holds what this composite has on this cluster; `scope` tells clusters apart where it has several. Within
+    a remote namespace `left` is what it has in others, by the names of composed resources, which `names` has for
+    `observed`, where they differ.
     """
 
     owner: str
@@ -43,6 +50,29 @@ class ObjectWriter:
     watch: bool
     observed: Mapping[str, Manifest]
     scope: str = ""
+    remote_namespace: str = ""
+    left: Mapping[str, Manifest] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def within(self, namespace: str) -> "ObjectWriter":
+        """Return the writer for what is in one remote namespace, or in none."""
+        left = {key: m for key, m in self.observed.items() if text(m, _NAMESPACE) not in {"", namespace}}
+        names = {key: key.removesuffix(f"{_ELSEWHERE}{namespace}") for key in self.observed if key not in left}
+        return replace(
+            self,
+            remote_namespace=namespace,
+            left=left,
+            observed={key: self.observed[name] for name, key in names.items()},
+            names={key: name for name, key in names.items() if name != key},
+        )
+
+    def name(self, key: str) -> str:
+        """Return the name of the composed resource: the key, unless an Object of another namespace has that name."""
+        return self.names.get(key) or (f"{key}{_ELSEWHERE}{self.remote_namespace}" if key in self.left else key)
+
+    def named(self, composed: Mapping[str, Composed]) -> dict[str, Composed]:
+        """Return resources under the names of composed resources."""
+        return {self.name(key): item for key, item in composed.items()}
 
     def read(self, key: str) -> ObservedObject:
         """Return what is known of the remote object behind a composed resource."""
@@ -50,7 +80,7 @@ class ObjectWriter:
 
     def compose(self, key: str, manifest: Manifest, lifetime: Lifetime, reference: Manifest | None = None) -> Composed:
         """Return the Object for a manifest; ready where the remote object is there and up."""
-        remote = self.read(key)
+        remote, name = self.read(key), self.name(key)
         spec: Manifest = {
             "providerConfigRef": {"kind": "ClusterProviderConfig", "name": self.provider_config},
             "managementPolicies": list(lifetime.value),
@@ -68,7 +98,7 @@ class ObjectWriter:
                 "apiVersion": API_VERSION,
                 "kind": "Object",
                 "metadata": {
-                    "name": named(f"{self.owner}-{key}", self.owner, self.scope, key, limit=_OBJECT_NAME_LIMIT),
+                    "name": named(f"{self.owner}-{name}", self.owner, self.scope, name, limit=_OBJECT_NAME_LIMIT),
                     "namespace": self.namespace,
                     "labels": dict[str, JSON](MANAGED_BY),
                 },

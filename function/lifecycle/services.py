@@ -1,28 +1,37 @@
 """The LLMInferenceService of a placement: when it is written, on which bytes, and what happens to an earlier one.
 
-It is first composed when its weights allow, and always after that. While other bytes are being fetched it stays on
-those that it serves, so everything else about it can still change. An earlier service of another group goes when this
-one may be composed, and not before; one that cannot be written at all leaves what runs as it is.
+A running service changes only when the user asked for something that its pods must see. It carries its wish
+(serving/wish.py), and while that stays it is written as it is observed, whatever would be derived or built in by now.
+Only `replicas` are always taken. It is first composed when its weights allow, and always after that. While other bytes
+are on their way, or cannot be planned, everything else waits with them: an edit is taken as one.
+
+What the cluster refuses is no running service, nor is one that was never up: both are written as they would be now. An
+earlier service of another group or namespace goes when this one may be composed, and not before; one that cannot be
+written at all leaves what runs as it is.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from function.domain.resolved import ResolvedPlacement
-from function.domain.settings import INITIALIZER_IMAGE
+from function.domain.settings import BUILT_IN
 from function.exchange import Composed, Condition
-from function.kube.manifests import Manifest, listing, mapping, text
-from function.kube.names import LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
-from function.lifecycle.carry_over import carried
+from function.kube.manifests import JSON, Manifest, mapping, prune, strings, text
+from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.lifecycle.carry_over import carried, carry_over
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.weights import Weights
-from function.observe.health import assess
-from function.observe.objects import ObservedObject
+from function.observe.health import Level, assess
+from function.observe.objects import ObservedObject, State, read
 from function.report import services
+from function.serving.derived import as_observed, initializer_as_observed
 from function.serving.request import Initializer, ServingRequest
 from function.serving.service import build, identity
+from function.storage import job
+from function.storage.plan import StoragePlan
 
 SERVICE = "service-"
+_MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
 
 
@@ -42,37 +51,86 @@ def service_name(resolved: ResolvedPlacement) -> str:
 
 def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, key: str) -> Written:
     """Return the service under its key, or what was observed where it cannot or may not be written."""
-    earlier = {k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(SERVICE)}
-    uri = _uri(writer, stored, key)
-    if not uri:
+    observed = mapping(writer.observed.get(key), _MANIFEST)
+    earlier = _carried(writer)
+    if observed:
+        scaled = _scaled(observed, resolved.placement.replicas)
+        earlier |= writer.named({key: writer.compose(key, scaled, Lifetime.OWNED)})
+    if stored.plan is None:
         return Written(composed=earlier)
-    built = build(_request(resolved, stored, uri, mapping(writer.observed.get(key), "spec.forProvider.manifest")))
+    request = _request(resolved, stored.plan)
+    built = build(request)
     if isinstance(built, tuple):
         return Written(composed=earlier, refusal=services.invalid(built))
-    return Written(composed={key: writer.compose(key, built, Lifetime.OWNED)})
+    if not stored.open and text(observed, _URI) != stored.plan.uri:
+        return Written(composed=earlier)
+    if observed and _runs(writer.read(key), served=resolved.placement.served):
+        built = _scaled(_kept(built, observed, request), resolved.placement.replicas)
+    return Written(composed=writer.named({key: writer.compose(key, built, Lifetime.OWNED)}))
 
 
-def _uri(writer: ObjectWriter, stored: Weights, key: str) -> str:
-    """Return where the service reads: the planned bytes once they are there, else those it is on; empty if none."""
-    if stored.plan is None:
-        return ""
-    if stored.open:
-        return stored.plan.uri
-    earlier = text(writer.observed.get(key), f"spec.forProvider.manifest.{_URI}")
-    # What downloads in its pods has an initializer that only the plan for those bytes describes.
-    return earlier if earlier.startswith("pvc://") else ""
+def serving(writer: ObjectWriter, written: Written, key: str) -> ObservedObject:
+    """Return the service that serves: the wanted one, or an earlier one that is composed in its place."""
+    there = {**writer.left, **{writer.name(each): manifest for each, manifest in writer.observed.items()}}
+    wanted = writer.name(key)
+    return read(there.get(wanted if wanted in written.composed else next(iter(sorted(written.composed)), wanted)))
 
 
-def moved(remote: ObservedObject, stored: Weights, written: Written, key: str) -> bool:
-    """Tell whether nothing reads other bytes: no earlier service stays, and this one is up on the planned ones."""
-    if stored.plan is None or any(other != key for other in written.composed):
-        return False
-    if not remote.seen:
+def moved(writer: ObjectWriter, stored: Weights, written: Written, key: str) -> bool:
+    """Tell whether nothing can read other bytes: there is no service at all, or this one alone, up on the planned ones.
+
+    An Object that says nothing of its service, as after a restored backup, may have one.
+    """
+    if not written.composed and not _carried(writer):
         return True
+    if stored.plan is None or written.composed.keys() != {writer.name(key)}:
+        return False
+    remote = writer.read(key)
     return text(remote.manifest, _URI) == stored.plan.uri and remote.present and assess(remote.manifest).up
 
 
-def _request(resolved: ResolvedPlacement, stored: Weights, uri: str, earlier: Manifest) -> ServingRequest:
+def left_weights(writer: ObjectWriter) -> dict[str, Composed]:
+    """Return what is observed in other namespaces besides services."""
+    return {name: item for name, item in carry_over(writer.left).items() if not name.startswith(SERVICE)}
+
+
+def _carried(writer: ObjectWriter) -> dict[str, Composed]:
+    """Return every service that is observed, wherever it is."""
+    here = writer.named({key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(SERVICE)})
+    return here | {name: carried(m) for name, m in sorted(writer.left.items()) if name.startswith(SERVICE)}
+
+
+def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
+    """Return the service as observed, unless its pods must see something else now."""
+    wish, carries = _wish(built), _wish(observed)
+    if wish == carries:
+        return observed
+    same = as_observed(built, observed)
+    if not carries and request.initializer:
+        # An earlier release wrote it. Where a wish is carried, what a platform names no longer shall go at once.
+        same = initializer_as_observed(same, observed, request.initializer)
+    if _scaled(same, 0).get("spec") == _scaled(observed, 0).get("spec"):
+        return same
+    return built
+
+
+def _wish(service: Manifest) -> str:
+    return strings(service, "metadata.annotations").get(ANNOTATION_WISH, "")
+
+
+def _scaled(service: Manifest, replicas: int) -> Manifest:
+    return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}
+
+
+def _runs(remote: ObservedObject, *, served: bool) -> bool:
+    """Tell whether there are pods to spare; where nothing is known of them there may be."""
+    if remote.state is State.REJECTED:
+        return False
+    health = assess(remote.manifest)
+    return not remote.present or health.up or (served and health.level is not Level.FAILED)
+
+
+def _request(resolved: ResolvedPlacement, plan: StoragePlan) -> ServingRequest:
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
         name=service_name(resolved),
@@ -83,31 +141,35 @@ def _request(resolved: ResolvedPlacement, stored: Weights, uri: str, earlier: Ma
         shape=resolved.shape,
         pool=resolved.pool,
         replicas=placement.replicas,
-        uri=uri,
+        uri=plan.uri,
         kserve=environment.kserve,
-        initializer=_initializer(stored, uri, earlier),
+        initializer=_initializer(plan),
         weights=_weights(resolved),
     )
 
 
-def _initializer(stored: Weights, uri: str, earlier: Manifest) -> Initializer | None:
-    """Return what downloads in the pods. Another release's own image alone restarts none of them: they would all
-    download again.
-    """
-    given = stored.plan.initializer if stored.plan else None
+def _initializer(plan: StoragePlan) -> Initializer | None:
+    """Return what downloads in the pods, and what of it somebody asked for."""
+    given, ours = plan.initializer, BUILT_IN.download
     if given is None:
         return None
-    image = given.image
-    if image == INITIALIZER_IMAGE and text(earlier, _URI) == uri:
-        written = [text(container, "image") for container in listing(earlier, "spec.template.initContainers")]
-        image = next((each for each in written if _repository(each) == _repository(image)), image)
-    return Initializer(image=image, resources=given.resources, env=given.env, env_from=given.env_from)
-
-
-def _repository(image: str) -> str:
-    return image.partition(":")[0]
+    env: list[JSON] = [entry for entry in given.env if not job.built_in(entry)]
+    return Initializer(
+        image=given.image,
+        resources=given.resources,
+        env=given.env,
+        env_from=given.env_from,
+        named=prune(
+            {
+                "image": given.image if given.image != ours.image else None,
+                "resources": given.resources if given.resources != ours.resources else None,
+                "env": env or None,
+                "envFrom": [*given.env_from] or None,
+            }
+        ),
+    )
 
 
 def _weights(resolved: ResolvedPlacement) -> int | None:
-    """Return how many bytes an engine loads at most; not from the pool, whose drift must restart nothing."""
+    """Return how many bytes an engine loads at most."""
     return resolved.model.disk or resolved.model.vram

@@ -23,7 +23,9 @@ from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.observe.weights import Finding, StorageState
 from function.reasons import Phase
-from function.storage import checks, volume_claim
+from function.report import storage_faults
+from function.storage import volume_claim
+from function.storage.checks import FaultKind
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
@@ -74,11 +76,13 @@ def weigh(
     planned = plan(replace(request, existing=there))
     if isinstance(planned, tuple):
         kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
-        finding = Finding.CACHE_NOT_SHARED if checks.cache_not_shared(request) else Finding.UNPLANNABLE
-        state = StorageState(finding=finding, environment=environment, problems=planned)
+        unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in planned)
+        finding = Finding.CACHE_NOT_SHARED if unshared else Finding.UNPLANNABLE
+        problems = tuple(map(storage_faults.problem, planned))
+        state = StorageState(finding=finding, environment=environment, problems=problems)
         return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
     retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
-    wanted = Hydration(claim=planned.claim_name, path=planned.path, retry=retry)
+    wanted = Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
     seen = _look(writer, planned, earlier, wanted)
     claim = planned.claim
     obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None

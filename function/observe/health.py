@@ -84,7 +84,7 @@ def _by_ready(manifest: Manifest) -> Health:
 
 
 def _service(manifest: Manifest) -> Health:
-    # observedGeneration is current already while a preset is missing, so Ready alone proves nothing. [E2E.md]
+    # observedGeneration is current while a preset is missing, so Ready alone proves nothing (docs/facts.md, KServe).
     combined = condition(manifest, "PresetsCombined")
     if current(manifest) and combined.get("status") == "False":
         return Health(Level.FAILED, _sentence(combined))
@@ -99,7 +99,7 @@ def _service(manifest: Manifest) -> Health:
 
 
 def _sentence(found: Manifest) -> str:
-    # The reason is left out on purpose: KServe says AllGroupsReady while pods are not ready. [E2E.md]
+    # The reason is left out on purpose: KServe says AllGroupsReady while pods are not ready (docs/facts.md, KServe).
     return ": ".join(part for part in (text(found, "type"), text(found, "message")) if part)
 
 

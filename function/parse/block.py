@@ -7,6 +7,7 @@ holds what was found all the same.
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import overload
 
 from pydantic import BaseModel
 
@@ -99,24 +100,28 @@ class Block:
         found = self._get(key)
         return found if isinstance(found, str) else default
 
-    def optional_text(self, key: str) -> str | None:
+    def optional_text(self, key: str, default: str | None = None) -> str | None:
         """Return a text field whose emptiness differs from its absence."""
         found = self._get(key)
-        return found if isinstance(found, str) else None
+        return found if isinstance(found, str) else default
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return the items of a list of texts."""
         return tuple(item for item in self._items(key) if isinstance(item, str))
 
-    def integer(self, key: str) -> int | None:
+    @overload
+    def integer(self, key: str) -> int | None: ...
+    @overload
+    def integer(self, key: str, default: int) -> int: ...
+    def integer(self, key: str, default: int | None = None) -> int | None:
         """Return a whole number."""
         found = self._get(key)
-        return found if isinstance(found, int) and not isinstance(found, bool) else None
+        return found if isinstance(found, int) and not isinstance(found, bool) else default
 
-    def flag(self, key: str) -> bool | None:
+    def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001  # what is read is a truth value
         """Return a truth value."""
         found = self._get(key)
-        return found if isinstance(found, bool) else None
+        return found if isinstance(found, bool) else default
 
     def strings(self, key: str) -> tuple[tuple[str, str], ...]:
         """Return the entries of a map of texts, sorted."""

@@ -19,11 +19,9 @@ from function.domain.cache import (
     Reader,
     UserClaim,
 )
-from function.domain.model import Model, PvcSource
-from function.domain.problem import Problem
 from function.kube.manifests import Manifest, flag, get, listing, text
 from function.parse.block import Block
-from function.parse.problems import wrong
+from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
 from function.reasons import Phase
@@ -43,8 +41,8 @@ def read_choice(block: Block) -> CacheChoice:
     return _claim(block, block)
 
 
-def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
-    """Return the cache, or every fault that it has."""
+def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
+    """Return the cache, None where it has any fault."""
     spec = Block.checked(CacheSpec, manifest.get("spec"), "spec")
     listed, selected = spec.has("environments"), spec.has("environmentSelector")
     if listed and selected:
@@ -68,20 +66,12 @@ def read_cache(manifest: Manifest) -> ModelCache | tuple[Problem, ...]:
         readers=tuple(_reader(entry) for entry in listing(manifest, "status.readers")),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
-    return spec.problems() or cache
-
-
-def check_cache_fits_source(model: Model, choice: CacheChoice) -> tuple[Problem, ...]:
-    """Return a problem where a claim is to be filled although the weights are on a claim already."""
-    if isinstance(model.source, PvcSource) and isinstance(choice, UserClaim):
-        allowed = f"left out, as the model's weights are on the claim {model.source.claim} already"
-        return (wrong("spec.modelCache.claimName", choice.claim, allowed),)
-    return ()
+    problems = spec.problems()
+    return Parsed(None if problems else cache, problems)
 
 
 def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
-    preload, retry = download.flag("preload"), download.text("retry")
-    preload = True if preload is None else preload
+    preload, retry = download.flag("preload", default=True), download.text("retry")
     if claim := block.text("claimName"):
         _stand_alone(block, "claimName", _OF_MANAGED)
         return UserClaim(claim=claim, preload=preload, retry=retry)
@@ -92,7 +82,7 @@ def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
         class_name=block.optional_text("storageClassName"),
         access_mode=block.optional_text("accessMode"),
         preload=preload,
-        retain=block.flag("retain") or False,
+        retain=block.flag("retain", default=False),
         retry=retry,
     )
 
@@ -125,6 +115,7 @@ def read_hydration(status: Manifest) -> Hydration:
         claim=text(status, "claimName"),
         path=text(status, "path"),
         completed_at=text(status, "completedAt"),
+        namespace=text(status, "namespace"),
         claim_uid=text(status, "claimUid"),
         retry=text(status, "retry"),
     )

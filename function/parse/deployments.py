@@ -1,27 +1,26 @@
 """ModelDeployments: which model, on how many environments, with how many replicas on each."""
 
 from function.domain.placement import Deployment
-from function.domain.problem import Problem
 from function.kube.manifests import Manifest, text
 from function.parse.block import Block
 from function.parse.caches import read_choice
+from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
 from function.schemas.deployment import DeploymentSpec
 
 
-def read_deployment(manifest: Manifest) -> Deployment | tuple[Problem, ...]:
-    """Return the deployment, or every fault that it has."""
+def read_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
+    """Return the deployment, None where it has any fault."""
     spec = Block.checked(DeploymentSpec, manifest.get("spec"), "spec")
-    environments = spec.integer("environments")
-    replicas = spec.block("scaling").block("fixed").integer("replicas")
     deployment = Deployment(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         model=read_model_ref(spec),
-        environments=1 if environments is None else environments,
-        replicas=1 if replicas is None else replicas,
+        environments=spec.integer("environments", 1),
+        replicas=spec.block("scaling").block("fixed").integer("replicas", 1),
         selector=read_selector(spec.block("environmentSelector")),
         cache=read_choice(spec.block("modelCache")),
     )
-    return spec.problems() or deployment
+    problems = spec.problems()
+    return Parsed(None if problems else deployment, problems)

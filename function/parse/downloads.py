@@ -1,11 +1,14 @@
-"""The blocks `download` and `kserve`, which the platform's defaults and every environment have in common."""
+"""The blocks `download` and `kserve`, which the platform's defaults and every environment have in common.
+
+Each is read over what a weaker level says, field by field: what is left out, or has a fault, is the weaker one's.
+"""
 
 from function.domain.settings import Download, Kserve
 from function.parse.block import Block
 
 
-def read_download(block: Block) -> Download:
-    """Return what is said about downloads; what is not said stays None."""
+def read_download(block: Block, weaker: Download) -> Download:
+    """Return the settings of downloads, completed by weaker ones."""
     for side in ("requests", "limits"):
         amounts = block.block("resources").block(side)
         for name in amounts.fields:
@@ -13,16 +16,16 @@ def read_download(block: Block) -> Download:
     check_env(block)
     pull_secrets = tuple(item.text("name") for item in block.blocks("imagePullSecrets"))
     return Download(
-        image=block.optional_text("image"),
-        resources=block.block("resources").fields if block.sound("resources") else None,
-        env=block.maps("env") if block.sound("env") else None,
-        node_selector=dict(block.strings("nodeSelector")) if block.sound("nodeSelector") else None,
-        tolerations=block.maps("tolerations") if block.sound("tolerations") else None,
-        service_account=block.optional_text("serviceAccountName"),
-        pull_secrets=pull_secrets if block.sound("imagePullSecrets") else None,
-        token_secret=block.optional_text("tokenSecretName"),
-        deadline_seconds=block.integer("activeDeadlineSeconds"),
-        backoff_limit=block.integer("backoffLimit"),
+        image=block.text("image", weaker.image),
+        resources=block.block("resources").fields if block.sound("resources") else weaker.resources,
+        env=block.maps("env") if block.sound("env") else weaker.env,
+        node_selector=dict(block.strings("nodeSelector")) if block.sound("nodeSelector") else weaker.node_selector,
+        tolerations=block.maps("tolerations") if block.sound("tolerations") else weaker.tolerations,
+        service_account=block.optional_text("serviceAccountName", weaker.service_account),
+        pull_secrets=pull_secrets if block.sound("imagePullSecrets") else weaker.pull_secrets,
+        token_secret=block.optional_text("tokenSecretName", weaker.token_secret),
+        deadline_seconds=block.integer("activeDeadlineSeconds", weaker.deadline_seconds),
+        backoff_limit=block.integer("backoffLimit", weaker.backoff_limit),
     )
 
 
@@ -33,10 +36,10 @@ def check_env(block: Block) -> None:
             item.deny("valueFrom", "left out together with value")
 
 
-def read_kserve(block: Block) -> Kserve:
-    """Return what is said about KServe's installation; what is not said stays None."""
+def read_kserve(block: Block, weaker: Kserve) -> Kserve:
+    """Return the settings of KServe's installation, completed by weaker ones."""
     return Kserve(
-        namespace=block.optional_text("namespace"),
-        config_prefix=block.optional_text("configPrefix"),
-        gateway=block.flag("gateway"),
+        namespace=block.text("namespace", weaker.namespace),
+        config_prefix=block.text("configPrefix", weaker.config_prefix),
+        gateway=block.flag("gateway", weaker.gateway),
     )

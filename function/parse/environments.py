@@ -16,6 +16,7 @@ from function.kube.manifests import Manifest, condition, get, strings, text
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
+from function.parse.parsed import Parsed
 from function.schemas.environment import EnvironmentSpec
 
 _SOURCES = {"Existing": "existing", "GKE": "gke"}
@@ -31,18 +32,16 @@ class ClusterAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedEnvironment:
+class ParsedEnvironment(Parsed[Environment]):
     """An environment as decisions see it, how to reach its cluster, and every fault of its manifest."""
 
-    environment: Environment
     access: ClusterAccess | None
-    pool_problems: tuple[Problem, ...] = ()
-    other_problems: tuple[Problem, ...] = ()
+    pool_problems: tuple[Problem, ...]
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Every fault, sorted by path."""
-        return tuple(sorted(self.pool_problems + self.other_problems))
+    def other_problems(self) -> tuple[Problem, ...]:
+        """The faults outside the pools, which make the environment broken."""
+        return tuple(problem for problem in self.problems if problem not in self.pool_problems)
 
 
 def provider_config(environment: str) -> str:
@@ -54,11 +53,11 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
     """Return the environment with what the platform's settings add where it says nothing."""
     name = text(manifest, "metadata.name")
     spec = Block.checked(EnvironmentSpec, manifest.get("spec"), "spec")
-    access = _access(spec.block("cluster"), name, settings.secret_namespace or "")
+    access = _access(spec.block("cluster"), name, settings.secret_namespace)
     pools, broken_pools, pool_problems = _pools(spec)
     storage = _storage(spec.block("storage"), settings)
-    kserve = read_kserve(spec.block("kserve")).or_else(settings.kserve)
-    other_problems = tuple(p for p in spec.problems() if p not in pool_problems)
+    kserve = read_kserve(spec.block("kserve"), settings.kserve)
+    problems = spec.problems()
     ready, ready_message = _readiness(manifest)
     environment = Environment(
         name=name,
@@ -66,7 +65,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         pools=pools,
         broken_pools=broken_pools,
-        broken=bool(other_problems),
+        broken=any(problem not in pool_problems for problem in problems),
         storage=storage,
         kserve=kserve,
         provider_config=text(manifest, "status.providerConfigRef.name") or provider_config(name),
@@ -74,9 +73,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         ready_message=ready_message,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
-    return ParsedEnvironment(
-        environment=environment, access=access, pool_problems=pool_problems, other_problems=other_problems
-    )
+    return ParsedEnvironment(environment, problems, access=access, pool_problems=pool_problems)
 
 
 def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess | None:
@@ -137,17 +134,16 @@ def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Proble
 
 
 def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
-    class_name = block.optional_text("storageClassName")
     claim = block.block("sharedClaim")
     size = claim.amount("size")
     ours = EnvironmentStorage()
     return EnvironmentStorage(
-        class_name=settings.storage_class if class_name is None else class_name,
+        class_name=block.optional_text("storageClassName", settings.storage_class),
         access_mode=block.text("accessMode", ours.access_mode),
         mode=StorageMode.SHARED if block.text("mode") == StorageMode.SHARED else StorageMode.PER_MODEL,
         shared_claim=claim.text("name", ours.shared_claim),
         shared_size=ours.shared_size if size is None else size,
-        download=read_download(block.block("download")).or_else(settings.download),
+        download=read_download(block.block("download"), settings.download),
     )
 
 

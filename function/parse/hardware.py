@@ -4,7 +4,7 @@ The speed between nodes has one name on each side, `multiNodeBandwidth` and `int
 accepted on both. Only a profile may ask for a speed `-or-better`.
 """
 
-from function.domain.environment import Pool
+from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.parse.block import Block
@@ -27,20 +27,19 @@ def read_requires(block: Block) -> Requires:
 def read_pool(block: Block) -> Pool:
     """Return a pool of an environment; its capacity in nodes is maxNodeCount, else nodeCount."""
     capabilities = block.block("capabilities")
-    declared, count = capabilities.has("precisionSupport"), block.integer("acceleratorCount")
-    most = block.integer("maxNodeCount")
+    declared = capabilities.has("precisionSupport")
     return Pool(
         name=block.text("name"),
-        gpus_per_node=1 if count is None else count,
-        max_nodes=(block.integer("nodeCount") or 0) if most is None else most,
+        gpus_per_node=block.integer("acceleratorCount", 1),
+        max_nodes=block.integer("maxNodeCount", block.integer("nodeCount", 0)),
         accelerator_type=block.text("acceleratorType").lower(),
-        gpu_resource=block.text("gpuResource", "nvidia.com/gpu"),
+        gpu_resource=block.text("gpuResource", GPU_RESOURCE),
         labels=block.strings("labels"),
         taints=block.maps("taints"),
         memory_per_gpu=capabilities.amount("memoryPerGpu"),
         interconnect=capabilities.member("interconnect", INTERCONNECTS),
         precision=capabilities.members("precisionSupport", PRECISIONS) if declared else None,
-        multi_node=capabilities.flag("multiNodeCapable") or False,
+        multi_node=capabilities.flag("multiNodeCapable", default=False),
         bandwidth=capabilities.member(_bandwidth_field(capabilities), LADDER),
         nvlink_domain=capabilities.integer("nvlinkDomainSize"),
     )

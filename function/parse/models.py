@@ -1,14 +1,14 @@
 """ClusterModel and Model, which share one schema.
 
 Faults outside the profiles (source, resources, selector, the shape of anything else) leave no model to serve:
-the list of all faults comes back instead. A faulty profile only stands in `broken`, beside the others.
+only the list of all faults comes back. A faulty profile only stands in `broken`, beside the others.
 """
 
-from function.domain.model import Model
-from function.domain.problem import Problem
+from function.domain.model import CPU, MEMORY, Model
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, text
 from function.parse.block import Block
+from function.parse.parsed import Parsed
 from function.parse.profiles import read_profiles
 from function.parse.selectors import read_selector
 from function.parse.sources import SecretRule, read_source
@@ -17,25 +17,25 @@ from function.schemas.model import ModelSpec
 CLUSTER_MODEL = "ClusterModel"
 
 
-def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Model | tuple[Problem, ...]:
-    """Return the model, or every fault that it has.
+def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Model | None]:
+    """Return the model; None where faults outside its profiles leave nothing to serve.
 
     A Secret of a ClusterModel that names no namespace is in the platform's, a Model's is in the Model's own.
     """
     kind, namespace = text(manifest, "kind"), text(manifest, "metadata.namespace")
     spec = Block.checked(ModelSpec, manifest.get("spec"), "spec")
     shared = kind == CLUSTER_MODEL
-    home = (settings.secret_namespace or "") if shared else namespace
+    home = settings.secret_namespace if shared else namespace
     source = read_source(spec, SecretRule(namespace=home, fixed=not shared))
     profiles, broken = read_profiles(spec)
     resources = spec.block("resources")
     vram, disk = resources.amount("vram"), resources.amount("disk")
-    cpu, memory = resources.quantity("cpu", "4"), resources.quantity("memory", "16Gi")
+    cpu, memory = resources.quantity("cpu", CPU), resources.quantity("memory", MEMORY)
     selector = read_selector(spec.block("environmentSelector"))
     problems = spec.problems()
     if source is None or {p for b in broken for p in b.problems} != set(problems):
-        return problems
-    return Model(
+        return Parsed(None, problems)
+    model = Model(
         kind=kind,
         name=text(manifest, "metadata.name"),
         namespace=namespace,
@@ -49,3 +49,4 @@ def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Model | tup
         memory=memory,
         selector=selector,
     )
+    return Parsed(model, problems)

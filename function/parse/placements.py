@@ -1,30 +1,30 @@
-"""ModelPlacements, read twice over: by the ledger, which must not lose one, and by the one that executes it.
+"""ModelPlacements, for two readers: the ledger, which must not lose one, and the composer that executes it.
 
-The ledger charges what a placement's spec says, so `read_placement` gives up only where no environment is
-named. A topology that cannot be read leaves `shape` None, and any other field that cannot be read counts as
-absent; what is wrong with them is what `placement_problems` says.
+The ledger charges what a placement's spec says, so there is none only where no environment is named. A topology
+that cannot be read leaves `shape` None, and any other field that cannot be read counts as absent; what is wrong
+with them stands beside the placement, and keeps it from being executed.
 """
 
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, text
 from function.parse.block import Block
 from function.parse.caches import read_choice, read_hydration
+from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
 from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
 from function.schemas.placement import PlacementSpec
 
 
-def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
-    """Return the placement as far as it can be read, or why it says nothing at all."""
-    spec = _open(manifest)
+def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
+    """Return the placement as far as it can be read, with every fault that it has."""
+    spec = Block.checked(PlacementSpec, manifest.get("spec"), "spec")
+    shape, cache = read_shape(spec.block("topology")), read_choice(spec.block("modelCache"))
     environment = spec.block("inferenceEnvironmentRef").text("name")
     if not environment:
-        return placement_problems(manifest)
-    replicas = spec.integer("replicas")
-    return Placement(
+        return Parsed(None, spec.problems())
+    placement = Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         deployment=spec.block("deploymentRef").text("name"),
@@ -32,9 +32,9 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
         environment=environment,
         profile=spec.text("profile"),
         pool=spec.text("pool"),
-        shape=read_shape(spec.block("topology")),
-        replicas=1 if replicas is None else replicas,
-        cache=read_choice(spec.block("modelCache")),
+        shape=shape,
+        replicas=spec.integer("replicas", 1),
+        cache=cache,
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=_vram(manifest),
@@ -49,18 +49,7 @@ def read_placement(manifest: Manifest) -> Placement | tuple[Problem, ...]:
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
     )
-
-
-def placement_problems(manifest: Manifest) -> tuple[Problem, ...]:
-    """Return every fault of a placement."""
-    spec = _open(manifest)
-    read_shape(spec.block("topology"))
-    read_choice(spec.block("modelCache"))
-    return spec.problems()
-
-
-def _open(manifest: Manifest) -> Block:
-    return Block.checked(PlacementSpec, manifest.get("spec"), "spec")
+    return Parsed(placement, spec.problems())
 
 
 def _owner(manifest: Manifest) -> str:

@@ -6,13 +6,14 @@ setting must not stop every object at once. Durations are Go's.
 
 import math
 import re
+from dataclasses import replace
 from decimal import Decimal
 
-from function.domain.problem import Problem
-from function.domain.settings import BUILT_IN, Download, Settings
+from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, prune
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
+from function.parse.parsed import Parsed
 from function.schemas.defaults import Defaults
 
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
@@ -23,42 +24,43 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
-def read_settings(function_input: Manifest, context: Manifest) -> tuple[Settings, tuple[Problem, ...]]:
+def read_settings(function_input: Manifest, context: Manifest) -> Parsed[Settings]:
     """Return the settings, completed by what is built in, and what was wrong with them."""
     environment = context.get(ENVIRONMENT_KEY)
     ours = environment.get(OUR_KEY) if isinstance(environment, dict) else None
-    weaker, input_problems = _level(function_input, "input")
-    stronger, context_problems = _level({} if ours is None else ours, OUR_KEY)
-    return stronger.or_else(weaker).or_else(BUILT_IN), input_problems + context_problems
+    weaker = _level(function_input, "input", BUILT_IN)
+    merged = _level({} if ours is None else ours, OUR_KEY, weaker.value)
+    return Parsed(merged.value, weaker.problems + merged.problems)
 
 
-def _level(fields: JSON, path: str) -> tuple[Settings, tuple[Problem, ...]]:
+def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
+    """Return the settings of one level over those of a weaker one, and the faults of this level."""
     if isinstance(fields, dict):
         fields = prune(fields)
     block = Block.checked(Defaults, fields, path)
-    download = read_download(block.block("download"))
+    download = replace(weaker.download, image=block.text("storageInitializerImage", weaker.download.image))
     ttl = block.block("ttl")
     settings = Settings(
-        download=download.or_else(Download(image=block.optional_text("storageInitializerImage"))),
-        kserve=read_kserve(block.block("kserve")),
-        storage_class=block.optional_text("storageClassName"),
-        ttl_settled=_seconds(ttl, "settled"),
-        ttl_pending=_seconds(ttl, "pending"),
-        secret_namespace=block.optional_text("secretNamespace"),
-        object_watch=block.flag("objectWatch"),
-        remote_namespace_prefix=block.optional_text("remoteNamespacePrefix"),
+        download=read_download(block.block("download"), download),
+        kserve=read_kserve(block.block("kserve"), weaker.kserve),
+        storage_class=block.optional_text("storageClassName", weaker.storage_class),
+        ttl_settled=_seconds(ttl, "settled", weaker.ttl_settled),
+        ttl_pending=_seconds(ttl, "pending", weaker.ttl_pending),
+        secret_namespace=block.text("secretNamespace", weaker.secret_namespace),
+        object_watch=block.flag("objectWatch", weaker.object_watch),
+        remote_namespace_prefix=block.text("remoteNamespacePrefix", weaker.remote_namespace_prefix),
     )
-    return settings, block.problems()
+    return Parsed(settings, block.problems())
 
 
-def _seconds(block: Block, key: str) -> int | None:
+def _seconds(block: Block, key: str, weaker: int) -> int:
     """Return a duration in whole seconds, rounded up; none at all would switch the wake-up off."""
     found = block.fields.get(key)
     if not isinstance(found, str):
-        return None
+        return weaker
     parts = _PART.findall(found) if _DURATION.fullmatch(found) and len(found) <= 32 else ()
     seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in parts))
     if seconds < 1:
         block.deny(key, "a duration like 30s, 10m or 1h30m")
-        return None
+        return weaker
     return seconds

@@ -57,7 +57,7 @@ def _data_mode(block: Block, nodes: int, gpus: int) -> Parallelism:
     if data is None or local is None:
         block.demand("dataLocal" if local is None else "data", "as data and dataLocal go together")
         return Parallelism(tensor=gpus)
-    if (block.integer("pipeline") or 1) > 1:
+    if block.integer("pipeline", 1) > 1:
         block.deny("pipeline", "1 together with data")
     if data != local * nodes:
         block.deny("data", f"{local * nodes}, dataLocal times nodes")

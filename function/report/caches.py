@@ -158,6 +158,7 @@ def remembered(hydration: Hydration) -> Manifest:
             "claimName": hydration.claim or None,
             "path": hydration.path or None,
             "completedAt": hydration.completed_at or None,
+            "namespace": (hydration.completed_at and hydration.namespace) or None,
             "claimUid": hydration.claim_uid or None,
             "retry": (hydration.completed_at and hydration.retry) or None,
         }

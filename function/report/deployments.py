@@ -63,7 +63,8 @@ def status(
             "environments": {
                 "desired": decision.wanted,
                 "placed": decision.placed,
-                "ready": sum(p.ready for p in every),
+                # What answers counts wherever it runs, also where its environment is gone.
+                "ready": min(decision.wanted, sum(p.ready and not p.unreachable for p in every)),
             },
             "replicas": sum(p.replicas for p in counted),
             "gpus": sum(p.shape.gpus * p.replicas for p in every if p.shape),

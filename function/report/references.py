@@ -9,6 +9,7 @@ from function.domain.model import Model
 from function.domain.placement import ModelRef
 from function.domain.problem import Problem
 from function.exchange import Condition
+from function.parse.problems import wrong
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
 
 _KEPT = "What runs is kept"
@@ -63,6 +64,15 @@ def environment_invalid(name: str, problems: Iterable[Problem]) -> Condition:
     """Return the condition of a placement whose environment cannot be read."""
     message = f"Correct InferenceEnvironment {name}: {_listed(problems)}"
     return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
+
+
+def environment_changed(name: str, provider_config: str) -> Condition:
+    """Return the condition of a placement that refers to another environment than it was placed on."""
+    allowed = (
+        f"the environment whose ClusterProviderConfig is {provider_config}, where its objects are; "
+        "delete the placement and make another to move"
+    )
+    return invalid_placement([wrong("spec.inferenceEnvironmentRef", name, allowed)])
 
 
 def pool_not_found(environment: str, pool: str) -> Condition:

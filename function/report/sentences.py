@@ -10,9 +10,10 @@ from function.domain.model import Shape
 from function.kube.quantity import GIB
 from function.kube.selectors import Requirement
 from function.reasons import Refused
+from function.report import storage_faults
+from function.report.storage_faults import SHARED_STORAGE
 from function.scheduling.verdicts import Field, Miss, Refusal, Value
-
-SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
+from function.storage.checks import FaultKind
 
 
 def describe(miss: Miss) -> str:
@@ -30,6 +31,8 @@ def sentence(refusal: Refusal) -> str:
 
 def remedy(refusal: Refusal) -> str:
     """Say what to do, or nothing where there is more than one way."""
+    if refusal.storage is not None:
+        return _STORAGE_REMEDIES.get(refusal.storage.kind, "").format(refusal=refusal)
     if refusal.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and refusal.pool and refusal.found is None:
         return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
     return _REMEDIES.get(refusal.reason, "").format(refusal=refusal)
@@ -83,10 +86,6 @@ def _memory(amount: int) -> str:
     return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
 
 
-def _cache_choice(_: Refusal) -> str:
-    return "spec.modelCache: this storage serves one node, and every valid profile needs several"
-
-
 def _no_environments(_: Refusal) -> str:
     return "There is no InferenceEnvironment to run on"
 
@@ -108,31 +107,19 @@ def _node_pools(refusal: Refusal) -> str:
     return f"node pools are invalid: {', '.join(map(str, broken))}" if broken else "it has no GPU node pools"
 
 
-def _one_node(refusal: Refusal) -> str:
-    return f"{refusal.found} nodes of pool {refusal.pool} needed, spec.modelCache of the deployment serves one"
-
-
 def _multi_node(refusal: Refusal) -> str:
     return f"pool {refusal.pool} is not multiNodeCapable, {refusal.wanted} nodes wanted"
 
 
-def _storage_class(refusal: Refusal) -> str:
-    if refusal.shape is not None and refusal.shape.nodes > 1:
-        return SHARED_STORAGE
-    return "the weights need a claim, and neither the environment nor the deployment names a storage class"
-
-
-def _access_mode(refusal: Refusal) -> str:
+def _storage(refusal: Refusal) -> str:
+    fault = refusal.storage
+    assert fault is not None
     if refusal.reason is Refused.INVALID_DEPLOYMENT:
-        found, replicas = refusal.found, refusal.wanted
-        return f"spec.modelCache.accessMode: {found} serves one replica on one node, {replicas} replicas wanted"
-    if refusal.shape is not None and refusal.shape.nodes > 1:
-        return f"{SHARED_STORAGE} Its accessMode is {refusal.found}, {refusal.wanted} wanted"
-    return f"several replicas share a claim; accessMode is {refusal.found}, {refusal.wanted} wanted"
-
-
-def _cache(refusal: Refusal) -> str:
-    return f"ModelCache {refusal.wanted} does not keep the weights there"
+        return str(storage_faults.problem(fault))
+    if fault.kind is FaultKind.SIZE:
+        unsaid = "modelCache.size nor the model's disk or vram"
+        return f"pool {refusal.pool} does not declare memoryPerGpu, and neither {unsaid} says how large a claim to make"
+    return storage_faults.words(fault)
 
 
 def _replicas(refusal: Refusal) -> str:
@@ -166,7 +153,6 @@ def _not_ready(refusal: Refusal) -> str:
 
 
 _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
-    Field.MODEL_CACHE: _cache_choice,
     Field.ENVIRONMENTS: _no_environments,
     Field.DEPLOYMENT_SELECTOR: _selector,
     Field.MODEL_SELECTOR: _selector,
@@ -175,25 +161,26 @@ _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.ENGINE_ARGS: _engine_args,
     Field.ENVIRONMENT: _environment,
     Field.NODE_POOLS: _node_pools,
-    Field.ONE_NODE: _one_node,
     Field.MULTI_NODE: _multi_node,
-    Field.STORAGE_CLASS: _storage_class,
-    Field.ACCESS_MODE: _access_mode,
-    Field.CACHE: _cache,
+    Field.STORAGE: _storage,
     Field.REPLICAS: _replicas,
     Field.READY: _not_ready,
 }
 
 _REMEDIES: Mapping[Refused, str] = {
     Refused.NO_ENVIRONMENTS: "Create an InferenceEnvironment",
-    Refused.SHARED_STORAGE_MISSING: (
-        "Give InferenceEnvironment {refusal.environment} a spec.storage with a ReadWriteMany class"
-    ),
-    Refused.CACHE_NOT_ON_ENVIRONMENT: "Add {refusal.environment} to ModelCache {refusal.wanted}",
     Refused.POOL_TOO_SMALL: ("Raise maxNodeCount of pool {refusal.pool} of InferenceEnvironment {refusal.environment}"),
     Refused.INSUFFICIENT_CAPACITY: (
         "Wait until others leave pool {refusal.pool} of InferenceEnvironment {refusal.environment}, "
         "or raise its maxNodeCount"
     ),
     Refused.ENVIRONMENT_NOT_READY: "It is placed as soon as {refusal.environment} is Ready",
+}
+
+_SHARED_CLASS = "Give InferenceEnvironment {refusal.environment} a spec.storage with a ReadWriteMany class"
+_STORAGE_REMEDIES: Mapping[FaultKind, str] = {
+    FaultKind.STORAGE_CLASS: _SHARED_CLASS,
+    FaultKind.ACCESS_MODE: _SHARED_CLASS,
+    FaultKind.CACHE_ABSENT: "Add {refusal.environment} to ModelCache {refusal.storage.cache}",
+    FaultKind.CACHE_NOT_SHARED: "Give ModelCache {refusal.storage.cache} a ReadWriteMany claim",
 }

@@ -2,13 +2,13 @@
 
 The order is that of `Refused`, so that the pool whose first failing check lies furthest down came nearest.
 Within the requirements on the hardware it is the design's table. Asked for but not declared by the pool is
-not satisfied, and recorded as `found=None`. Capacity and readiness come after these, see judge.py;
-selectors before.
+not satisfied, and recorded as `found=None`. What the weights ask for is the planner's to say. Capacity and
+readiness come after these, see judge.py; selectors before.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from function.domain.engine_args import disagreements
@@ -18,21 +18,43 @@ from function.domain.problem import Problem
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Refusal, Value
+from function.storage.checks import FaultKind, StorageFault
 
-SHARED_ACCESS = "ReadWriteMany"
+# Whom a fault of the weights speaks of: the deployment, the pool, the environment, or the ModelCache.
+STORAGE_REASONS: Mapping[FaultKind, Refused] = {
+    FaultKind.NOTHING_TO_CACHE: Refused.INVALID_DEPLOYMENT,
+    FaultKind.CLAIM_BESIDE_SOURCE: Refused.INVALID_DEPLOYMENT,
+    FaultKind.EMPTY_DIR: Refused.INVALID_DEPLOYMENT,
+    FaultKind.OWN_ACCESS_MODE: Refused.INVALID_DEPLOYMENT,
+    FaultKind.OTHER_MODEL: Refused.INVALID_DEPLOYMENT,
+    FaultKind.SIZE: Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+    FaultKind.STORAGE_CLASS: Refused.SHARED_STORAGE_MISSING,
+    FaultKind.ACCESS_MODE: Refused.SHARED_STORAGE_MISSING,
+    FaultKind.CACHE_NOT_SHARED: Refused.SHARED_STORAGE_MISSING,
+    FaultKind.CACHE_ABSENT: Refused.CACHE_NOT_ON_ENVIRONMENT,
+    FaultKind.CACHE_PENDING: Refused.CACHE_NOT_ON_ENVIRONMENT,
+}
 
 # Several hundred pools of one kind ask the same about the same arguments.
 _disagreements = lru_cache(maxsize=256)(disagreements)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
     """A profile on a pool. `shape` None: it must be computed, and pool or model do not say enough."""
 
+    request: SchedulingRequest
     environment: Environment
     profile: Profile
     pool: Pool
     shape: Shape | None
+
+    @cached_property
+    def storage(self) -> tuple[StorageFault, ...]:
+        """Why the planner has no storage for it; asked at most once."""
+        if self.shape is None:
+            return ()
+        return self.request.unstorable(self.environment, self.pool, self.shape, self.request.deployment.replicas)
 
 
 Check: TypeAlias = Callable[[SchedulingRequest, Candidate], Refusal | None]
@@ -77,12 +99,9 @@ def _problems(engine: EngineName, args: tuple[str, ...], shape: Shape) -> tuple[
     return _disagreements(engine, args, shape) if args else ()
 
 
-def one_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
-    """Weights that the deployment keeps on one node serve no shape of several."""
-    shape = candidate.shape
-    if request.storage.single_node_only and shape is not None and shape.nodes > 1:
-        return _refuse(candidate, Field.ONE_NODE, 1, shape.nodes)
-    return None
+def storage_wish(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """What the deployment itself says about its weights suits this shape."""
+    return _storage(candidate, Refused.INVALID_DEPLOYMENT)
 
 
 def multi_node(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
@@ -147,51 +166,38 @@ def precision(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def storage_class(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
-    """Where the weights need a claim, somebody must name its class; "" is a name: the cluster's default."""
-    storage, shape = request.storage, candidate.shape
-    if shape is None or not _needs_claim(request, shape):
-        return None
-    if not (storage.class_name is candidate.environment.storage.class_name is storage.default_class is None):
-        return None
-    return _refuse(candidate, Field.STORAGE_CLASS, None, None, Refused.SHARED_STORAGE_MISSING)
+def claim_size(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """Where nobody says how large the claim must be, the pool's GPU memory does."""
+    if candidate.profile.requires.memory_per_gpu and candidate.pool.memory_per_gpu is None:
+        return None  # said already
+    return _storage(candidate, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 
 
-def access_mode(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
-    """A claim for more than one replica on one node must be shared."""
-    if candidate.shape is None or shares(request, candidate.environment, candidate.shape):
-        return None
-    mode = effective_mode(request, candidate.environment)
-    return _refuse(candidate, Field.ACCESS_MODE, SHARED_ACCESS, mode, Refused.SHARED_STORAGE_MISSING)
+def shared_storage(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """The environment has storage that every pod can mount."""
+    return _storage(candidate, Refused.SHARED_STORAGE_MISSING)
 
 
-def shares(request: SchedulingRequest, environment: Environment, shape: Shape) -> bool:
-    """Tell whether the access mode serves every pod that mounts the weights."""
-    alone = shape.nodes == 1 and request.deployment.replicas <= 1
-    return alone or not _needs_claim(request, shape) or effective_mode(request, environment) == SHARED_ACCESS
-
-
-def effective_mode(request: SchedulingRequest, environment: Environment) -> str:
-    """Return the deployment's access mode, else the environment's."""
-    return request.storage.access_mode or environment.storage.access_mode
-
-
-def _needs_claim(request: SchedulingRequest, shape: Shape) -> bool:
-    return request.storage.multi_node_claim if shape.nodes > 1 else request.storage.single_node_claim
-
-
-def cache(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+def cache(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A named ModelCache keeps its weights on this environment."""
-    kept = request.storage.cache_environments
-    if kept is None or candidate.environment.name in kept:
-        return None
-    return _refuse(candidate, Field.CACHE, request.storage.cache_name, None, Refused.CACHE_NOT_ON_ENVIRONMENT)
+    return _storage(candidate, Refused.CACHE_NOT_ON_ENVIRONMENT)
+
+
+def _storage(candidate: Candidate, reason: Refused) -> Refusal | None:
+    fault = next((fault for fault in candidate.storage if STORAGE_REASONS[fault.kind] is reason), None)
+    return None if fault is None else refuse_storage(candidate, fault)
+
+
+def refuse_storage(candidate: Candidate, fault: StorageFault) -> Refusal:
+    """Return the planner's word as a refusal."""
+    refusal = _refuse(candidate, Field.STORAGE, None, None, STORAGE_REASONS[fault.kind])
+    return replace(refusal, storage=fault)
 
 
 CHECKS: tuple[Check, ...] = (
+    storage_wish,
     vram,
     engine_args,
-    one_node,
     multi_node,
     gpus_per_node,
     memory_per_gpu,
@@ -200,8 +206,8 @@ CHECKS: tuple[Check, ...] = (
     accelerator_type,
     bandwidth,
     precision,
-    storage_class,
-    access_mode,
+    claim_size,
+    shared_storage,
     cache,
 )
-FIRST_OF_POOL = CHECKS.index(one_node)
+FIRST_OF_POOL = CHECKS.index(multi_node)

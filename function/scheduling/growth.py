@@ -1,7 +1,7 @@
 """How many replicas a placement that stays gets.
 
-Fewer always; more only where its pool has room for all of them beside the others and its claim may be
-shared. Where it has not, the placement keeps the number it has, and the refusal is reported: what runs
+Fewer always; more only where its pool has room for all of them beside the others and the planner has storage for
+all of them. Where it has not, the placement keeps the number it has, and the refusal is reported: what runs
 keeps running, and nothing is promised that would overcommit.
 """
 
@@ -10,8 +10,7 @@ from dataclasses import replace
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.placement import Placement
-from function.reasons import Refused
-from function.scheduling.checks import CHECKS, SHARED_ACCESS, access_mode, effective_mode, shares
+from function.scheduling.checks import CHECKS, STORAGE_REASONS, shared_storage
 from function.scheduling.judge import poolless, shortage_step
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
@@ -48,29 +47,30 @@ def _hindrance(
     if pool is None:
         field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
         return replace(poolless(environment, field), keeps=placement.replicas)
-    unshared = _unshared(request, environment, placement, shape)
+    unstorable = _unstorable(request, environment, pool, placement, shape)
     full = _room(request, pool, placement, shape, ledger)
-    refusals = tuple(refusal for refusal in (unshared, full) if refusal is not None)
+    refusals = (*unstorable, *([full] if full else ()))
     if not refusals:
         return None
-    step = CHECKS.index(access_mode) if full is None or unshared is not None else shortage_step(full)
+    step = shortage_step(full) if full and not unstorable else CHECKS.index(shared_storage)
     return Miss(environment=environment.name, refusals=refusals, step=step, keeps=placement.replicas)
 
 
-def _unshared(
-    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape
-) -> Refusal | None:
-    if shares(request, environment, shape):
-        return None
-    return Refusal(
-        reason=Refused.SHARED_STORAGE_MISSING,
-        field=Field.ACCESS_MODE,
-        environment=environment.name,
-        profile=placement.profile,
-        pool=placement.pool,
-        wanted=SHARED_ACCESS,
-        found=effective_mode(request, environment),
-        shape=shape,
+def _unstorable(
+    request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
+) -> tuple[Refusal, ...]:
+    found = request.unstorable(environment, pool, shape, request.deployment.replicas)
+    return tuple(
+        Refusal(
+            reason=STORAGE_REASONS[fault.kind],
+            field=Field.STORAGE,
+            environment=environment.name,
+            profile=placement.profile,
+            pool=pool.name,
+            shape=shape,
+            storage=fault,
+        )
+        for fault in found
     )
 
 

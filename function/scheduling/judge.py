@@ -116,7 +116,7 @@ def _judge(request: SchedulingRequest, environment: Environment, ledger: Ledger,
 def _attempts(
     request: SchedulingRequest, environment: Environment, ledger: Ledger, late: Refusal | None
 ) -> Iterator[tuple[Candidate | None, Iterator[_Step]]]:
-    for profile in request.profiles:
+    for profile in request.model.profiles:
         refused = unselected_by(profile, environment)
         if refused is not None:
             yield None, iter([(SELECTION, refused)])
@@ -125,7 +125,7 @@ def _attempts(
         else:
             for pool in environment.pools:
                 shape = replica_shape(profile, request.model.vram, pool)
-                candidate = Candidate(environment, profile, pool, shape)
+                candidate = Candidate(request, environment, profile, pool, shape)
                 yield candidate, _steps(request, candidate, ledger, late)
 
 

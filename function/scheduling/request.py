@@ -1,41 +1,27 @@
 """What goes into a decision besides environments and placements."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from function.domain.model import Model, Profile
+from function.domain.environment import Environment, Pool
+from function.domain.model import Model, Shape
 from function.domain.placement import Deployment
+from function.storage.checks import StorageFault
+
+Unstorable: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageNeed:
-    """What the weights ask of an environment, as far as it decides where to run.
-
-    `class_name` and `access_mode` are the deployment's own, `default_class` is the platform's. A replica of
-    several nodes, or of one, may need a claim of ours. `single_node_only`: the deployment asks for storage
-    that one node can use. `cache_environments` None: no ModelCache is named.
-    """
-
-    class_name: str | None = None
-    default_class: str | None = None
-    access_mode: str | None = None
-    multi_node_claim: bool = False
-    single_node_claim: bool = False
-    single_node_only: bool = False
-    cache_environments: frozenset[str] | None = None
-    cache_name: str = ""
+def _storable(*_: object) -> tuple[StorageFault, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingRequest:
-    """What shall run, and what it needs besides GPUs."""
+    """What shall run. `unstorable` is the planner's word on the weights: why so many replicas of a shape cannot have
+    them on a pool.
+    """
 
     deployment: Deployment
     model: Model
-    storage: StorageNeed = StorageNeed()
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles that may serve, in order of priority; one node where the storage spans no more."""
-        if not self.storage.single_node_only:
-            return self.model.profiles
-        return tuple(p for p in self.model.profiles if p.shape is None or p.shape.nodes == 1)
+    unstorable: Unstorable = _storable

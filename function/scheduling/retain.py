@@ -6,8 +6,8 @@ served. Where an environment, a pool or a profile is declared but cannot be read
 input tears nothing down.
 
 It is decided again where its environment or pool is gone or going, its profile is gone or has another
-shape, or a selector no longer admits the environment. For VRAM maths the shape is another one when the
-model's vram is, not when the memory of the pool drifted.
+shape, or a selector no longer admits the environment. For VRAM maths the shape is computed again when the
+model's vram is another one, not when the memory of the pool drifted.
 
 It yields where it never served and does not fit in its turn (see ledger.py): two deployments that decided
 at the same moment took the same room.
@@ -107,7 +107,7 @@ def _reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, placemen
         return False
     if profile.shape is not None:
         return profile.shape != placement.shape
-    if placement.vram is not None:
-        return placement.vram != request.model.vram
+    if placement.vram is not None and placement.vram == request.model.vram:
+        return False  # whatever became of the pool's memory
     computed = replica_shape(profile, request.model.vram, pool)
     return computed is not None and computed != placement.shape

@@ -13,16 +13,19 @@ it exists, and does not count as placed. The order of the inputs means nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from function.domain.environment import Environment
+from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.checks import SHARED_ACCESS
+from function.scheduling.checks import STORAGE_REASONS
 from function.scheduling.growth import keep
 from function.scheduling.judge import judge, judge_again
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
 from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal
+from function.storage.checks import StorageFault
+
+NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +79,27 @@ def _scene(request: SchedulingRequest, environments: Sequence[Environment], plac
 
 def _fault(scene: _Scene) -> Refusal | None:
     """Return what rules out every environment at once."""
-    request = scene.request
-    storage, replicas = request.storage, request.deployment.replicas
-    if not request.profiles:
-        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.MODEL_CACHE)
-    if storage.single_node_claim and storage.access_mode not in (None, SHARED_ACCESS) and replicas > 1:
-        return Refusal(
-            reason=Refused.INVALID_DEPLOYMENT,
-            field=Field.ACCESS_MODE,
-            wanted=replicas,
-            found=storage.access_mode,
-        )
+    found = unsuited(scene.request, scene.environments.values())
+    if found is not None:
+        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=found)
     if not scene.environments:
         return Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
     return None
+
+
+def unsuited(request: SchedulingRequest, environments: Iterable[Environment]) -> StorageFault | None:
+    """Return what the deployment says about its weights where that suits no profile on any environment."""
+    fault = None
+    for environment in [*environments] or [Environment(name="")]:
+        for profile in request.model.profiles:
+            if profile.shape is None:
+                return None  # what shape it takes is the pool's to say
+            faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
+            blamed = [each for each in faults if STORAGE_REASONS[each.kind] is Refused.INVALID_DEPLOYMENT]
+            if not blamed:
+                return None
+            fault = fault or blamed[0]
+    return fault
 
 
 def _keep(scene: _Scene, staying: Iterable[Placement]) -> tuple[tuple[Assignment, ...], tuple[Miss, ...]]:

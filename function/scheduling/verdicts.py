@@ -16,12 +16,12 @@ from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.kube.selectors import Requirement
 from function.reasons import Refused
+from function.storage.checks import StorageFault
 
 
 class Field(StrEnum):
     """What was compared, by the name that users know it by."""
 
-    MODEL_CACHE = "spec.modelCache"
     ENVIRONMENTS = "environments"
     DEPLOYMENT_SELECTOR = "deployment's environmentSelector"
     MODEL_SELECTOR = "model's environmentSelector"
@@ -30,7 +30,6 @@ class Field(StrEnum):
     ENGINE_ARGS = "engine.args"
     ENVIRONMENT = "environment"
     NODE_POOLS = "nodePools"
-    ONE_NODE = "nodes"
     MULTI_NODE = "multiNodeCapable"
     GPUS_PER_NODE = "acceleratorCount"
     MEMORY_PER_GPU = "memoryPerGpu"
@@ -39,9 +38,7 @@ class Field(StrEnum):
     ACCELERATOR_TYPE = "acceleratorType"
     BANDWIDTH = "interNodeBandwidth"
     PRECISION = "precisionSupport"
-    STORAGE_CLASS = "storageClassName"
-    ACCESS_MODE = "accessMode"
-    CACHE = "modelCache.name"
+    STORAGE = "storage"
     REPLICAS = "replicas"
     READY = "Ready"
 
@@ -69,7 +66,9 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One no. `found` None: not declared. `shape` and `use` stand where nodes and capacity count."""
+    """One no. `found` None: not declared. `shape` and `use` stand where nodes and capacity count, `storage` where it is
+    the planner's.
+    """
 
     reason: Refused
     field: Field
@@ -80,6 +79,7 @@ class Refusal:
     found: Value = None
     shape: Shape | None = None
     use: Use | None = None
+    storage: StorageFault | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ API_VERSION = "serving.kserve.io/v1alpha2"
 
 def pipeline_preset_name(kserve: Kserve) -> str:
     """Return the name that KServe's controller looks up, and that a service lists in `baseRefs`."""
-    return f"{kserve.config_prefix or ''}config-llm-worker-pipeline-parallel"
+    return f"{kserve.config_prefix}config-llm-worker-pipeline-parallel"
 
 
 def pipeline_preset(kserve: Kserve) -> Manifest:

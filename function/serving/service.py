@@ -15,13 +15,14 @@ from function.domain.engine_args import disagreements
 from function.domain.model import EngineName, Shape
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest, prune
-from function.kube.names import LABEL_SERVICE
+from function.kube.names import ANNOTATION_WISH, LABEL_SERVICE
 from function.serving import probes
 from function.serving.arguments import foreign_weights, last_value, without_weights
 from function.serving.engines import PORT, SERVED_NAME, Launch, Mode, Run, mode_of, start
 from function.serving.pods import pod
 from function.serving.presets import API_VERSION, pipeline_preset_name
 from function.serving.request import ServingRequest
+from function.serving.wish import wish
 
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
@@ -56,7 +57,13 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceService",
-        "metadata": {"name": request.name, "namespace": request.namespace, "labels": {**request.labels}},
+        "metadata": {
+            "name": request.name,
+            "namespace": request.namespace,
+            "labels": {**request.labels},
+            # KServe hands none of these on to pods, so that they may change under a running service. [docs/facts.md 8]
+            "annotations": {ANNOTATION_WISH: wish(request)},
+        },
         "spec": spec,
     }
 

@@ -1,110 +1,140 @@
-"""What makes an order impossible. Every check runs, so that nobody fixes one fault to meet the next.
+"""What makes a request for weights impossible: the one rule about storage, whoever asks.
 
-The decision before us refuses most of this too; a ModelPlacement or ModelCache written by hand comes here
-first. Whether a claim or a Secret exists is not known here.
+The decision asks it of every environment before it places anything, the planner asks it again of what is placed or
+written by hand, and so do ModelCaches and the command line: what is placed can be planned. Every check runs, so that
+nobody fixes one fault to meet the next. A fault is data, its words are in `report`. Whether a user's claim or a Secret
+exists is not known here.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 
 from function.domain.cache import CacheType, NamedCache, UserClaim
-from function.domain.model import HuggingFaceSource, PvcSource
-from function.domain.problem import Problem
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.storage import sizing
+from function.storage.cachekey import directory
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import READ_WRITE_MANY
 
-EXCLUSIVE = ("ReadWriteOnce", "ReadWriteOncePod")
-# The text is the API's, full stop included.
-SHARED_STORAGE_MISSING = "multi-node model requires shared storage on the inference environment."
 OWN_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)
 
 
-def problems(request: StorageRequest) -> tuple[Problem, ...]:
-    """Return every fault, sorted by path."""
-    return tuple(sorted(Problem(path, message) for check in CHECKS for path, message in check(request)))
+class FaultKind(StrEnum):
+    """What stands in the way, in the order in which it is asked."""
+
+    NOTHING_TO_CACHE = "the model's source is not downloaded"
+    CLAIM_BESIDE_SOURCE = "a claim to fill, though the weights lie on one"
+    EMPTY_DIR = "EmptyDir where a claim is needed"
+    OWN_ACCESS_MODE = "the access mode that was asked for serves one pod"
+    OTHER_MODEL = "the ModelCache keeps another model"
+    SIZE = "nothing says how large the claim must be"
+    STORAGE_CLASS = "nobody names the claim's class"
+    ACCESS_MODE = "the environment's access mode serves one pod"
+    CACHE_ABSENT = "the ModelCache does not keep the weights here"
+    CACHE_PENDING = "the ModelCache has not reported these weights here yet"
+    CACHE_NOT_SHARED = "the ModelCache's claim serves one pod"
 
 
-def source(request: StorageRequest) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageFault:
+    """One fault. `field` is the field's path, `found` what it says, `nodes` and `replicas` what is asked for, `cache`
+    the ModelCache that is named.
+    """
+
+    kind: FaultKind
+    field: str
+    found: str = ""
+    wanted: str = ""
+    cache: str = ""
+    nodes: int = 1
+    replicas: int = 1
+
+
+def faults(request: StorageRequest) -> tuple[StorageFault, ...]:
+    """Return every fault, in the order of the checks."""
+    return tuple(fault for check in CHECKS for fault in check(request))
+
+
+def _fault(request: StorageRequest, kind: FaultKind, field: str, *, found: str = "", wanted: str = "") -> StorageFault:
+    path = (
+        field if field.startswith("spec.") else f"{'spec.storage' if request.for_cache else 'spec.modelCache'}.{field}"
+    )
+    return StorageFault(
+        kind=kind,
+        field=path,
+        found=found,
+        wanted=wanted,
+        cache=request.choice.name if isinstance(request.choice, NamedCache) else "",
+        nodes=request.shape_nodes,
+        replicas=request.replicas,
+    )
+
+
+def source(request: StorageRequest) -> Iterator[StorageFault]:
     """The source can be had in the way that was chosen."""
     found = request.model.source
-    if isinstance(found, PvcSource) and isinstance(request.choice, UserClaim):
-        yield f"{_field(request)}.claimName", "cannot be combined with source PVC: nothing is downloaded"
     if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
-        yield (
-            "spec.modelRef",
-            f"model {request.model.name} has a source that is not downloaded, so nothing can be cached",
-        )
-    # The initializer splits its URI at every slash and wants exactly two parts. [FACTS.md 5]
-    if isinstance(found, HuggingFaceSource) and "/" in found.revision:
-        yield (
-            "spec.huggingFace.revision",
-            f"found {found.revision}; without slash, or the commit it stands for",
+        yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", found=request.model.name)
+    elif isinstance(request.choice, NamedCache) and isinstance(found, OciSource | PvcSource):
+        yield _fault(request, FaultKind.NOTHING_TO_CACHE, "name", found=request.model.name)
+    elif isinstance(found, PvcSource) and isinstance(request.choice, UserClaim):
+        yield _fault(
+            request, FaultKind.CLAIM_BESIDE_SOURCE, "claimName", found=request.choice.claim, wanted=found.claim
         )
 
 
-def named_cache(request: StorageRequest) -> Iterator[tuple[str, str]]:
-    """A ModelCache that is named keeps something here that these pods can mount."""
-    if request.case is not Case.MODEL_CACHE or not isinstance(request.choice, NamedCache):
-        return
-    if request.named is None:
-        yield "spec.modelCache.name", f"ModelCache {request.choice.name} keeps nothing on this environment"
-    elif cache_not_shared(request):
-        found, wanted = request.named.access_mode, "several nodes" if request.shape_nodes > 1 else "several replicas"
-        yield (
-            "spec.modelCache.name",
-            f"claim {request.named.claim} is {found}; {wanted} need ReadWriteMany",
-        )
-
-
-def cache_not_shared(request: StorageRequest) -> bool:
-    """Tell whether a ModelCache keeps its bytes on a claim that these pods cannot all mount."""
-    return request.named is not None and request.named.access_mode != READ_WRITE_MANY and request.pods > 1
-
-
-def empty_dir(request: StorageRequest) -> Iterator[tuple[str, str]]:
+def empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
     """An EmptyDir belongs to one pod and is filled by KServe."""
-    if request.wishes.type is not CacheType.EMPTY_DIR or request.case not in OWN_CLAIM:
+    if request.wishes.type is CacheType.EMPTY_DIR and request.case in OWN_CLAIM:
+        yield _fault(request, FaultKind.EMPTY_DIR, "type", found=CacheType.EMPTY_DIR)
+
+
+def access_mode(request: StorageRequest) -> Iterator[StorageFault]:
+    """The pods can share a claim that we create: ReadWriteMany unless it is one node and one replica."""
+    if request.case not in OWN_CLAIM or request.access_mode == READ_WRITE_MANY or request.alone:
         return
-    why = "a ModelCache" if request.for_cache else "several nodes" if request.shape_nodes > 1 else "this kind of source"
-    yield f"{_field(request)}.type", f"found EmptyDir; PVC is needed for {why}"
+    own = request.case is not Case.SHARED and request.wishes.access_mode is not None
+    kind = FaultKind.OWN_ACCESS_MODE if own else FaultKind.ACCESS_MODE
+    field = "accessMode" if own else "spec.storage.accessMode"
+    yield _fault(request, kind, field, found=request.access_mode, wanted=READ_WRITE_MANY)
 
 
-def storage_class(request: StorageRequest) -> Iterator[tuple[str, str]]:
-    """Somebody names the class of a claim that we create."""
-    if request.case in OWN_CLAIM and request.class_name is None:
-        single = "the weights need a claim, and neither deployment, environment nor defaults name a storage class"
-        yield f"{_field(request)}.storageClassName", SHARED_STORAGE_MISSING if request.shape_nodes > 1 else single
-
-
-def access_mode(request: StorageRequest) -> Iterator[tuple[str, str]]:
-    """The pods can share a claim that we create: many nodes unless it is one node and one replica."""
-    if request.case not in OWN_CLAIM or request.access_mode == READ_WRITE_MANY:
-        return
-    if request.access_mode not in EXCLUSIVE:
-        yield (
-            f"{_field(request)}.accessMode",
-            f"found {request.access_mode}; allowed: {READ_WRITE_MANY}, {EXCLUSIVE[0]}",
-        )
-    elif request.shape_nodes > 1 or request.replicas > 1:
-        wanted = "several nodes" if request.shape_nodes > 1 else "several replicas"
-        yield f"{_field(request)}.accessMode", f"found {request.access_mode}; {wanted} need {READ_WRITE_MANY}"
-
-
-def size(request: StorageRequest) -> Iterator[tuple[str, str]]:
+def size(request: StorageRequest) -> Iterator[StorageFault]:
     """Something says how large a claim that we create must be."""
     if request.case in OWN_CLAIM and not sizing.size(request.explicit_size, request.model, request.gpu_memory):
-        yield f"{_field(request)}.size", "must be given where the model states neither disk nor vram"
+        yield _fault(request, FaultKind.SIZE, "size")
 
 
-CHECKS: tuple[Callable[[StorageRequest], Iterator[tuple[str, str]]], ...] = (
+def storage_class(request: StorageRequest) -> Iterator[StorageFault]:
+    """Somebody names the class of a claim that we create."""
+    if request.case in OWN_CLAIM and request.class_name is None:
+        # A deployment that names one does not help where all models of a namespace share the environment's claim.
+        yield _fault(request, FaultKind.STORAGE_CLASS, "storageClassName", found=request.wishes.class_name or "")
+
+
+def named_cache(request: StorageRequest) -> Iterator[StorageFault]:
+    """A ModelCache that is named keeps the bytes of this model here, and these pods can mount them."""
+    found, named = request.model.source, request.named
+    if not isinstance(request.choice, NamedCache) or not isinstance(found, HuggingFaceSource | UriSource):
+        return  # see `source`
+    if named is None:
+        yield _fault(request, FaultKind.CACHE_ABSENT, "name")
+    elif named.path == directory(found):
+        if named.access_mode != READ_WRITE_MANY and not request.alone:
+            yield _fault(request, FaultKind.CACHE_NOT_SHARED, "name", found=named.access_mode, wanted=READ_WRITE_MANY)
+    elif named.model != request.model.ref:
+        yield _fault(request, FaultKind.OTHER_MODEL, "name", found=named.model.name, wanted=request.model.name)
+    else:
+        pending = named.path or named.expected
+        yield _fault(request, FaultKind.CACHE_PENDING if pending else FaultKind.CACHE_ABSENT, "name")
+
+
+CHECKS: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
     source,
-    named_cache,
     empty_dir,
-    storage_class,
     access_mode,
     size,
+    storage_class,
+    named_cache,
 )
-
-
-def _field(request: StorageRequest) -> str:
-    return "spec.storage" if request.for_cache else "spec.modelCache"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from function.domain.model import HuggingFaceSource, UriSource
-from function.domain.settings import BUILT_IN, Download
+from function.domain.settings import Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.storage import cachekey
@@ -53,16 +53,15 @@ class DownloadSpec:
 def build(task: DownloadSpec) -> Manifest:
     """Return the Job."""
     labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cachekey.key(task.source)}
-    download = task.download.or_else(BUILT_IN.download)
     spec: Manifest = manifests.prune(
         {
-            "activeDeadlineSeconds": download.deadline_seconds,
-            "backoffLimit": download.backoff_limit,
+            "activeDeadlineSeconds": task.download.deadline_seconds,
+            "backoffLimit": task.download.backoff_limit,
             "podFailurePolicy": {"rules": _rules()},
             "template": {
                 # A mesh's sidecar would outlive the download, and the Job would never complete.
                 "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
-                "spec": _pod(task, download),
+                "spec": _pod(task),
             },
         }
     )
@@ -85,7 +84,7 @@ def variables(
 ) -> list[Manifest]:
     """Return the variables of a container that runs the initializer: ours, the platform's, the source's."""
     env: dict[JSON, Manifest] = {name: {"name": name, "value": value} for name, value in _ENV.items()}
-    env |= {entry.get("name"): entry for entry in download.env or ()}
+    env |= {entry.get("name"): entry for entry in download.env}
     if isinstance(source, HuggingFaceSource):
         patterns = {"STORAGE_ALLOW_PATTERNS": source.allow, "STORAGE_IGNORE_PATTERNS": source.ignore}
         env |= {name: {"name": name, "value": literal(json.dumps(sorted(p)))} for name, p in patterns.items() if p}
@@ -94,9 +93,10 @@ def variables(
     return [*env.values()]
 
 
-def directory(source: HuggingFaceSource | UriSource) -> str:
-    """Return where the bytes lie on a claim: never its root, which belongs to everybody."""
-    return f"models/{cachekey.key(source)}"
+def built_in(entry: Manifest) -> bool:
+    """Tell whether a variable is ours and nobody gave it another value."""
+    name = manifests.text(entry, "name")
+    return name in _ENV and entry == {"name": name, "value": _ENV[name]}
 
 
 def literal(value: str) -> str:
@@ -113,10 +113,11 @@ def _rules() -> list[JSON]:
     ]
 
 
-def _pod(task: DownloadSpec, download: Download) -> Manifest:
+def _pod(task: DownloadSpec) -> Manifest:
+    download = task.download
     env = variables(task.source, download, task.credential)
     volumes, mounts = _volumes(task, env)
-    pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets or ()]
+    pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets]
     return manifests.prune(
         {
             "restartPolicy": "Never",
@@ -133,13 +134,14 @@ def _pod(task: DownloadSpec, download: Download) -> Manifest:
                 "runAsNonRoot": True,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containers": [{**_container(task, download, env), "volumeMounts": mounts}],
+            "containers": [{**_container(task, env), "volumeMounts": mounts}],
             "volumes": volumes,
         }
     )
 
 
-def _container(task: DownloadSpec, download: Download, env: list[Manifest]) -> Manifest:
+def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
+    download = task.download
     own: list[JSON] = [
         {"name": "MODELPLANE_BACKOFF_LIMIT", "value": str(download.backoff_limit)},
         {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
@@ -150,7 +152,7 @@ def _container(task: DownloadSpec, download: Download, env: list[Manifest]) -> M
             "name": CONTAINER,
             "image": download.image,
             "command": ["python3", "-c", literal(SCRIPT)],
-            "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{directory(task.source)}"],
+            "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{cachekey.directory(task.source)}"],
             "env": [*env, *own],
             "envFrom": env_from or None,
             "resources": download.resources,

@@ -13,11 +13,10 @@ from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.problem import Problem
-from function.domain.settings import BUILT_IN
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
+from function.storage.checks import StorageFault
 from function.storage.credentials import Credential, credential
 from function.storage.request import Case, StorageRequest
 from function.storage.sizing import Size
@@ -65,8 +64,8 @@ class JobPlan:
 class Initializer:
     """What the initializer in a single-node service's own pods is given."""
 
-    image: str | None
-    resources: Manifest | None
+    image: str
+    resources: Manifest
     env: tuple[Manifest, ...]
     env_from: tuple[Manifest, ...]
 
@@ -92,11 +91,11 @@ class StoragePlan:
     initializer: Initializer | None = None
 
 
-def plan(request: StorageRequest) -> StoragePlan | tuple[Problem, ...]:
+def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
     """Return how the weights get there, or every reason why they cannot."""
-    problems = checks.problems(request)
-    if problems:
-        return problems
+    found = checks.faults(request)
+    if found:
+        return found
     match request.model.source:
         case OciSource() as source:
             return StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
@@ -124,7 +123,7 @@ def _downloaded(request: StorageRequest, source: HuggingFaceSource | UriSource) 
 
 
 def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
-    download = request.download.or_else(BUILT_IN.download)
+    download = request.download
     secret = credential(source, download.token_secret, _secret_name(request, request.owner), lasting=True)
     return StoragePlan(
         type=Case.INITIALIZER,
@@ -141,7 +140,7 @@ def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key:
 
 
 def _on_claim(request: StorageRequest, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
-    row, path = CASES[request.case], job.directory(source)
+    row, path = CASES[request.case], cachekey.directory(source)
     owned = row.claim is not Ownership.OBSERVED
     size = sizing.size(request.explicit_size, request.model, request.gpu_memory) if owned else None
     claim = ClaimPlan(

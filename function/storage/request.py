@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
-from function.domain.model import Model, OciSource, PvcSource, UriSource
+from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
 from function.domain.settings import Download
 from function.storage.volume_claim import READ_WRITE_MANY
 
@@ -29,20 +29,22 @@ class Case(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCacheFacts:
-    """What a ModelCache keeps on this environment."""
+    """What a ModelCache of this model keeps on an environment; no path: nothing yet. `expected`: it shall."""
 
-    claim: str
-    path: str
+    model: ModelRef
+    claim: str = ""
+    path: str = ""
     access_mode: str = READ_WRITE_MANY
+    expected: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRequest:
     """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
 
-    `download` is merged already. `owner`, the placement's or cache's name, is unique in `namespace`, the
-    remote one. `gpu_memory` of one replica in bytes, None for a ModelCache. `named` None: the ModelCache
-    has nothing here. `existing` are the claims that are there already, which keep the names they were given.
+    `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
+    replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
+    chosen. `existing` are the claims that are there already, which keep the names they were given.
     """
 
     model: Model
@@ -90,6 +92,11 @@ class StorageRequest:
         if self.environment.mode is StorageMode.SHARED:
             return Case.SHARED
         return Case.RETAINED if wishes.retain else Case.MANAGED
+
+    @property
+    def alone(self) -> bool:
+        """Whether one pod at a time reads the weights."""
+        return self.shape_nodes == 1 and self.replicas <= 1
 
     @property
     def needs_claim(self) -> bool:

@@ -56,11 +56,13 @@ def test_values(case: Number) -> None:
 def test_everything_is_read() -> None:
     request = of_composite({"kind": "ModelDeployment"})
     request.observed.resources["job"].resource.CopyFrom(dict_to_struct({"kind": "Object"}))
+    request.desired.resources["theirs"].resource.CopyFrom(dict_to_struct({"kind": "ConfigMap"}))
     request.input.CopyFrom(dict_to_struct({"ttl": {"settled": "10m"}}))
     request.context.CopyFrom(dict_to_struct({"key": {"n": 1}}))
     call = received(request)
     assert call.xr == {"kind": "ModelDeployment"}
     assert call.observed == {"job": {"kind": "Object"}}
+    assert call.foreign == {"theirs"}
     assert call.input == {"ttl": {"settled": "10m"}}
     assert call.context == {"key": {"n": 1}}
 

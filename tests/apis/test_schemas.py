@@ -17,7 +17,7 @@ from tools import generate
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SCHEMAS = generate.ROOT / "function" / "schemas"
-FOLDERS = (generate.ROOT / "examples", generate.ROOT.parent / "shared" / "acceptance")
+FOLDERS = (generate.ROOT / "examples", generate.ROOT / "tests" / "acceptance")
 MODELS: dict[str, type[BaseModel]] = {
     "ClusterModel": ModelSpec,
     "Model": ModelSpec,

@@ -13,6 +13,7 @@ import yaml
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import ConditionType
+from tools import model_definition
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = sorted((ROOT / "apis").glob("*/definition.yaml"))
@@ -167,6 +168,10 @@ def test_each_kind_has_its_composition(definition: Path) -> None:
     assert [text(step, "functionRef.name") for step in steps] == ["function-modelplane"]
 
 
+def test_the_committed_definition_of_model_is_not_stale() -> None:
+    assert model_definition.TARGET.read_text() == model_definition.render(), "run make generate"
+
+
 def test_model_and_cluster_model_differ_in_the_namespace_of_secrets_only() -> None:
     cluster, own = copy.deepcopy(_schema(_xrd("clustermodels"))), _schema(_xrd("models"))
     for block in ("huggingFace", "uri"):
@@ -239,6 +244,11 @@ def test_a_shape_keeps_the_same_rules_on_model_and_placement() -> None:
     declared = _at(_schema(_xrd("clustermodels")), "serving[].replicaTopology")
     recorded = _at(_schema(_xrd("modelplacements")), "topology")
     assert declared["x-kubernetes-validations"] == recorded["x-kubernetes-validations"]
+
+
+def test_a_placement_keeps_its_environment() -> None:
+    reference = _at(_schema(_xrd("modelplacements")), "inferenceEnvironmentRef")
+    assert _rule(reference) == "self == oldSelf"
 
 
 def test_the_input_defaults_nothing_and_neither_does_an_environment_that_it_stands_behind() -> None:

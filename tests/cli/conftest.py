@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from function.cli import files
+from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest
 from tests.cli.api import ApiServer, serving
 from tests.cli.process import EXAMPLES
 from tests.composers.plane import call
-from tools.control_plane import ControlPlane
-from tools.demo import listed
 from tools.engine import Engine
+from tools.world import World
 
 Live = Callable[..., list[str]]
 
 
 def controlled(manifests: list[Manifest]) -> ControlPlane:
     """Return a control plane with these manifests, at rest: the controller itself, not the command line."""
-    plane = ControlPlane(Engine(call))
+    plane = ControlPlane(Engine(call), World())
     plane.apply(manifests)
     plane.settle()
     return plane
@@ -33,13 +33,13 @@ def example(story: str) -> list[Manifest]:
 @pytest.fixture(scope="session")
 def kimi() -> list[Manifest]:
     """The example of Kimi K2, at rest and Ready."""
-    return listed(controlled(example("kimi-k2-two-nodes")))
+    return list(controlled(example("kimi-k2-two-nodes")).store.values())
 
 
 @pytest.fixture(scope="session")
 def cached() -> list[Manifest]:
     """The example of a ModelCache with a deployment on it."""
-    return listed(controlled(example("model-cache")))
+    return list(controlled(example("model-cache")).store.values())
 
 
 @pytest.fixture

@@ -1,12 +1,20 @@
-"""The command line as users run it: a process of its own, on files or against an API server on loopback."""
+"""The command line as users run it, on files or against an API server on loopback: in this process, through click's
+own runner, or as a process of its own where that is what is tested.
+"""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest import mock
 
+import click
 import yaml
+from click.testing import CliRunner, Result
 
+from function.cli.main import main
 from function.kube.manifests import Manifest
 
 ROOT = Path(__file__).parents[2]
@@ -18,17 +26,46 @@ ELSEWHERE = ("-f", "examples/two-environments/environment.yaml", "-f", "examples
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": "/nonexistent/config"}
 
 
+class _Installed(click.Command):
+    """The program as its script calls it: without arguments, which it finds where Python keeps them."""
+
+    def main(self, args: Sequence[str], **_: object) -> None:  # type: ignore[override]  # all that the runner passes
+        """Run it; it ends with SystemExit."""
+        with mock.patch.object(sys, "argv", [str(self.name), *args]):
+            main()
+
+
 def run(
     *arguments: str, stdin: str = "", program: str = "modelplane", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end in this process."""
+    done = _invoke(program, arguments, stdin, variables, terminal=False)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+def on_a_terminal(*arguments: str, **variables: str) -> str:
+    """Return what a command in this process shows to one who looks at a terminal."""
+    return _invoke("modelplane", arguments, "", variables, terminal=True).stdout
+
+
+def _invoke(
+    program: str, arguments: Sequence[str], stdin: str, variables: Mapping[str, str], *, terminal: bool
+) -> Result:
+    environment = {**dict.fromkeys(os.environ), **ENVIRONMENT, **variables}
+    with contextlib.chdir(ROOT):
+        return CliRunner(catch_exceptions=False).invoke(
+            _Installed(program), arguments, stdin, environment, color=terminal
+        )
+
+
+def start(*arguments: str, program: str = "modelplane", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end as a process of its own."""
     return subprocess.run(
         (str(Path(sys.executable).with_name(program)), *arguments),
         capture_output=True,
         check=False,
         cwd=ROOT,
         env={**ENVIRONMENT, **variables},
-        input=stdin,
         text=True,
         timeout=120,
     )

@@ -16,7 +16,7 @@ from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled, example
 from tests.cli.process import EXAMPLES
-from tools.demo import WISHES, listed
+from tools.demo import WISHES
 
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
@@ -25,7 +25,7 @@ STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 def test_plan_decides_as_the_controller(story: str) -> None:
     plane = controlled(example(story))
     world = gather(Sources(files=(str(EXAMPLES / story),)))
-    reported = Store(listed(plane))
+    reported = plane.store
     for plan in make(world, world.deployments()):
         scheduled = condition(reported.get(plan.ref), "Scheduled")
         assert (plan.decision.reason, plan.decision.message) == (text(scheduled, "reason"), text(scheduled, "message"))
@@ -36,7 +36,7 @@ def test_plan_decides_as_the_controller(story: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_render_writes_what_the_controller_composes(story: str) -> None:
     plane = controlled(example(story))
-    controller = Store(listed(plane))
+    controller = plane.store
     wanted = dict(composed(controller, controller.refs(*WISHES)))
     world = gather(Sources(files=(str(EXAMPLES / story),)))
     settle(world)
@@ -176,7 +176,7 @@ def test_several_deployments_end_as_they_do_on_a_control_plane(seed: int) -> Non
         # Of two that come at the same moment the one with the lower uid wins, and a file has none: one after the other.
         plane.apply([deployment])
         plane.settle()
-    reported = Store(listed(plane))
+    reported = plane.store
     for plan in planned(everywhere):
         assert plan.decision.reason == text(condition(reported.get(plan.ref), "Scheduled"), "reason")
 

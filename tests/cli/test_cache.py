@@ -13,7 +13,6 @@ from function.kube.manifests import JSON, Manifest, condition, get, listing, map
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
 from tests.cli.process import cells, run, said
-from tools.demo import listed
 
 NAMESPACE, CACHE = "translation", "qwen-weights"
 ENVIRONMENTS = ["h100-frankfurt", "h100-paris"]
@@ -95,7 +94,7 @@ def test_waiting_ends_when_the_weights_are_there(server: ApiServer, options: lis
     def download(state: ApiServer, cache: Manifest) -> None:
         cache["status"] = hydrated(0, "Job is running")
         later = {**cache, "status": hydrated(1, "1 of 1 environments have the weights")}
-        threading.Timer(5, state.put, [[later]]).start()
+        threading.Timer(1, state.put, [[later]]).start()
 
     server.controller = download
     done = run("cache", "preload", "qwen3-235b", "-e", "h100-paris", "--wait", *options)
@@ -159,7 +158,7 @@ def on_a_users_claim() -> list[Manifest]:
             "storage": {"claimName": "mine"},
         },
     }
-    return listed(controlled([*kimi, cache]))
+    return list(controlled([*kimi, cache]).store.values())
 
 
 def test_purge_removes_the_directory_from_a_claim_that_stays(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live
-from tests.cli.process import KIMI, run
+from tests.cli.process import KIMI, run, start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,8 @@ def test_a_token_that_is_refused(live: Live) -> None:
     options = live()
     kubeconfig = Path(options[1])
     kubeconfig.write_text(kubeconfig.read_text().replace("let-me-in", "let-me-out"))
-    done = run("plan", *options)
+    # As a process, which takes with it what the library does not close when a connection fails.
+    done = start("plan", *options)
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
 
 

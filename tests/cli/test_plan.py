@@ -10,7 +10,7 @@ import pytest
 
 from function.kube.manifests import Manifest, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import ELSEWHERE, KIMI, ROOT, cells, run, said, write
+from tests.cli.process import ELSEWHERE, KIMI, ROOT, cells, run, said, start, write
 
 SENTENCE = "multi-node model requires shared storage on the inference environment."
 
@@ -37,7 +37,7 @@ def test_the_last_line_is_the_next_command_and_it_works() -> None:
 
 
 def test_a_plugin_calls_itself_what_people_typed() -> None:
-    done = run("plan", "-f", KIMI, program="kubectl-modelplane")
+    done = start("plan", "-f", KIMI, program="kubectl-modelplane")
     assert done.stdout.splitlines()[-1].startswith("Next: kubectl modelplane ")
 
 

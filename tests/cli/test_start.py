@@ -8,18 +8,45 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import ENVIRONMENT, KIMI, said
+from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, run, said, start
+
+FILES = ("-f", KIMI)
+COMMANDS = (
+    ("plan", *FILES),
+    ("render", *FILES),
+    ("why", "kimi-k2", *FILES),
+    ("tree", "kimi-k2", *FILES),
+    ("capacity", *FILES),
+    ("validate", KIMI),
+    ("size", *FILES),
+    ("cache", "list", *FILES),
+)
 
 
-@pytest.mark.parametrize("module", ["crossplane", "grpc", "google.protobuf", "structlog", "kr8s"])
-def test_a_command_on_files_does_without(module: str) -> None:
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_the_program_is_what_the_other_tests_run_in_their_own_process(arguments: tuple[str, ...]) -> None:
+    process, here = start(*arguments), run(*arguments)
+    assert process.stdout, "it says something"
+    assert (process.returncode, process.stdout, process.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    """Every module that a command on files has loaded."""
     code = (
         "import sys; from function.cli.main import main; sys.argv = ['modelplane', 'plan', '-f', sys.argv[1]]\n"
         "try: main()\n"
-        f"except SystemExit: sys.exit({module!r} in sys.modules)"
+        "except SystemExit as done: print(*sys.modules, file=sys.stderr); sys.exit(done.code)"
     )
-    done = subprocess.run((sys.executable, "-c", code, KIMI), check=False, capture_output=True, timeout=60)
-    assert done.returncode == 0
+    command = (sys.executable, "-c", code, KIMI)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("module", ["crossplane", "grpc", "google.protobuf", "structlog", "kr8s"])
+def test_a_command_on_files_does_without(module: str, loaded: set[str]) -> None:
+    assert "function.cli.plan" in loaded
+    assert module not in loaded
 
 
 def test_help_has_an_example_for_every_command() -> None:
@@ -32,19 +59,20 @@ def test_help_has_an_example_for_every_command() -> None:
 
 
 def test_a_pipe_is_plain_and_a_terminal_is_not() -> None:
-    assert "\x1b" not in said("plan", "-f", KIMI)
-    assert "\x1b[" in in_a_terminal("plan", "-f", KIMI)
-    assert "\x1b[" not in in_a_terminal("plan", "-f", KIMI, "--no-color")
-    assert "\x1b[" not in in_a_terminal("plan", "-f", KIMI, NO_COLOR="1")
+    assert "\x1b" not in start("plan", "-f", KIMI).stdout
+    shown = in_a_terminal("plan", "-f", KIMI)
+    assert "\x1b[" in shown
+    # What the runner shows as on a terminal is what a real one gets.
+    assert on_a_terminal("plan", "-f", KIMI) == shown.replace("\r\n", "\n")
+    assert "\x1b[" not in on_a_terminal("plan", "-f", KIMI, "--no-color")
+    assert "\x1b[" not in on_a_terminal("plan", "-f", KIMI, NO_COLOR="1")
 
 
-def in_a_terminal(*arguments: str, **variables: str) -> str:
+def in_a_terminal(*arguments: str) -> str:
     """Run a command whose output is a terminal, and return what it wrote."""
     leader, follower = os.openpty()
     program = str(Path(sys.executable).with_name("modelplane"))
-    process = subprocess.Popen(
-        (program, *arguments), stdout=follower, env={**ENVIRONMENT, **variables}, cwd=Path(__file__).parents[2]
-    )
+    process = subprocess.Popen((program, *arguments), stdout=follower, env=ENVIRONMENT, cwd=Path(__file__).parents[2])
     os.close(follower)
     shown = b""
     while True:

@@ -64,6 +64,12 @@ class Case:
 
 
 GOOD = manifest("ClusterModel", "model", MODEL)
+SIZED: Manifest = {"memoryPerGpu": "80Gi", "multiNodeCapable": True}
+UNCLASSED = manifest(
+    "InferenceEnvironment",
+    "east",
+    {**EXISTING, "nodePools": [{**POOL, "acceleratorCount": 8, "maxNodeCount": 2, "capabilities": SIZED}]},
+)
 CASES = (
     Case(id="valid", reason="what is right passes", given=(GOOD, deployment())),
     Case(
@@ -141,7 +147,7 @@ CASES = (
             manifest("ModelCache", "kept", {"modelRef": {"name": "other"}, "environments": ["e"]}, "team"),
             deployment(modelCache={"name": "kept"}),
         ),
-        want=("spec.modelCache.name: ModelCache kept keeps other, not model",),
+        want=("spec.modelCache.name: ModelCache kept keeps model other, not model; name a cache of this model",),
     ),
     Case(
         id="environment-missing",
@@ -160,10 +166,44 @@ CASES = (
             manifest("ClusterModel", "model", STAGED),
             deployment(modelCache={"claimName": "mine"}),
         ),
+        want=(("spec.modelCache.claimName: mine must be left out, as the model's weights are on the claim c already"),),
+    ),
+    Case(
+        id="cache-without-a-class",
+        reason="the planner is asked of each environment that is known",
+        given=(
+            GOOD,
+            UNCLASSED,
+            manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team"),
+        ),
         want=(
             (
-                'spec.modelCache.claimName: "mine" is not allowed; '
-                "must be left out, as the model's weights are on the claim c already"
+                "spec.storage.size: must be given where neither the model's disk and vram "
+                "nor the pool's memoryPerGpu are"
+            ),
+            (
+                "spec.storage.storageClassName: the weights need a claim, "
+                "and neither deployment, environment nor defaults name a storage class"
+            ),
+        ),
+    ),
+    Case(
+        id="placement-without-shared-storage",
+        reason="written by hand it would be stuck where a decision would have refused it",
+        given=(
+            GOOD,
+            UNCLASSED,
+            manifest(
+                "ModelPlacement",
+                "by-hand",
+                {**PLACED, "pool": "h100", "topology": {"nodes": 2, "gpusPerNode": 8}},
+                "team",
+            ),
+        ),
+        want=(
+            (
+                "spec.modelCache.storageClassName: "
+                "multi-node model requires shared storage on the inference environment."
             ),
         ),
     ),

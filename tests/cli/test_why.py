@@ -58,3 +58,16 @@ def test_a_model_that_is_missing_is_named() -> None:
     done = run("why", "kimi-k2", "-f", "examples/kimi-k2-two-nodes/deployment.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert "ModelResolved False ModelNotFound" in done.stdout
+
+
+def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi: list[Manifest]) -> None:
+    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    other = copy.deepcopy(placement)
+    mapping(placement, "spec")["replicas"] = 0
+    mapping(other, "metadata").update({"name": "other", "uid": "other", "ownerReferences": [], "annotations": {}})
+    mapping(other, "spec").update({"deploymentRef": {"name": "other"}, "replicas": 2})
+    shown = said("why", "kimi-k2", *live(placement, other))
+    assert "Scheduled False InsufficientCapacity" in shown
+    assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (not now)" in shown
+    assert "pool h200 has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0" in shown
+    assert "do: Wait until others leave pool h200" in shown

@@ -8,10 +8,10 @@ import yaml
 from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.fn import Runner
-from function.kube.manifests import Manifest, condition, mapping, text
-from tools.control_plane import ControlPlane
+from function.kube.manifests import Manifest, condition, text
 from tools.engine import Engine
 from tools.world import World
 
@@ -54,18 +54,14 @@ def said(control: ControlPlane, ref: Ref, type_: str) -> tuple[str, str]:
 def remote(control: ControlPlane, ref: Ref, prefix: str) -> dict[str, Manifest]:
     """Return the remote manifests that a composite desires now, of the composed resources with a prefix."""
     latest = control.rounds[-1].rendered[ref]
-    return {
-        key: mapping(resource, "spec.forProvider.manifest")
-        for key, resource in latest.composed.items()
-        if key.startswith(prefix)
-    }
+    return {key: manifest for key, manifest in latest.remote.items() if key.startswith(prefix)}
 
 
 def request_of(control: ControlPlane, ref: Ref) -> fnv1.RunFunctionRequest:
     """Return the request for a composite at rest, with all requirements answered."""
     request = fnv1.RunFunctionRequest()
     resource.update(request.observed.composite, control.composites[ref])
-    for key, observed in control.observed(ref).items():
+    for key, observed in control.store.owned(ref).items():
         resource.update(request.observed.resources[key], observed)
     for name, selector in call(request).requirements.resources.items():
         answer = request.required_resources[name]

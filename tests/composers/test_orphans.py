@@ -4,6 +4,7 @@ On the real stack two deployments in a race lost sight of their placements so: b
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -45,9 +46,16 @@ def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: J
     return copied
 
 
-def composed(deployment: Manifest, answers: dict[str, list[Manifest]], *placements: Manifest) -> Outcome:
-    """Return what is composed while nothing is observed."""
+def composed(
+    deployment: Manifest,
+    answers: dict[str, list[Manifest]],
+    *placements: Manifest,
+    observed: Mapping[str, Manifest] | None = None,
+) -> Outcome:
+    """Return what is composed while nothing else is observed."""
     request = fnv1.RunFunctionRequest()
+    for key, manifest in (observed or {}).items():
+        request.observed.resources[key].resource.CopyFrom(dict_to_struct(manifest))
     request.observed.composite.resource.CopyFrom(dict_to_struct(deployment))
     for name, items in {**answers, "placements": [*placements]}.items():
         found = [fnv1.Resource(resource=dict_to_struct(item)) for item in items]
@@ -88,7 +96,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_stray_is_composed_again(case: Case) -> None:
+def test_an_orphan_is_composed_again(case: Case) -> None:
     deployment, placement, answers = at_rest()
     more: dict[str, JSON] = {"deletionTimestamp": "2026-01-01T00:00:09Z"} if case.deleting else {}
     orphan = owned(placement, by=case.by, served=case.served, created="2026-01-01T00:00:05Z", **more)
@@ -102,3 +110,38 @@ def test_a_stray_is_composed_again(case: Case) -> None:
         assert get(found.manifest, "spec.topology") == get(placement, "spec.topology"), case.reason
     (scheduled,) = (c.reason for c in outcome.conditions if c.type == "Scheduled")
     assert scheduled == case.scheduled, case.reason
+
+
+FOREIGN = "another-namespace"
+
+
+def test_an_owner_of_another_namespace_is_nobodys() -> None:
+    """An owner's uid can be written by anybody; Crossplane composes in the composite's namespace only."""
+    deployment, placement, answers = at_rest()
+    forged = owned(placement, by=ME, served=True, created="2026-01-01T00:00:01Z", namespace=FOREIGN)
+    outcome = composed(deployment, answers, forged)
+    assert {text(item.manifest, "metadata.namespace") for item in outcome.composed.values()} <= {
+        text(deployment, "metadata.namespace")
+    }
+
+
+def test_an_orphan_does_not_take_the_name_of_what_is_observed() -> None:
+    deployment, placement, answers = at_rest()
+    there = owned(placement, by=ME, served=True, created="2026-01-01T00:00:05Z", uid="b")
+    lost = owned(placement, by=ME, served=False, created="2026-01-01T00:00:01Z", uid="a", name="lost")
+    outcome = composed(deployment, answers, there, lost, observed={"placement-h200-east": there})
+    names = {key: text(item.manifest, "metadata.name") for key, item in outcome.composed.items()}
+    assert names["placement-h200-east"] == text(placement, "metadata.name")
+    assert "lost" in names.values()
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_two_orphans_the_oldest_uid_has_the_name(turn: int) -> None:
+    deployment, placement, answers = at_rest()
+    both = [
+        owned(placement, by=ME, served=False, created="2026-01-01T00:00:05Z", uid=uid, name=f"lost-{uid}")
+        for uid in ("a", "b")
+    ]
+    outcome = composed(deployment, answers, *both[::turn])
+    names = {key: text(item.manifest, "metadata.name") for key, item in outcome.composed.items()}
+    assert names == {"placement-h200-east": "lost-a", "placement-lost-b": "lost-b"}

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest
 from tests.conformance import crossplane
 from tests.conformance.rest import Rest, at_rest
 from tools import programs
-from tools.control_plane import ControlPlane
 from tools.world import World
 
 EVERYTHING_THERE = World()
-ACCEPTANCE = programs.ROOT.parent / "shared" / "acceptance"
+ACCEPTANCE = programs.ROOT / "tests" / "acceptance"
 
 
 @pytest.fixture(scope="session")
@@ -85,8 +85,6 @@ def settle(control_plane: Callable[[World], ControlPlane], schemas: Path) -> Cal
 @pytest.fixture(scope="session")
 def acceptance() -> Callable[..., list[Manifest]]:
     """Read acceptance manifests, all of a file or those of some kinds."""
-    if not ACCEPTANCE.is_dir():
-        pytest.fail(f"the acceptance manifests must lie beside the clone, in {ACCEPTANCE}")
 
     def read(name: str, *kinds: str) -> list[Manifest]:
         found = crossplane.read(ACCEPTANCE / f"{name}.yaml")

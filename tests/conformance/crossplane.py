@@ -6,19 +6,24 @@ Nothing here touches a network or a container engine: the function is a process 
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import yaml
 
+from function.cli.composition import composition_of
+from function.cli.control_plane import Rendered
+from function.cli.store import Ref, Store
+from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing, text
 from function.kube.names import COMPOSITION_KEY
 from tools import programs
-from tools.control_plane import Reconcile, Rendered
 
 APIS = programs.ROOT / "apis"
+WORKERS = 2
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -54,32 +59,36 @@ class Renderer:
     function: str
     folder: Path
 
-    def render(self, given: Reconcile) -> Rendered:
-        """Return what core makes of the function's answer.
+    def render(self, store: Store, refs: Sequence[Ref]) -> list[Rendered]:
+        """Return what core makes of the function's answers.
 
         Raises:
-            CrossplaneError: The pipeline failed, or core refused its result.
+            CrossplaneError: A pipeline failed, or core refused its result.
         """
-        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            return _rendered(_run("composition", "render", *self._arguments(Path(folder), given)))
+        with ThreadPoolExecutor(WORKERS) as pool:
+            return list(pool.map(lambda ref: self._render(store, ref), refs))
 
-    def _arguments(self, folder: Path, given: Reconcile) -> list[str]:
-        api = kinds()[text(given.composite, "kind")]
-        composition = api / "composition.yaml"
-        if given.composition:
-            composition = write(folder / "composition.yaml", [given.composition])
+    def _render(self, store: Store, ref: Ref) -> Rendered:
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            return _rendered(_run("composition", "render", *self._arguments(Path(folder), store, ref)))
+
+    def _arguments(self, folder: Path, store: Store, ref: Ref) -> list[str]:
+        api, own = kinds()[ref.kind], composition_of(store, store[ref])
+        composition = write(folder / "composition.yaml", [own]) if own else api / "composition.yaml"
+        required = [store[other] for other in store.refs(*COMPOSERS)]
         arguments = [
-            str(write(folder / "xr.yaml", [given.composite])),
+            str(write(folder / "xr.yaml", [store[ref]])),
             str(composition),
             str(write(folder / "functions.yaml", [self._runner()])),
             f"--xrd={api / 'definition.yaml'}",
             f"--crossplane-binary={programs.path('crossplane-core')}",
-            f"--required-resources={write(folder / 'required.yaml', given.required)}",
+            f"--required-resources={write(folder / 'required.yaml', required)}",
             "--include-full-xr",
             "--include-function-results",
         ]
-        if given.observed:
-            arguments.append(f"--observed-resources={write(folder / 'observed.yaml', given.observed)}")
+        observed = store.owned(ref).values()
+        if observed:
+            arguments.append(f"--observed-resources={write(folder / 'observed.yaml', observed)}")
         return arguments
 
     def _runner(self) -> Manifest:
@@ -104,7 +113,7 @@ def _rendered(said: str) -> Rendered:
             composed[annotations[COMPOSITION_KEY]] = item
         else:
             results.append(item)
-    return Rendered(text=said, composite=composite, composed=composed, results=tuple(results))
+    return Rendered(said=said, composite=composite, composed=composed, results=tuple(results))
 
 
 def extensions(folder: Path) -> Path:

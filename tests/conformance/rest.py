@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from function.cli.control_plane import ControlPlane, Rendered, Round
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, mapping, text
 from tests.conformance import crossplane
-from tools.control_plane import ControlPlane, Rendered, Round, remote
 from tools.world import SECRET_VALUE
 
 
@@ -31,7 +31,7 @@ class Rest:
 
     def remote(self, kind: str, of: str = "ModelPlacement") -> list[Manifest]:
         """Return the remote manifests of a kind that composites of one kind describe."""
-        found = [remote(self.rendered[ref]) for ref in self.plane.all(of)]
+        found = [self.rendered[ref].remote for ref in self.plane.all(of)]
         return [m for manifests in found for m in manifests.values() if text(m, "kind") == kind]
 
     def service(self) -> Manifest:
@@ -57,7 +57,7 @@ def at_rest(plane: ControlPlane, schemas: Path) -> Rest:
     rendered = plane.settle()
     everything = [r.composite for r in rendered.values()]
     for outcome in rendered.values():
-        everything += [*outcome.composed.values(), *remote(outcome).values()]
+        everything += [*outcome.composed.values(), *outcome.remote.values()]
     assert isinstance(plane.renderer, crossplane.Renderer), "nothing else counts as the real Crossplane"
     assert crossplane.validate(schemas, everything, plane.renderer.folder) == []
     for earlier, later in zip(plane.rounds[first:], plane.rounds[first + 1 :], strict=False):
@@ -79,7 +79,7 @@ def _services(round_: Round) -> dict[tuple[Ref, str], Manifest]:
     return {
         (ref, key): manifest
         for ref, outcome in round_.rendered.items()
-        for key, manifest in remote(outcome).items()
+        for key, manifest in outcome.remote.items()
         if text(manifest, "kind") == "LLMInferenceService"
     }
 
@@ -94,7 +94,7 @@ def _services_wait(round_: Round) -> None:
     for ref, key in _services(round_):
         if key in round_.observed[ref]:
             continue
-        for name, manifest in remote(round_.rendered[ref]).items():
+        for name, manifest in round_.rendered[ref].remote.items():
             if text(manifest, "kind") == "Job":
                 seen = mapping(round_.observed[ref].get(name), "status.atProvider.manifest")
                 complete = text(condition(seen, "Complete"), "status")
@@ -103,7 +103,7 @@ def _services_wait(round_: Round) -> None:
 
 def _secrets_stay_secret(round_: Round) -> None:
     for ref, outcome in round_.rendered.items():
-        assert SECRET_VALUE not in outcome.text, f"{ref} tells the value of a Secret"
+        assert SECRET_VALUE not in outcome.said, f"{ref} tells the value of a Secret"
 
 
 def _told(outcome: Rendered) -> list[str]:

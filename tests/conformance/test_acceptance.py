@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from function.cli.control_plane import Rendered
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.conformance.preset import run_single_node_preset
 from tests.conformance.rest import Rest, status_of
-from tools.control_plane import Rendered, remote
 from tools.world import World
 
 pytestmark = pytest.mark.conformance
@@ -19,7 +19,7 @@ Acceptance = Callable[..., list[Manifest]]
 
 @pytest.fixture(scope="module")
 def kimi(settle: Settle, acceptance: Acceptance) -> Rest:
-    return settle(*acceptance("kimi-k2"))
+    return settle(*acceptance("kimi-k2-two-nodes"))
 
 
 def test_kimi_k2_is_placed_where_the_hardware_and_the_network_suffice(kimi: Rest) -> None:
@@ -27,9 +27,9 @@ def test_kimi_k2_is_placed_where_the_hardware_and_the_network_suffice(kimi: Rest
     assert status_of(deployment, "Scheduled") == ("True", "Placed")
     (placed,) = listing(deployment, "status.placements")
     expected = {
-        "environment": "prod-coreweave-us-east",
-        "profile": "vllm-h200-multinode",
-        "pool": "frontier-multinode",
+        "environment": "hgx-dallas",
+        "profile": "two-h200-nodes",
+        "pool": "h200-infiniband",
         "nodes": 2,
         "gpusPerNode": 8,
     }
@@ -71,7 +71,7 @@ def test_kimi_k2_becomes_ready_and_has_a_url(kimi: Rest) -> None:
 
 
 def test_what_serves_stays_when_what_it_was_made_from_goes(settle: Settle, acceptance: Acceptance) -> None:
-    rest = settle(*acceptance("kimi-k2"))
+    rest = settle(*acceptance("kimi-k2-two-nodes"))
     service = rest.service()
     gone = {"ClusterModel": "ModelNotFound", "InferenceEnvironment": "EnvironmentNotFound"}
     for kind, reason in gone.items():
@@ -87,7 +87,7 @@ def test_what_serves_stays_when_what_it_was_made_from_goes(settle: Settle, accep
 def test_without_shared_storage_kimi_k2_is_refused_and_the_sentence_says_why(
     settle: Settle, acceptance: Acceptance
 ) -> None:
-    manifests = acceptance("kimi-k2")
+    manifests = acceptance("kimi-k2-two-nodes")
     for manifest in manifests:
         if manifest["kind"] == "InferenceEnvironment":
             del mapping(manifest, "spec")["storage"]
@@ -101,13 +101,13 @@ def test_without_shared_storage_kimi_k2_is_refused_and_the_sentence_says_why(
 
 @pytest.fixture(scope="module")
 def gemma(settle: Settle, acceptance: Acceptance) -> Rest:
-    return settle(*acceptance("kimi-k2", "InferenceEnvironment"), *acceptance("gemma-3-27b"))
+    return settle(*acceptance("kimi-k2-two-nodes", "InferenceEnvironment"), *acceptance("gemma-one-gpu"))
 
 
 def test_gemma_takes_one_gpu_and_kserves_own_initializer(gemma: Rest) -> None:
     (placed,) = listing(gemma.only("ModelDeployment"), "status.placements")
     found = [placed.get(key) for key in ("environment", "pool", "nodes", "gpusPerNode", "replicas")]
-    assert found == ["prod-coreweave-us-east", "medium-models", 1, 1, 3]
+    assert found == ["hgx-dallas", "h100-serving", 1, 1, 3]
     service = gemma.service()
     assert text(service, "spec.model.uri").startswith("hf://google/gemma-3-27b-it")
     assert "worker" not in mapping(service, "spec")
@@ -118,17 +118,17 @@ def test_gemma_takes_one_gpu_and_kserves_own_initializer(gemma: Rest) -> None:
 def test_gemmas_json_argument_survives_the_second_parsing_of_kserves_preset(gemma: Rest, tmp_path: Path) -> None:
     argv = run_single_node_preset(gemma.service(), tmp_path)
     assert argv[:2] == ["serve", "/mnt/models"]
-    assert '--override-generation-config={"temperature": 0.6}' in argv
-    assert "--max-model-len=32768" in argv
+    assert '--override-generation-config={"temperature": 0.6, "top_p": 0.9}' in argv
+    assert "--max-model-len=16384" in argv
     served = argv[argv.index("--served-model-name") + 1 :][:2]
-    assert served == ["google/gemma-3-27b-it", "publishers/ml-team-research/models/google/gemma-3-27b-it"]
+    assert served == ["google/gemma-3-27b-it", "publishers/research/models/google/gemma-3-27b-it"]
 
 
 def test_kimi_k26_without_a_topology_is_split_by_its_memory(settle: Settle, acceptance: Acceptance) -> None:
-    rest = settle(*acceptance("kimi-k2.6-a100"))
+    rest = settle(*acceptance("kimi-k26-four-nodes"))
     (placed,) = listing(rest.only("ModelDeployment"), "status.placements")
     found = [placed.get(key) for key in ("environment", "profile", "pool", "nodes", "gpusPerNode")]
-    assert found == ["gke-us-central1", "vllm", "a100", 4, 4]
+    assert found == ["gke-europe", "by-memory", "a100", 4, 4]
     assert mapping(rest.service(), "spec.parallelism") == {"tensor": 4, "pipeline": 4}
     (claim,) = rest.remote("PersistentVolumeClaim")
     assert text(claim, "spec.storageClassName") == "filestore-rwx"
@@ -137,24 +137,24 @@ def test_kimi_k26_without_a_topology_is_split_by_its_memory(settle: Settle, acce
 
 
 def test_weights_go_into_the_users_claim_which_is_only_observed(settle: Settle, acceptance: Acceptance) -> None:
-    rest = settle(*_platform(acceptance), *acceptance("byo-claim"))
+    rest = settle(*_platform(acceptance), *acceptance("own-claim"))
     (ref,) = rest.plane.all("ModelPlacement")
     claims = [o for o in rest.rendered[ref].composed.values() if _remote_kind(o) == "PersistentVolumeClaim"]
     assert [get(o, "spec.managementPolicies") for o in claims] == [["Observe"]]
-    assert _remote_name(claims[0]) == "my-model-cache"
+    assert _remote_name(claims[0]) == "team-weights"
     (job,) = rest.remote("Job")
-    assert _claims(job) == ["my-model-cache"]
-    assert text(rest.service(), "spec.model.uri").startswith("pvc://my-model-cache/models/")
+    assert _claims(job) == ["team-weights"]
+    assert text(rest.service(), "spec.model.uri").startswith("pvc://team-weights/models/")
     assert status_of(rest.only("ModelDeployment"), "Ready") == ("True", "Available")
 
 
 def test_a_users_claim_that_is_missing_is_named_and_nothing_falls_back(settle: Settle, acceptance: Acceptance) -> None:
-    absent = World(absent=frozenset({"PersistentVolumeClaim/my-model-cache"}))
-    rest = settle(*_platform(acceptance), *acceptance("byo-claim"), world=absent)
+    absent = World(absent=frozenset({"PersistentVolumeClaim/team-weights"}))
+    rest = settle(*_platform(acceptance), *acceptance("own-claim"), world=absent)
     placement = rest.only("ModelPlacement")
     assert status_of(placement, "StorageReady") == ("False", "ClaimNotFound")
     message = text(condition(placement, "StorageReady"), "message")
-    for named in ("my-model-cache", "ml-team-research", "prod-coreweave-us-east"):
+    for named in ("team-weights", "research", "hgx-dallas"):
         assert named in message
     assert (rest.remote("LLMInferenceService"), rest.remote("Job")) == ([], [])
 
@@ -184,7 +184,7 @@ def test_a_cache_and_its_deployment_may_be_applied_at_once(settle: Settle, accep
 
 
 def test_weights_in_an_image_need_no_claim_and_no_job(settle: Settle, acceptance: Acceptance) -> None:
-    rest = settle(*acceptance("kimi-k2", "InferenceEnvironment"), *acceptance("oci-image"))
+    rest = settle(*acceptance("kimi-k2-two-nodes", "InferenceEnvironment"), *acceptance("oci-image"))
     image = text(acceptance("oci-image", "Model")[0], "spec.oci.image")
     assert text(rest.service(), "spec.model.uri") == f"oci://{image}"
     assert (rest.remote("PersistentVolumeClaim"), rest.remote("Job")) == ([], [])
@@ -192,7 +192,7 @@ def test_weights_in_an_image_need_no_claim_and_no_job(settle: Settle, acceptance
 
 
 def _platform(acceptance: Acceptance) -> list[Manifest]:
-    return acceptance("kimi-k2", "ClusterModel", "InferenceEnvironment")
+    return acceptance("kimi-k2-two-nodes", "ClusterModel", "InferenceEnvironment")
 
 
 def _claims(job: Manifest) -> list[str]:
@@ -201,7 +201,7 @@ def _claims(job: Manifest) -> list[str]:
 
 
 def _kinds(rendered: Rendered) -> set[str]:
-    return {text(manifest, "kind") for manifest in remote(rendered).values()}
+    return {text(manifest, "kind") for manifest in rendered.remote.values()}
 
 
 def _job_is_running(observed: Mapping[str, Manifest]) -> bool:

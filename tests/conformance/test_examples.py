@@ -25,9 +25,8 @@ def test_example_comes_to_rest(story: Path, settle: Callable[..., Rest]) -> None
     assert settle(*manifests).rendered, "an example without a composite"
 
 
-@pytest.mark.usefixtures("acceptance")
 def test_every_manifest_passes_the_schemas(schemas: Path, tmp_path: Path) -> None:
-    folders = (programs.ROOT / "examples", programs.ROOT.parent / "shared" / "acceptance")
+    folders = (programs.ROOT / "examples", programs.ROOT / "tests" / "acceptance")
     files = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
     manifests = [manifest for path in files for manifest in crossplane.read(path)]
     inputs = [

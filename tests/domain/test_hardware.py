@@ -7,14 +7,14 @@ import pytest
 from function.domain.hardware import LADDER, BandwidthRequirement
 
 # The design's order, written once more so that a slip in either place shows.
-DESIGN = """
+ORDER = """
 eth-10g < eth-25g < eth-50g < eth-100g < eth-200g < eth-400g < eth-800g < roce-100g < efa-100g < ib-100g <
 roce-200g < efa-200g < ib-200g < roce-400g < efa-400g < ib-400g < roce-800g < efa-800g < ib-800g
 """
 
 
 def test_the_ladder_is_the_designs() -> None:
-    assert tuple(rung.strip() for rung in DESIGN.split("<")) == LADDER
+    assert tuple(rung.strip() for rung in ORDER.split("<")) == LADDER
 
 
 @pytest.mark.parametrize(("lower", "higher"), list(itertools.pairwise(LADDER)))

@@ -53,7 +53,7 @@ def environment(
     name: str,
     *pools: Manifest,
     storage: str | Manifest | None = "shared-vast",
-    secret: str = "cw-cluster-kubeconfig",
+    secret: str = "dallas-kubeconfig",
     **more: JSON,
 ) -> Manifest:
     """Return an environment on the remote cluster that can be selected by its name."""

@@ -8,8 +8,8 @@ from tests.e2e.world import ACCEPTANCE, World, claims_mounted, gpus, running
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
-TEAM = "ml-team-research"
-ENVIRONMENT = "prod-coreweave-us-east"
+TEAM = "research"
+ENVIRONMENT = "hgx-dallas"
 
 
 def test_without_any_environment_a_deployment_says_so(world: World) -> None:
@@ -22,7 +22,7 @@ def test_without_any_environment_a_deployment_says_so(world: World) -> None:
 
 
 def test_the_environment_becomes_ready(world: World) -> None:
-    world.apply_file(ACCEPTANCE / "kimi-k2.yaml")
+    world.apply_file(ACCEPTANCE / "kimi-k2-two-nodes.yaml")
     for type_, want in (
         ("ClusterReady", "True/Connected"),
         ("PoolsValid", "True/Valid"),
@@ -39,8 +39,8 @@ def test_the_deployment_becomes_ready_with_a_url(world: World) -> None:
     assert get(found, "status.environments") == {"desired": 1, "placed": 1, "ready": 1}
     (placed,) = listing(found, "status.placements")
     assert placed["environment"] == ENVIRONMENT
-    assert placed["profile"] == "vllm-h200-multinode"
-    assert (placed["pool"], placed["nodes"], placed["gpusPerNode"]) == ("frontier-multinode", 2, 8)
+    assert placed["profile"] == "two-h200-nodes"
+    assert (placed["pool"], placed["nodes"], placed["gpusPerNode"]) == ("h200-infiniband", 2, 8)
     assert integer(found, "status.gpus") == 16
 
 

@@ -10,15 +10,16 @@ from tools.stack import upstream
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
-TEAM = "ml-team-research"
+TEAM = "research"
 
 
 def test_three_replicas_are_pods_of_one_gpu(world: World) -> None:
-    world.apply(*(m for m in upstream.read(ACCEPTANCE / "kimi-k2.yaml") if m["kind"] == "InferenceEnvironment"))
-    world.apply_file(ACCEPTANCE / "gemma-3-27b.yaml")
+    platform = upstream.read(ACCEPTANCE / "kimi-k2-two-nodes.yaml")
+    world.apply(*(m for m in platform if m["kind"] == "InferenceEnvironment"))
+    world.apply_file(ACCEPTANCE / "gemma-one-gpu.yaml")
     world.ready(TEAM, "gemma")
     placement = world.placement(TEAM, "gemma")
-    assert text(placement, "spec.pool") == "medium-models"
+    assert text(placement, "spec.pool") == "h100-serving"
     service = world.service(placement)
     assert get(service, "spec.worker") is None
     assert text(service, "spec.model.uri").startswith("hf://google/gemma-3-27b-it")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.e2e
 
 
 def test_vram_maths_makes_one_group_of_four_nodes(world: World) -> None:
-    world.apply_file(ACCEPTANCE / "kimi-k2.6-a100.yaml")
+    world.apply_file(ACCEPTANCE / "kimi-k26-four-nodes.yaml")
     world.ready("assistants", "kimi-k26")
     placement = world.placement("assistants", "kimi-k26")
     assert get(placement, "spec.topology.nodes") == 4

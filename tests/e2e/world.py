@@ -14,9 +14,9 @@ from tools.stack import inventory, upstream
 from tools.stack.stack import Stack
 from tools.stack.waiting import PATIENCE, until
 
-ACCEPTANCE = Path(__file__).parent / "acceptance"
-TEAMS = ("ml-team-research", "assistants")
-KUBECONFIGS = ("cw-cluster-kubeconfig", "gke-us-central1-kubeconfig")
+ACCEPTANCE = Path(__file__).parents[1] / "acceptance"
+TEAMS = ("research", "assistants")
+KUBECONFIGS = ("dallas-kubeconfig", "gke-europe-kubeconfig")
 _MODELS = ("ClusterModel", "Model")
 _DELETED_LATER = ("InferenceEnvironment", "ClusterModel")
 _REMOTE_KINDS = (

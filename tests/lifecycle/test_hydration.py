@@ -138,7 +138,7 @@ def test_every_cause_has_advice() -> None:
     assert set(weights.ADVICE) == set(Failure)
 
 
-WANTED = Hydration(claim="ours", path="models/0", retry="2")
+WANTED = Hydration(claim="ours", path="models/0", namespace="lab", retry="2")
 DONE = replace(WANTED, completed_at="2026-01-01T00:00:00Z", claim_uid="1")
 
 
@@ -159,6 +159,7 @@ LATCHES = (
     Latch(id="never", reason="nothing was seen complete", earlier=WANTED, holds=False),
     Latch(id="key", reason="other bytes", earlier=replace(DONE, path="models/1"), holds=False),
     Latch(id="claim", reason="another claim", earlier=replace(DONE, claim="theirs"), holds=False),
+    Latch(id="namespace", reason="a claim of that name elsewhere", earlier=replace(DONE, namespace="x"), holds=False),
     Latch(id="retry", reason="the user wants it done again", earlier=replace(DONE, retry=""), holds=False),
     Latch(id="absent", reason="the claim is gone", claim=ObservedObject(State.ABSENT, _claim()), holds=False),
     Latch(id="no-namespace", reason="so is all in it", claim=ObservedObject(State.NAMESPACE_MISSING, {}), holds=False),

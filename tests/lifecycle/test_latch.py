@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, listing, mapping, text
 from tests.composers.plane import change, manifests, only, plane, remote, said
-from tools.control_plane import ControlPlane
 from tools.world import World
 
 SILENT = "observe failed: cannot get object: Get https://east/api: dial tcp 10.0.0.1:443: i/o timeout"
@@ -100,11 +100,13 @@ def test_a_claim_that_was_replaced_is_filled_again(kind: str) -> None:
     jobs = _jobs(control, ref)
     assert jobs
     world.touches["PersistentVolumeClaim"] = _replaced
-    control.advance()
-    assert said(control, ref, KINDS[kind]) == ("False", "Downloading")
-    assert not _jobs(control, ref), "what filled the claim before this one goes"
-    control.advance()
-    assert _jobs(control, ref) == jobs, "and is run again"
+    seen = []
+    for _ in range(3):
+        control.advance()
+        seen.append((said(control, ref, KINDS[kind]), _jobs(control, ref)))
+    gone = [found for state, found in seen if state == ("False", "Downloading")]
+    assert gone[:1] == [set()], "what filled the claim before this one goes"
+    assert jobs in gone, "and is run again"
 
 
 def test_another_key_ends_the_latch() -> None:
@@ -163,9 +165,9 @@ def test_a_job_that_does_not_answer_is_unknown_too() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "replicas", "want"),
-    [("ReadWriteOnce", 2, "ClaimNotShared"), ("ReadWriteOnce", 1, "Hydrated"), ("ReadWriteMany", 2, "Hydrated")],
+    [("ReadWriteOnce", 2, None), ("ReadWriteOnce", 1, "Hydrated"), ("ReadWriteMany", 2, "Hydrated")],
 )
-def test_a_cache_on_an_exclusive_claim_serves_one_pod(mode: str, replicas: int, want: str) -> None:
+def test_a_cache_on_an_exclusive_claim_serves_one_pod(mode: str, replicas: int, want: str | None) -> None:
     found = manifests("model-cache")
     for manifest in found:
         if manifest["kind"] == "ModelCache":
@@ -177,7 +179,8 @@ def test_a_cache_on_an_exclusive_claim_serves_one_pod(mode: str, replicas: int, 
     control.settle()
     (row, *_) = listing(control.composites[only(control, "ModelCache")], "status.environments")
     assert row["accessMode"] == mode
-    assert said(control, only(control, "ModelPlacement"), "StorageReady")[1] == want
+    found_states = [said(control, ref, "StorageReady")[1] for ref in control.all("ModelPlacement")]
+    assert found_states == ([want] if want else []), "what cannot be mounted is not placed"
 
 
 @pytest.mark.parametrize(("stated", "grows"), [({"size": "3Ti"}, True), (None, False)], ids=("size", "memory"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 from crossplane.function import resource
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.domain.cache import ModelCache, NamedCache, Reader
 from function.domain.placement import Placement
@@ -14,7 +15,6 @@ from function.lifecycle import readers
 from function.observe.objects import ObservedObject, State
 from tests import builders
 from tests.composers.plane import call, change, only, plane, remote, request_of
-from tools.control_plane import ControlPlane
 
 STORY = "model-cache"
 PLACEMENTS = "placements"
@@ -55,7 +55,7 @@ def _composed(control: ControlPlane, **changes: list[Manifest] | None) -> set[st
 
 def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
     control = plane(STORY)
-    read = {key for key in control.observed(_cache(control)) if key.startswith(_environment(control))}
+    read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
     _deselect(control)
     kept = _composed(control, placements=[])
     assert kept == _bytes(read), "the reader is asked for by name, and answers"
@@ -63,7 +63,7 @@ def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
 
 def test_a_reader_that_has_not_answered_deletes_nothing() -> None:
     control = plane(STORY)
-    before = _bytes(set(control.observed(_cache(control))))
+    before = _bytes(set(control.store.owned(_cache(control))))
     _deselect(control)
     assert _composed(control, placements=[], reader=None) == before
 

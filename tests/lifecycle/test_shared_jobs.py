@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 from crossplane.function import resource
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, get, mapping, text
 from tests.composers.plane import call, change, manifests, only, plane, remote, request_of
-from tools.control_plane import ControlPlane
 from tools.world import World
 
 COMPLETE: Manifest = {"type": "Complete", "status": "True"}
@@ -113,7 +113,7 @@ def test_a_job_under_its_earlier_name_is_kept_unless_it_has_failed(status: Manif
     (key,) = remote(control, placement, "job-")
     (token,) = remote(control, placement, "token-")
     request = request_of(control, placement)
-    earlier = copy.deepcopy(control.observed(placement)[key])
+    earlier = copy.deepcopy(control.store.owned(placement)[key])
     name = f"{placement.name[:20]}-00000000"
     for path in ("spec.forProvider.manifest", "status.atProvider.manifest"):
         mapping(earlier, f"{path}.metadata")["name"] = name

@@ -3,11 +3,10 @@
 import copy
 from dataclasses import dataclass, replace
 
+from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
-from function.domain.settings import INITIALIZER_IMAGE
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.composers.plane import manifests, only, plane, remote, said
-from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 
@@ -71,12 +70,6 @@ def _say(control: ControlPlane, function_input: Manifest) -> None:
     control.settle()
 
 
-def _initializer(control: ControlPlane, ref: Ref) -> str:
-    (made,) = remote(control, ref, "service-").values()
-    (container,) = listing(made, "spec.template.initContainers")
-    return text(container, "image")
-
-
 def test_the_service_appears_with_the_finished_job_and_never_leaves() -> None:
     control = plane("kimi-k2-two-nodes")
     placement = only(control, "ModelPlacement")
@@ -130,22 +123,6 @@ def test_a_finished_job_stays_whatever_the_settings_become() -> None:
     jobs = remote(control, placement, "job-")
     _say(control, _defaults("kserve/storage-initializer:v0.21.0"))
     assert remote(control, placement, "job-") == jobs
-
-
-def test_the_initializer_of_another_release_restarts_nothing() -> None:
-    control = plane("gemma-one-gpu")
-    model, placement = only(control, "ClusterModel"), only(control, "ModelPlacement")
-    earlier = "kserve/storage-initializer:v0.19.0"
-    _say(control, _defaults(earlier))
-    assert _initializer(control, placement) == earlier, "what a platform says counts at once"
-    _say(control, {})
-    assert _initializer(control, placement) == earlier, "every pod would download again"
-    _change(control, model, "huggingFace.revision", "v2")
-    control.settle()
-    assert _initializer(control, placement) == INITIALIZER_IMAGE, "they download again in any case"
-    _say(control, _defaults("mirror/storage-initializer:v1"))
-    _say(control, {})
-    assert _initializer(control, placement) == INITIALIZER_IMAGE, "no release ever named the mirror"
 
 
 def test_a_failed_download_says_why_and_retry_starts_another_job() -> None:

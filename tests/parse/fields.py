@@ -21,7 +21,7 @@ from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.parse.placements import placement_problems
+from function.parse.placements import read_placement
 from function.parse.settings import read_settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -73,33 +73,21 @@ def _load(definition: str) -> Manifest:
     return mapping(versions[0], "schema.openAPIV3Schema")
 
 
-def _model(manifest: Manifest) -> tuple[Problem, ...]:
-    model = read_model(manifest)
-    return model if isinstance(model, tuple) else model.problems
-
-
-def _deployment(manifest: Manifest) -> tuple[Problem, ...]:
-    deployment = read_deployment(manifest)
-    return deployment if isinstance(deployment, tuple) else ()
-
-
-def _cache(manifest: Manifest) -> tuple[Problem, ...]:
-    cache = read_cache(manifest)
-    return cache if isinstance(cache, tuple) else ()
-
-
 def _settings(manifest: Manifest) -> tuple[Problem, ...]:
-    return read_settings(mapping(manifest, "input"), {})[1]
+    return read_settings(mapping(manifest, "input"), {}).problems
 
 
 KINDS = (
-    Kind("ClusterModel", "apis/clustermodels/definition.yaml", "spec", _model),
-    Kind("Model", "apis/models/definition.yaml", "spec", _model),
+    Kind("ClusterModel", "apis/clustermodels/definition.yaml", "spec", lambda manifest: read_model(manifest).problems),
+    Kind("Model", "apis/models/definition.yaml", "spec", lambda manifest: read_model(manifest).problems),
     Kind("InferenceEnvironment", "apis/inferenceenvironments/definition.yaml", "spec",
          lambda manifest: read_environment(manifest, BUILT_IN).problems),
-    Kind("ModelDeployment", "apis/modeldeployments/definition.yaml", "spec", _deployment),
-    Kind("ModelPlacement", "apis/modelplacements/definition.yaml", "spec", placement_problems),
-    Kind("ModelCache", "apis/modelcaches/definition.yaml", "spec", _cache),
+    Kind("ModelDeployment", "apis/modeldeployments/definition.yaml", "spec",
+         lambda manifest: read_deployment(manifest).problems),
+    Kind("ModelPlacement", "apis/modelplacements/definition.yaml", "spec",
+         lambda manifest: read_placement(manifest).problems),
+    Kind("ModelCache", "apis/modelcaches/definition.yaml", "spec",
+         lambda manifest: read_cache(manifest).problems),
     Kind("Defaults", "package/input/defaults.yaml", "input", _settings),
 )  # fmt: skip
 

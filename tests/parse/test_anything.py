@@ -11,9 +11,10 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest
 from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
-from function.parse.environments import ParsedEnvironment, read_environment
+from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.parse.placements import placement_problems, read_placement
+from function.parse.parsed import Parsed
+from function.parse.placements import read_placement
 from function.parse.settings import read_settings
 from tests.parse.fields import KINDS, Kind, put, sample, walk
 
@@ -29,13 +30,11 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 def _read_everything(manifest: Manifest) -> None:
     for read in (read_model, read_deployment, read_cache, read_placement):
-        result = read(manifest)
-        assert not isinstance(result, tuple) or all(isinstance(p, Problem) for p in result)
-        assert result != (), "no object without a reason"
-    parsed = read_environment(manifest, BUILT_IN)
-    assert isinstance(parsed, ParsedEnvironment)
-    assert parsed.environment.broken is bool(parsed.other_problems)
-    placement_problems(manifest)
+        parsed: Parsed[object] = read(manifest)
+        assert all(isinstance(p, Problem) for p in parsed.problems)
+        assert parsed.value or parsed.problems, "no object without a reason"
+    environment = read_environment(manifest, BUILT_IN)
+    assert environment.value.broken is bool(environment.other_problems)
 
 
 @QUICK
@@ -48,8 +47,8 @@ def test_any_manifest(spec: JSON, metadata: JSON, status: JSON) -> None:
 @QUICK
 @given(fields=st.dictionaries(st.text(max_size=5), ANYTHING), context=ANYTHING)
 def test_any_settings(fields: Manifest, context: JSON) -> None:
-    merged, _ = read_settings(fields, {"apiextensions.crossplane.io/environment": context})
-    merged, _ = read_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}})
+    read_settings(fields, {"apiextensions.crossplane.io/environment": context})
+    merged = read_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}}).value
     assert merged.ttl_settled
     assert merged.ttl_pending
 
@@ -71,5 +70,5 @@ def test_anything_in_any_field(kind: Kind, data: st.DataObject) -> None:
 
 
 def test_numbers_that_json_cannot_write_are_shown_all_the_same() -> None:
-    problems = read_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}})
+    problems = read_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}}).problems
     assert problems == (Problem("spec.environments", "NaN is not allowed; must be a whole number"),)

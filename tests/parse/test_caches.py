@@ -10,6 +10,7 @@ from function.domain.problem import Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Requirement, Selector
 from function.parse.caches import read_cache
+from function.parse.parsed import Parsed
 from function.reasons import Phase
 from tests.parse import manifests
 
@@ -85,7 +86,7 @@ READ = ModelCache(
 
 
 def test_every_field_is_read() -> None:
-    assert read_cache(FULL) == READ
+    assert read_cache(FULL) == Parsed(READ)
 
 
 def test_what_was_reported_is_found_by_environment() -> None:
@@ -94,16 +95,16 @@ def test_what_was_reported_is_found_by_environment() -> None:
 
 
 def test_environments_may_be_selected() -> None:
-    cache = read_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}}))
-    assert isinstance(cache, ModelCache)
+    cache = read_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}})).value
+    assert cache
     assert cache.environments is None
     assert cache.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
     assert cache.choice == ManagedCache(type=CacheType.PVC)
 
 
 def test_the_claim_may_be_the_users() -> None:
-    cache = read_cache(manifests.cache(environments=[], storage={"claimName": "mine"}, retry="2"))
-    assert isinstance(cache, ModelCache)
+    cache = read_cache(manifests.cache(environments=[], storage={"claimName": "mine"}, retry="2")).value
+    assert cache
     assert cache.environments == ()
     assert cache.choice == UserClaim(claim="mine", retry="2")
 
@@ -131,4 +132,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_cache(manifests.cache(**case.fields)) == case.want, case.reason
+    assert read_cache(manifests.cache(**case.fields)) == Parsed(None, case.want), case.reason

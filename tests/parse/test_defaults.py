@@ -15,11 +15,12 @@ from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.models import read_model
+from function.parse.parsed import Parsed
 from function.parse.placements import read_placement
 from tests.parse import manifests
 from tests.parse.fields import KINDS, Kind, values, walk
 
-READERS: dict[str, Callable[[Manifest], object]] = {
+READERS: dict[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": read_model,
     "Model": read_model,
     "InferenceEnvironment": lambda manifest: read_environment(manifest, BUILT_IN),
@@ -68,7 +69,7 @@ def test_defaults_are_those_of_the_schema(kind: Kind) -> None:
     filled = given | {"spec": _defaulted(given["spec"], kind.schema)}
     assert filled != given
     assert read(filled) == read(given)
-    assert not isinstance(read(given), tuple)
+    assert read(given).value
 
 
 WORDS = {

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.model import HuggingFaceSource, PvcSource, Source
 from function.domain.placement import Deployment, ModelRef
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Requirement, Selector
-from function.parse.caches import check_cache_fits_source
 from function.parse.deployments import read_deployment
-from tests import builders
+from function.parse.parsed import Parsed
 from tests.parse import manifests
 
 GIB = 2**30
@@ -26,7 +24,7 @@ def test_every_field_is_read() -> None:
         scaling={"signal": "Fixed", "fixed": {"replicas": 0}},
         modelCache={"name": "weights"},
     )
-    assert read_deployment(given) == Deployment(
+    assert read_deployment(given).value == Deployment(
         namespace="ml-team",
         name="chat",
         model=ModelRef(kind="Model", name="gemma"),
@@ -38,7 +36,7 @@ def test_every_field_is_read() -> None:
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
-    assert read_deployment(manifests.deployment()) == Deployment(
+    assert read_deployment(manifests.deployment()).value == Deployment(
         namespace="ml-team", name="chat", model=ModelRef(kind="ClusterModel", name="gemma")
     )
 
@@ -70,8 +68,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_cache(case: Case) -> None:
-    deployment = read_deployment(manifests.deployment(modelCache=case.block))
-    assert isinstance(deployment, Deployment), deployment
+    deployment = read_deployment(manifests.deployment(modelCache=case.block)).value
+    assert deployment
     assert deployment.cache == case.want, case.reason
 
 
@@ -105,30 +103,11 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_deployment(manifests.deployment(**case.fields)) == case.want, case.reason
-
-
-STAGED = PvcSource(claim="staged")
-ALREADY = Problem(
-    "spec.modelCache.claimName",
-    '"mine" is not allowed; must be left out, as the model\'s weights are on the claim staged already',
-)
-
-
-@pytest.mark.parametrize(
-    ("source", "choice", "want"),
-    [
-        (STAGED, UserClaim(claim="mine"), (ALREADY,)),
-        (STAGED, ManagedCache(), ()),
-        (HuggingFaceSource(repo="a/b"), UserClaim(claim="mine"), ()),
-    ],
-)
-def test_weights_on_a_claim_need_no_other(source: Source, choice: CacheChoice, want: tuple[Problem, ...]) -> None:
-    assert check_cache_fits_source(builders.model(source=source), choice) == want
+    assert read_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
 
 
 def test_null_is_no_more_than_absent() -> None:
     nothing: JSON = None
-    deployment = read_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing))
-    assert isinstance(deployment, Deployment), deployment
+    deployment = read_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
+    assert deployment
     assert deployment.cache == ManagedCache()

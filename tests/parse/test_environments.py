@@ -85,7 +85,7 @@ READ = Environment(
         mode=StorageMode.SHARED,
         shared_claim="models",
         shared_size=2048 * GIB,
-        download=Download(backoff_limit=2).or_else(BUILT_IN.download),
+        download=Download(backoff_limit=2),
     ),
     kserve=Kserve(namespace="llm", config_prefix="kserve-", gateway=True),
     provider_config="made-earlier",
@@ -97,13 +97,13 @@ READ = Environment(
 def test_every_field_is_read() -> None:
     parsed = _read(FULL)
     assert parsed.problems == ()
-    assert parsed.environment == READ
+    assert parsed.value == READ
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
-    environment = _read(manifests.environment({"name": "h100"})).environment
+    environment = _read(manifests.environment({"name": "h100"})).value
     assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0),)
-    assert environment.storage == EnvironmentStorage(download=BUILT_IN.download)
+    assert environment.storage == EnvironmentStorage()
     assert environment.kserve == BUILT_IN.kserve
     assert environment.provider_config == provider_config("east") == names.named("east", "environment", "east")
 
@@ -129,8 +129,8 @@ class Class:
 )
 def test_storage_class(case: Class) -> None:
     given = manifests.environment(storage={"storageClassName": case.environment})
-    settings = Settings(storage_class=case.platform).or_else(BUILT_IN)
-    assert _read(given, settings).environment.storage.class_name == case.want, case.reason
+    settings = Settings(storage_class=case.platform)
+    assert _read(given, settings).value.storage.class_name == case.want, case.reason
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_storage_class(case: Class) -> None:
     ],
 )
 def test_capacity_is_the_most_that_a_pool_can_have(fields: Manifest, want: int) -> None:
-    environment = _read(manifests.environment({"name": "a", **fields})).environment
+    environment = _read(manifests.environment({"name": "a", **fields})).value
     assert [p.max_nodes for p in environment.pools] == [want]
 
 
@@ -197,7 +197,7 @@ def test_access(case: AccessCase) -> None:
     parsed = _read(manifests.environment(cluster=case.cluster))
     assert parsed.access == case.want, case.reason
     assert tuple(p.path for p in parsed.problems) == case.paths
-    assert parsed.environment.broken is bool(case.paths)
+    assert parsed.value.broken is bool(case.paths)
 
 
 @pytest.mark.parametrize("place", ["existing", "gke"])
@@ -206,7 +206,7 @@ def test_pools_may_stand_with_the_cluster(place: str) -> None:
     given = manifests.environment(
         cluster={"source": "GKE" if place == "gke" else "Existing", place: block}, nodePools=None
     )
-    assert [p.name for p in _read(given).environment.pools] == ["a"]
+    assert [p.name for p in _read(given).value.pools] == ["a"]
 
 
 def test_pools_in_two_places_are_refused() -> None:
@@ -218,7 +218,7 @@ def test_pools_in_two_places_are_refused() -> None:
             "[] is not allowed; must be left out together with spec.nodePools",
         ),
     )
-    assert parsed.environment.broken
+    assert parsed.value.broken
 
 
 def test_a_broken_pool_is_named_and_the_others_count() -> None:
@@ -230,9 +230,9 @@ def test_a_broken_pool_is_named_and_the_others_count() -> None:
             pool("cpu", acceleratorCount=0),
         )
     )
-    assert [p.name for p in parsed.environment.pools] == ["b"]
-    assert parsed.environment.broken_pools == ("a", "b")
-    assert not parsed.environment.broken
+    assert [p.name for p in parsed.value.pools] == ["b"]
+    assert parsed.value.broken_pools == ("a", "b")
+    assert not parsed.value.broken
     assert parsed.other_problems == ()
     assert [p.path for p in parsed.pool_problems] == [
         "spec.nodePools[0].capabilities.interNodeBandwidth",
@@ -243,14 +243,14 @@ def test_a_broken_pool_is_named_and_the_others_count() -> None:
 
 def test_a_fault_outside_the_pools_breaks_the_environment() -> None:
     parsed = _read(manifests.environment(storage={"storageClassName": 3}))
-    assert parsed.environment.broken
-    assert [p.name for p in parsed.environment.pools] == ["h100"]
+    assert parsed.value.broken
+    assert [p.name for p in parsed.value.pools] == ["h100"]
     assert [p.path for p in parsed.other_problems] == ["spec.storage.storageClassName"]
 
 
 def test_no_spec_at_all() -> None:
     parsed = _read({"metadata": {"name": "east"}})
-    assert parsed.environment.broken
+    assert parsed.value.broken
     assert parsed.access is None
     assert [p.path for p in parsed.problems] == ["spec"]
 
@@ -265,5 +265,5 @@ def test_no_spec_at_all() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_ready_says_why(conditions: JSON, want: str) -> None:
-    environment = _read(manifests.environment() | {"status": {"conditions": conditions}}).environment
+    environment = _read(manifests.environment() | {"status": {"conditions": conditions}}).value
     assert (environment.ready, environment.ready_message) == (False, want)

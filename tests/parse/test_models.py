@@ -2,7 +2,6 @@
 
 import pytest
 
-from function.domain.model import Model
 from function.domain.problem import Problem
 from function.kube.manifests import JSON
 from function.kube.selectors import Operator, Requirement, Selector
@@ -20,8 +19,8 @@ def test_every_field_outside_source_and_profiles_is_read() -> None:
             resources={"vram": "1200Gi", "disk": "1.5T", "cpu": 8, "memory": "64Gi"},
             environmentSelector={"matchLabels": {"tier": "production"}},
         )
-    )
-    assert isinstance(model, Model)
+    ).value
+    assert model
     assert (model.kind, model.name, model.namespace, model.served_name) == (
         "Model",
         "gemma",
@@ -34,8 +33,8 @@ def test_every_field_outside_source_and_profiles_is_read() -> None:
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
-    model = read_model(manifests.model())
-    assert isinstance(model, Model)
+    model = read_model(manifests.model()).value
+    assert model
     assert (model.vram, model.disk, model.cpu, model.memory) == (None, None, "4", "16Gi")
     assert model.selector == Selector()
 
@@ -50,15 +49,14 @@ def test_what_is_left_out_has_the_documented_default() -> None:
 )
 def test_a_fault_outside_the_profiles_leaves_no_model(fields: dict[str, JSON], want: str) -> None:
     broken = profile("a", engine=engine("{{"))
-    problems = read_model(manifests.model(profile("b"), broken, **fields))
-    assert isinstance(problems, tuple)
+    problems = read_model(manifests.model(profile("b"), broken, **fields)).problems
     assert problems[0] == Problem("spec.resources.vram", want)
     assert [p.path for p in problems[1:]] == ["spec.serving[1].engine.args[0]"], "the list is complete"
 
 
 def test_cpu_may_be_nothing_but_not_less() -> None:
-    assert isinstance(read_model(manifests.model(resources={"cpu": 0})), Model)
-    assert read_model(manifests.model(resources={"cpu": "-1"})) == (
+    assert read_model(manifests.model(resources={"cpu": 0})).value
+    assert read_model(manifests.model(resources={"cpu": "-1"})).problems == (
         Problem("spec.resources.cpu", '"-1" is not allowed; must be 0 or more'),
     )
 
@@ -66,19 +64,17 @@ def test_cpu_may_be_nothing_but_not_less() -> None:
 @pytest.mark.parametrize("count", [0, 9])
 def test_there_are_one_to_eight_profiles(count: int) -> None:
     given = manifests.model(serving=[profile(f"p{i}") for i in range(count)])
-    problems = read_model(given)
-    assert isinstance(problems, tuple)
+    problems = read_model(given).problems
     assert [p.path for p in problems] == ["spec.serving"]
 
 
 def test_without_a_valid_profile_the_model_still_is_one() -> None:
-    model = read_model(manifests.model(profile("a", engine=engine("{{"))))
-    assert isinstance(model, Model)
+    model = read_model(manifests.model(profile("a", engine=engine("{{")))).value
+    assert model
     assert model.profiles == ()
     assert [b.name for b in model.broken] == ["a"]
 
 
 def test_no_spec_at_all() -> None:
-    problems = read_model({"kind": "Model"})
-    assert isinstance(problems, tuple)
+    problems = read_model({"kind": "Model"}).problems
     assert problems[0] == Problem("spec", "null is not allowed; must be a block of fields")

@@ -9,7 +9,8 @@ from function.domain.model import Parallelism, Shape
 from function.domain.placement import ModelRef, Placement
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
-from function.parse.placements import placement_problems, read_placement
+from function.parse.parsed import Parsed
+from function.parse.placements import read_placement
 from function.reasons import Phase
 from tests.parse import manifests
 
@@ -17,8 +18,8 @@ GIB = 2**30
 
 
 def _read(manifest: Manifest) -> Placement:
-    placement = read_placement(manifest)
-    assert isinstance(placement, Placement), placement
+    placement = read_placement(manifest).value
+    assert placement
     return placement
 
 
@@ -65,7 +66,7 @@ def test_every_field_is_read() -> None:
         url="http://chat",
         uri="pvc://mine/models/0",
     )
-    assert placement_problems(given) == ()
+    assert read_placement(given).problems == ()
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
@@ -101,26 +102,25 @@ CASES = [
 def test_an_unreadable_topology_leaves_the_placement(case: Case) -> None:
     given = manifests.placement(topology=case.topology)
     assert _read(given).shape is None, case.reason
-    assert [p.path for p in placement_problems(given)] == [case.path], case.reason
+    assert [p.path for p in read_placement(given).problems] == [case.path], case.reason
 
 
 def test_what_is_out_of_bounds_counts_as_absent() -> None:
     given = manifests.placement(replicas=-1, modelCache={"claimName": "a", "size": "x"})
     assert _read(given).replicas == 1
-    assert [p.path for p in placement_problems(given)] == ["spec.modelCache.size", "spec.replicas"]
+    assert [p.path for p in read_placement(given).problems] == ["spec.modelCache.size", "spec.replicas"]
 
 
 @pytest.mark.parametrize("reference", [None, {"name": 3}])
 def test_without_an_environment_it_says_nothing(reference: JSON) -> None:
     given = manifests.placement(inferenceEnvironmentRef=reference)
-    problems = read_placement(given)
-    assert isinstance(problems, tuple)
-    assert problems == placement_problems(given) != ()
-    assert problems[0].path.startswith("spec.inferenceEnvironmentRef")
+    parsed = read_placement(given)
+    assert parsed.value is None
+    assert parsed.problems[0].path.startswith("spec.inferenceEnvironmentRef")
 
 
 def test_no_spec_at_all() -> None:
-    assert read_placement({}) == (Problem("spec", "null is not allowed; must be a block of fields"),)
+    assert read_placement({}) == Parsed(None, (Problem("spec", "null is not allowed; must be a block of fields"),))
 
 
 @dataclass(frozen=True)

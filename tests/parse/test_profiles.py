@@ -27,8 +27,8 @@ SGLANG: Manifest = {"name": "SGLang", "image": "lmsysorg/sglang:v0.5.5"}
 
 
 def _read(*profiles: JSON, **fields: JSON) -> Model:
-    model = read_model(manifests.model(*profiles, **fields))
-    assert isinstance(model, Model), model
+    model = read_model(manifests.model(*profiles, **fields)).value
+    assert model
     return model
 
 

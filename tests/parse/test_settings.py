@@ -7,6 +7,7 @@ import pytest
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube.manifests import JSON, Manifest
+from function.parse.parsed import Parsed
 from function.parse.settings import read_settings
 
 
@@ -15,12 +16,12 @@ def _context(fields: JSON) -> Manifest:
 
 
 def test_nothing_said_is_what_is_built_in() -> None:
-    assert read_settings({}, {}) == (BUILT_IN, ())
-    assert read_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == (BUILT_IN, ())
+    assert read_settings({}, {}) == Parsed(BUILT_IN)
+    assert read_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == Parsed(BUILT_IN)
 
 
 def test_every_field_is_read() -> None:
-    settings, problems = read_settings(
+    parsed = read_settings(
         {
             "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
             "kind": "Defaults",
@@ -45,8 +46,8 @@ def test_every_field_is_read() -> None:
         },
         {},
     )
-    assert problems == ()
-    assert settings == Settings(
+    assert parsed.problems == ()
+    assert parsed.value == Settings(
         download=Download(
             image="mirror/storage-initializer:v0.20.0",
             resources={"requests": {"cpu": 1}, "limits": {"memory": "64Gi"}},
@@ -70,22 +71,31 @@ def test_every_field_is_read() -> None:
 
 
 def test_the_context_wins_field_by_field() -> None:
-    settings, problems = read_settings(
+    parsed = read_settings(
         {"storageClassName": "slow", "kserve": {"namespace": "a", "gateway": False}},
         _context({"storageClassName": "fast", "kserve": {"namespace": "b"}}),
     )
-    assert problems == ()
+    assert parsed.problems == ()
     kserve = Kserve(namespace="b", config_prefix="kserve-", gateway=False)
-    assert settings == replace(BUILT_IN, storage_class="fast", kserve=kserve)
+    assert parsed.value == replace(BUILT_IN, storage_class="fast", kserve=kserve)
+
+
+def test_an_empty_value_is_said() -> None:
+    parsed = read_settings(
+        {"storageClassName": "slow", "objectWatch": True, "kserve": {"configPrefix": "llm-"}},
+        _context({"storageClassName": "", "objectWatch": False, "kserve": {"configPrefix": ""}}),
+    )
+    settings = parsed.value
+    assert (settings.storage_class, settings.object_watch, settings.kserve.config_prefix) == ("", False, "")
 
 
 def test_the_downloads_own_image_is_more_specific() -> None:
-    settings, _ = read_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
-    assert settings.download.image == "b"
+    parsed = read_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
+    assert parsed.value.download.image == "b"
 
 
 def test_null_says_nothing() -> None:
-    assert read_settings({"objectWatch": None, "download": None}, _context(None)) == (BUILT_IN, ())
+    assert read_settings({"objectWatch": None, "download": None}, _context(None)) == Parsed(BUILT_IN)
 
 
 @dataclass(frozen=True)
@@ -121,17 +131,17 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_a_bad_value_is_reported_and_left_out(case: Case) -> None:
-    assert read_settings(case.fields, {}) == (BUILT_IN, (case.want,)), case.reason
+    assert read_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
 
 
 def test_a_bad_value_lets_the_weaker_level_through() -> None:
-    settings, problems = read_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
-    assert settings.ttl_settled == 300
-    assert [str(p) for p in problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
+    parsed = read_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
+    assert parsed.value.ttl_settled == 300
+    assert [str(p) for p in parsed.problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
 
 
 def test_a_context_of_another_shape_is_reported() -> None:
-    assert read_settings({}, _context("odd")) == (
+    assert read_settings({}, _context("odd")) == Parsed(
         BUILT_IN,
         (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),),
     )

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, SecretKey, Source, UriSource
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
 from function.domain.problem import Problem
 from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest
 from function.parse.models import read_model
+from function.parse.parsed import Parsed
 from tests.parse import manifests
 
 
@@ -56,15 +57,15 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_source(case: Case) -> None:
-    model = read_model(manifests.model(kind=case.kind, **case.fields))
-    assert isinstance(model, Model), model
+    model = read_model(manifests.model(kind=case.kind, **case.fields)).value
+    assert model
     assert model.source == case.want, case.reason
 
 
 def test_the_platform_may_keep_secrets_elsewhere() -> None:
     given = manifests.model(huggingFace=SECRET)
-    model = read_model(given, Settings(secret_namespace="vault"))
-    assert isinstance(model, Model)
+    model = read_model(given, Settings(secret_namespace="vault")).value
+    assert model
     assert model.source == HuggingFaceSource(
         repo="a/b", secret=SecretKey(name="token", namespace="vault", key="HF_TOKEN")
     )
@@ -122,4 +123,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_model(manifests.model(kind=case.kind, **case.fields)) == case.want, case.reason
+    assert read_model(manifests.model(kind=case.kind, **case.fields)) == Parsed(None, case.want), case.reason

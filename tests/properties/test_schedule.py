@@ -10,14 +10,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.report.explain import explain
-from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
-from tests.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
+from tests.builders import deployment, environment, model, placement, planner, pool, profile, requires, selector, shape
 
 NAMES = ("a", "b", "c", "d")
 POOLS = ("p", "q")
@@ -81,10 +82,13 @@ def placements(draw: st.DrawFn, owners: Sequence[str] = ("chat", "one", "two")) 
 
 @st.composite
 def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
+    asked = draw(st.sampled_from(MODELS))
+    choices: tuple[CacheChoice, ...] = (ManagedCache(), UserClaim(claim="mine"))
+    choice = draw(st.sampled_from(choices))
     return SchedulingRequest(
         deployment=deployment(name, environments=draw(st.integers(1, 3)), replicas=draw(st.integers(0, 3))),
-        model=draw(st.sampled_from(MODELS)),
-        storage=StorageNeed(multi_node_claim=draw(st.booleans())),
+        model=asked,
+        unstorable=planner(asked, choice),
     )
 
 

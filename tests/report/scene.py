@@ -1,14 +1,26 @@
 """What is explained: Kimi K2 on two nodes in production, a small model, and where they might go."""
 
+from function.domain.cache import CacheChoice, ModelCache
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.report.explain import Explanation, explain
-from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
-from tests.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
+from tests.builders import (
+    NO_CACHE,
+    deployment,
+    environment,
+    model,
+    placement,
+    planner,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+)
 
-CLAIM = StorageNeed(multi_node_claim=True)
 KIMI = model(
     profile(
         "multinode",
@@ -36,11 +48,15 @@ def site(name: str, *pools: object, **fields: object) -> Environment:
 
 
 def request(
-    environments: int = 1, replicas: int = 1, storage: StorageNeed = CLAIM, of: Model = KIMI
+    environments: int = 1,
+    replicas: int = 1,
+    choice: CacheChoice = NO_CACHE,
+    of: Model = KIMI,
+    cache: ModelCache | None = None,
 ) -> SchedulingRequest:
     """Return what Kimi K2 needs, or another model."""
     wanted = deployment(environments=environments, replicas=replicas)
-    return SchedulingRequest(deployment=wanted, model=of, storage=storage)
+    return SchedulingRequest(deployment=wanted, model=of, unstorable=planner(of, choice, cache=cache))
 
 
 def explained(

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.cache import CacheType, ManagedCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
-from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.request import SchedulingRequest
 from tests.builders import (
     engine,
     model,
@@ -33,6 +34,7 @@ class Case:
     placements: tuple[Placement, ...] = ()
 
 
+EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
 RWO = "ReadWriteOnce"
 CASES = (
     Case(
@@ -104,17 +106,22 @@ CASES = (
         id="storage-for-one-node",
         reason="the deployment's own spec; the message starts with the field",
         want=Refused.INVALID_DEPLOYMENT,
-        request=request(storage=StorageNeed(single_node_only=True)),
+        request=request(choice=EMPTY_DIR),
         environments=(site("a", FRONTIER),),
-        says=("spec.modelCache: this storage serves one node, and every valid profile needs several",),
+        says=("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for several nodes",),
     ),
     Case(
         id="claim-for-one-pod",
         reason="the deployment's own spec; the message starts with the field",
         want=Refused.INVALID_DEPLOYMENT,
-        request=request(replicas=2, storage=StorageNeed(single_node_claim=True, access_mode=RWO), of=SMALL),
+        request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC, access_mode=RWO), of=SMALL),
         environments=(site("a", FRONTIER),),
-        says=("spec.modelCache.accessMode: ReadWriteOnce serves one replica on one node, 2 replicas wanted",),
+        says=(
+            (
+                "spec.modelCache.accessMode: found ReadWriteOnce, which serves one replica on one node; "
+                "2 replicas need ReadWriteMany"
+            ),
+        ),
     ),
     Case(
         id="label-absent",
@@ -204,12 +211,15 @@ CASES = (
     Case(
         id="several-nodes-with-storage-for-one",
         reason="2000Gi on 8 x 141Gi are 2 nodes",
-        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
-        request=request(of=model(profile(), name="m", vram="2000Gi"), storage=StorageNeed(single_node_only=True)),
+        want=Refused.INVALID_DEPLOYMENT,
+        request=request(of=model(profile(), name="m", vram="2000Gi"), choice=EMPTY_DIR),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 no pool satisfies the requirements.",
-            "a: profile default: 2 nodes of pool frontier needed, spec.modelCache of the deployment serves one",
+            "0/1 environments can run m: 1 deployment invalid.",
+            (
+                "a: profile default: spec.modelCache.type: found EmptyDir, which belongs to one pod; "
+                "PVC is needed for several nodes"
+            ),
         ),
     ),
     Case(
@@ -266,7 +276,7 @@ CASES = (
         id="storage-of-one-pod-for-several-replicas",
         reason="one node has its own sentence",
         want=Refused.SHARED_STORAGE_MISSING,
-        request=request(replicas=2, storage=StorageNeed(single_node_claim=True), of=SMALL),
+        request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC), of=SMALL),
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
@@ -278,13 +288,13 @@ CASES = (
         id="no-class-for-one-node",
         reason="one node has its own sentence",
         want=Refused.SHARED_STORAGE_MISSING,
-        request=request(storage=StorageNeed(single_node_claim=True), of=SMALL),
+        request=request(choice=ManagedCache(type=CacheType.PVC), of=SMALL),
         environments=(site("a", FRONTIER, storage_class=None),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
             (
                 "a: profile small: the weights need a claim, "
-                "and neither the environment nor the deployment names a storage class"
+                "and neither deployment, environment nor defaults name a storage class"
             ),
             "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
         ),
@@ -293,7 +303,7 @@ CASES = (
         id="cache-elsewhere",
         reason="the ModelCache is named",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
-        request=request(storage=StorageNeed(cache_environments=frozenset(), cache_name="weights")),
+        request=request(choice=NamedCache(name="weights")),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",

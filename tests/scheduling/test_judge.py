@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.domain.cache import CacheType, ManagedCache
 from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.judge import attempts, judge, judge_again
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Fit, Miss, Use
 from tests.builders import (
     deployment,
@@ -18,6 +19,7 @@ from tests.builders import (
     environment,
     model,
     placement,
+    planner,
     pool,
     profile,
     requires,
@@ -240,12 +242,12 @@ def test_an_environment_is_decided_again_although_it_is_not_ready() -> None:
 
 
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
-    found = SchedulingRequest(
-        deployment=deployment(),
-        model=model(TWO_NODES, ONE_GPU, profile("computed")),
-        storage=StorageNeed(single_node_only=True),
-    )
-    assert [p.name for p in found.profiles] == ["one", "computed"]
+    asked = model(TWO_NODES, ONE_GPU)
+    choice = ManagedCache(type=CacheType.EMPTY_DIR)
+    wanted = SchedulingRequest(deployment=deployment(), model=asked, unstorable=planner(asked, choice))
+    found = judge(wanted, environment("env", pool()), Ledger(()))
+    assert isinstance(found, Fit)
+    assert found.profile == "one"
 
 
 def test_flags_that_contradict_the_maths_name_the_argument() -> None:
@@ -269,17 +271,14 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
         bandwidth="ib-800g",
         precision=("fp4",),
     )
-    request = SchedulingRequest(
-        deployment=deployment(),
-        model=model(profile(shape=shape(5, 16), requires=demanding)),
-        storage=StorageNeed(
-            multi_node_claim=True, cache_environments=frozenset(), cache_name="weights", access_mode="ReadWriteOnce"
-        ),
-    )
+    asked = model(profile(shape=shape(5, 16), requires=demanding))
+    choice = ManagedCache(type=CacheType.EMPTY_DIR)
+    request = SchedulingRequest(deployment=deployment(), model=asked, unstorable=planner(asked, choice))
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
     verdict = judge(request, poor, Ledger(()))
     assert isinstance(verdict, Miss)
     assert [r.field for r in verdict.refusals] == [
+        Field.STORAGE,
         Field.MULTI_NODE,
         Field.GPUS_PER_NODE,
         Field.MEMORY_PER_GPU,
@@ -288,9 +287,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
         Field.ACCELERATOR_TYPE,
         Field.BANDWIDTH,
         Field.PRECISION,
-        Field.STORAGE_CLASS,
-        Field.ACCESS_MODE,
-        Field.CACHE,
+        Field.STORAGE,
         Field.READY,
     ]
     ranks = [r.reason.rank for r in verdict.refusals]

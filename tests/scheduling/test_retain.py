@@ -1,4 +1,4 @@
-"""What stays, what is decided again, what yields: DESIGN.md "Retain"."""
+"""What stays, what is decided again, what yields: docs/design.md, "What stays"."""
 
 from dataclasses import dataclass, field, replace
 
@@ -162,9 +162,16 @@ CASES = (
         want=STAYS,
     ),
     Case(
-        id="vram-changed",
-        reason="even where the shape would come out equal: 600Gi / 80Gi = 7.5 -> 8",
+        id="vram-changed-and-not-the-shape",
+        reason="shapes are compared: 600Gi / 80Gi = 7.5 -> 8, as before",
         model=model(profile(), vram="600Gi"),
+        placement=placement(vram="640Gi"),
+        want=STAYS,
+    ),
+    Case(
+        id="vram-changed-and-the-shape",
+        reason="320Gi / 80Gi = 4",
+        model=model(profile(), vram="320Gi"),
         placement=placement(vram="640Gi"),
         want=AGAIN,
     ),

@@ -4,19 +4,22 @@ from dataclasses import replace
 
 import pytest
 
+from function.domain.cache import CacheChoice, CacheType, ManagedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
-from function.scheduling.request import SchedulingRequest, StorageNeed
+from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Decision, DropCause, Field
 from tests.builders import (
+    NO_CACHE,
     broken_profile,
     deployment,
     environment,
     model,
     placement,
+    planner,
     pool,
     profile,
     selector,
@@ -25,17 +28,18 @@ from tests.builders import (
 
 MODEL = model(profile(shape=shape()))
 TWO_NODES = model(profile(shape=shape(2)))
+EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
 
 
 def request(
     environments: int = 1,
     *,
     model: Model = MODEL,
-    storage: StorageNeed = StorageNeed(),  # noqa: B008  # frozen
+    choice: CacheChoice = NO_CACHE,
     **fields: object,
 ) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
-    return SchedulingRequest(deployment=wanted, model=model, storage=storage)
+    return SchedulingRequest(deployment=wanted, model=model, unstorable=planner(model, choice))
 
 
 def environments(names: str, nodes: int = 4) -> list[Environment]:
@@ -111,30 +115,28 @@ class TestFill:
 
 class TestFaults:
     def test_storage_for_one_node_and_only_profiles_of_several(self) -> None:
-        decision = schedule(request(model=TWO_NODES, storage=StorageNeed(single_node_only=True)), environments("a"), [])
+        decision = schedule(request(model=TWO_NODES, choice=EMPTY_DIR), environments("a"), [])
         assert decision.fault is not None
         assert (decision.fault.reason, decision.fault.field) == (
             Refused.INVALID_DEPLOYMENT,
-            Field.MODEL_CACHE,
+            Field.STORAGE,
         )
         assert placed(decision) == []
 
     def test_a_claim_for_one_pod_and_several_replicas(self) -> None:
-        storage = StorageNeed(access_mode="ReadWriteOnce", single_node_claim=True, single_node_only=True)
-        assert placed(schedule(request(storage=storage), environments("a"), [])) == ["a"]
-        decision = schedule(request(storage=storage, replicas=2), environments("a"), [])
+        choice = ManagedCache(type=CacheType.PVC, access_mode="ReadWriteOnce")
+        assert placed(schedule(request(choice=choice), environments("a"), [])) == ["a"]
+        decision = schedule(request(choice=choice, replicas=2), environments("a"), [])
         assert decision.fault is not None
         assert (decision.fault.reason, decision.fault.field) == (
             Refused.INVALID_DEPLOYMENT,
-            Field.ACCESS_MODE,
+            Field.STORAGE,
         )
 
     def test_what_runs_stays_although_the_deployment_became_invalid(self) -> None:
         """The placement on `a` is as it was; the one whose pool is gone waits for a valid spec."""
         own = [placement("a", shape=shape(2)), placement("b", "gone", shape=shape(2))]
-        decision = schedule(
-            request(2, model=TWO_NODES, storage=StorageNeed(single_node_only=True)), environments("ab"), own
-        )
+        decision = schedule(request(2, model=TWO_NODES, choice=EMPTY_DIR), environments("ab"), own)
         assert decision.fault is not None
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["b"], [])
 
@@ -338,9 +340,9 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [1]
 
     def test_a_claim_of_one_pod_is_not_shared(self) -> None:
-        storage = StorageNeed(single_node_claim=True)
+        choice = ManagedCache(type=CacheType.PVC)
         lone = environment("a", pool(), access_mode="ReadWriteOnce")
-        decision = schedule(request(storage=storage, replicas=2), [lone], [placement("a")])
+        decision = schedule(request(choice=choice, replicas=2), [lone], [placement("a")])
         assert [a.replicas for a in decision.assignments] == [1]
         assert decision.refusals[0].reason is Refused.SHARED_STORAGE_MISSING
 

@@ -11,9 +11,11 @@ import pytest
 from function.domain.model import Engine, Parallelism, Shape, Spread
 from function.domain.problem import Problem
 from function.domain.settings import Kserve
-from function.kube.manifests import JSON, Manifest, get, listing
+from function.kube.manifests import JSON, Manifest, get, listing, mapping
+from function.kube.names import ANNOTATION_WISH
 from function.serving.request import Initializer, ServingRequest
 from function.serving.service import build, identity
+from function.serving.wish import wish
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
     DATA,
@@ -101,7 +103,9 @@ def test_one_node() -> None:
         initializer=Initializer(image="kserve/storage-initializer:v0.20.0"),
         weights=55 * GIB,
     )
-    assert built(asked) == GEMMA
+    service = built(asked)
+    assert mapping(service, "metadata").pop("annotations") == {ANNOTATION_WISH: wish(asked)}
+    assert service == GEMMA
 
 
 def test_pipeline_over_two_nodes() -> None:

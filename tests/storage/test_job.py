@@ -193,10 +193,6 @@ def test_name_changes_with_everything_immutable(case: Case) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}[a-z0-9]", name(case.task)), "DNS-1035, and room for a pod's suffix"
 
 
-def test_name_stays_with_everything_else() -> None:
-    assert name(TASK) == name(replace(TASK, download=replace(BUILT_IN.download, env=None)))
-
-
 def test_retry_stands_on_the_job() -> None:
     assert manifests.strings(job.build(replace(TASK, retry="2")), "metadata.annotations") == {
         "modelplane.ai/retry": "2"

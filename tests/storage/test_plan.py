@@ -7,7 +7,7 @@ import pytest
 
 from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
-from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
+from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.storage.plan import Gate, StoragePlan, plan
@@ -18,6 +18,7 @@ from function.storage.volume_claim import Ownership
 from tests.storage.requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
+KIMI_REF = ModelRef(kind="ClusterModel", name="kimi-k2-instruct")
 KEY = "e58d081b43957492"
 SHARED = EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED, shared_size=2000 * GIB)
 SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN")
@@ -163,7 +164,7 @@ CASES = (
         replace(
             MULTI,
             choice=NamedCache(name="kimi-weights"),
-            named=NamedCacheFacts(claim="kimi-weights-1", path=f"models/{KEY}"),
+            named=NamedCacheFacts(model=KIMI_REF, claim="kimi-weights-1", path=f"models/{KEY}"),
         ),
         Row.MODEL_CACHE,
         f"pvc://kimi-weights-1/models/{KEY}",
@@ -224,7 +225,7 @@ def test_table(case: Case) -> None:
 def test_faults_are_returned() -> None:
     found = plan(replace(MULTI, environment=EnvironmentStorage()))
     assert not isinstance(found, StoragePlan)
-    assert [problem.path for problem in found] == ["spec.modelCache.storageClassName"]
+    assert [fault.field for fault in found] == ["spec.modelCache.storageClassName"]
 
 
 def test_managed_names_belong_to_one_placement() -> None:

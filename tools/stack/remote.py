@@ -1,6 +1,6 @@
 """The remote cluster: Kubernetes' own controllers and scheduler, kwok's nodes, LeaderWorkerSet and KServe.
 
-StorageRequest matters: webhook manifests go in when their process listens, presets after the webhooks.
+Order matters: webhook manifests go in when their process listens, presets after the webhooks.
 """
 
 import yaml

@@ -1,0 +1,47 @@
+"""Which of the observed resources this function composed.
+
+Crossplane observes what all steps of a pipeline composed for a composite. What an earlier step desires in this call is
+that step's. Of the rest, ours are of the few kinds that we compose, in whatever version, with our label: every release
+has set it. One from which somebody took the label is known by its composition-resource-name, so that it is not lost
+either. What another step composed and does not desire any more is left for Crossplane to delete.
+"""
+
+import re
+from dataclasses import replace
+
+from function.exchange import Call
+from function.kube.manifests import Manifest, strings, text
+from function.kube.names import GROUP, MANAGED_BY
+
+_KINDS = frozenset(
+    {
+        ("kubernetes.m.crossplane.io", "Object"),
+        ("kubernetes.m.crossplane.io", "ClusterProviderConfig"),
+        ("protection.crossplane.io", "Usage"),
+        (GROUP, "ModelPlacement"),
+    }
+)
+((_LABEL, _US),) = MANAGED_BY.items()
+# Those of a ModelCache stand behind the name of their environment.
+_NAME = re.compile(
+    r"provider-config|storage-class|pipeline-preset|placement-.+"
+    r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|token|service)-.+)"
+)
+
+
+def own(call: Call) -> Call:
+    """Return the call with nothing observed but what this function composed."""
+    observed = {
+        name: manifest
+        for name, manifest in call.observed.items()
+        if name not in call.foreign and is_ours(name, manifest)
+    }
+    return replace(call, observed=observed)
+
+
+def is_ours(name: str, manifest: Manifest) -> bool:
+    """Tell whether a resource that no earlier step desires was composed by this function."""
+    if (text(manifest, "apiVersion").partition("/")[0], text(manifest, "kind")) not in _KINDS:
+        return False
+    manager = strings(manifest, "metadata.labels").get(_LABEL)
+    return manager == _US if manager else _NAME.fullmatch(name) is not None

@@ -1,0 +1,56 @@
+"""A decision becomes a ModelPlacement on the control plane."""
+
+from function.domain.model import Shape
+from function.domain.placement import Deployment, Placement
+from function.kube.manifests import JSON, Manifest, prune
+from function.kube.names import ANNOTATION_VRAM, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, MANAGED_BY, VERSION, label_value
+
+
+def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
+    """Return the ModelPlacement that records a decision; `cache` is the deployment's `modelCache` as it stands."""
+    shape = placement.shape
+    return {
+        "apiVersion": VERSION,
+        "kind": "ModelPlacement",
+        "metadata": prune(
+            {
+                "name": placement.name,
+                "namespace": placement.namespace,
+                "labels": {
+                    **MANAGED_BY,
+                    LABEL_DEPLOYMENT: label_value(deployment.name),
+                    LABEL_ENVIRONMENT: label_value(placement.environment),
+                },
+                "annotations": {ANNOTATION_VRAM: str(placement.vram)} if placement.vram is not None else None,
+            }
+        ),
+        "spec": prune(
+            {
+                "modelRef": {"kind": deployment.model.kind, "name": deployment.model.name},
+                "deploymentRef": {"name": deployment.name},
+                "inferenceEnvironmentRef": {"name": placement.environment},
+                "profile": placement.profile,
+                "pool": placement.pool,
+                "topology": _topology(shape) if shape else None,
+                "replicas": placement.replicas,
+                "modelCache": cache,
+            }
+        ),
+    }
+
+
+def _topology(shape: Shape) -> Manifest:
+    split = shape.parallelism
+    return {
+        "nodes": shape.nodes,
+        "gpusPerNode": shape.gpus_per_node,
+        "parallelism": prune(
+            {
+                "tensor": split.tensor,
+                "pipeline": split.pipeline,
+                "data": split.data,
+                "dataLocal": split.data_local,
+                "expert": "enabled" if split.expert else "disabled",
+            }
+        ),
+    }

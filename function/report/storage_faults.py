@@ -1,0 +1,70 @@
+"""The planner's word on weights in words: why there is no storage for them."""
+
+from collections.abc import Callable, Mapping
+
+from function.domain.problem import Problem
+from function.storage.checks import FaultKind, StorageFault
+
+# The text is the API's, full stop included.
+SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
+
+
+def problem(fault: StorageFault) -> Problem:
+    """Return a fault as the problem of a field."""
+    return Problem(fault.field, words(fault))
+
+
+def words(fault: StorageFault) -> str:
+    """Say one fault, without the field."""
+    several = f"{fault.nodes} nodes" if fault.nodes > 1 else f"{fault.replicas} replicas"
+    return _WORDS[fault.kind](fault).format(fault=fault, several=several)
+
+
+def _storage_class(fault: StorageFault) -> str:
+    ignored = " Its claim is Shared, hence storageClassName {fault.found} of the deployment does not count"
+    if fault.nodes > 1:
+        return SHARED_STORAGE + (ignored if fault.found else "")
+    needed = "the weights need a claim, and neither deployment, environment nor defaults name a storage class"
+    return f"{needed}.{ignored}" if fault.found else needed
+
+
+def _access_mode(fault: StorageFault) -> str:
+    if fault.nodes > 1:
+        return SHARED_STORAGE + " Its accessMode is {fault.found}, {fault.wanted} wanted"
+    return "several replicas share a claim; accessMode is {fault.found}, {fault.wanted} wanted"
+
+
+def _empty_dir(fault: StorageFault) -> str:
+    why = "several nodes" if fault.nodes > 1 else "this kind of source"
+    if fault.field.startswith("spec.storage"):
+        why = "a ModelCache"
+    return f"found EmptyDir, which belongs to one pod; PVC is needed for {why}"
+
+
+def _always(text: str) -> Callable[[StorageFault], str]:
+    return lambda _: text
+
+
+_WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
+    FaultKind.NOTHING_TO_CACHE: _always(
+        "model {fault.found} has a source that is not downloaded, so nothing can be cached"
+    ),
+    FaultKind.CLAIM_BESIDE_SOURCE: _always(
+        "{fault.found} must be left out, as the model's weights are on the claim {fault.wanted} already"
+    ),
+    FaultKind.EMPTY_DIR: _empty_dir,
+    FaultKind.OWN_ACCESS_MODE: _always(
+        "found {fault.found}, which serves one replica on one node; {several} need {fault.wanted}"
+    ),
+    FaultKind.OTHER_MODEL: _always(
+        "ModelCache {fault.cache} keeps model {fault.found}, not {fault.wanted}; name a cache of this model"
+    ),
+    FaultKind.SIZE: _always("must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"),
+    FaultKind.STORAGE_CLASS: _storage_class,
+    FaultKind.ACCESS_MODE: _access_mode,
+    FaultKind.CACHE_ABSENT: _always("ModelCache {fault.cache} does not keep the weights there"),
+    FaultKind.CACHE_PENDING: _always("ModelCache {fault.cache} has not reported these weights there yet"),
+    FaultKind.CACHE_NOT_SHARED: _always(
+        "the claim of ModelCache {fault.cache} is {fault.found}; {several} need {fault.wanted}"
+    ),
+}

@@ -1,0 +1,95 @@
+"""What somebody asked of a service's pods, as one short digest that the service carries with it.
+
+A service is written anew when its wish changes, and stays as it is while only something else does: numbers that we
+derive, what is built in, what another release of this function would write. So a wish holds the bytes and what people
+said themselves, nothing that is computed, and nothing that is left at its default: a field that the API gains later
+changes no wish of those who do not use it. What the pods of a mode never see is left out as well.
+
+The form is for ever: another spelling here is another wish for every service there is, and restarts them all.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from function.domain.environment import GPU_RESOURCE, Pool
+from function.domain.model import CPU, MEMORY, Engine, Parallelism, Profile, Shape, Spread
+from function.domain.settings import BUILT_IN
+from function.kube.names import digest
+from function.serving.engines import Mode, mode_of
+from function.serving.request import ServingRequest
+from function.serving.spread import own_taints
+
+_Told: TypeAlias = Mapping[str, object]
+
+
+def wish(request: ServingRequest) -> str:
+    """Return 16 hex digits: the same for the same wish, in whichever order it was written."""
+    told = _told(
+        uri=request.uri,
+        name=request.model.served_name,
+        engine=_engine(request.profile.engine),
+        spread=_spread(request.profile, request.shape),
+        shape=_shape(request.shape),
+        requests=_told(cpu=_unless(request.model.cpu, CPU), memory=_unless(request.model.memory, MEMORY)),
+        pool=_pool(request.pool),
+        kserve=_kserve(request),
+        initializer=request.initializer.named if request.initializer else None,
+    )
+    return digest(json.dumps(told, sort_keys=True, separators=(",", ":")))
+
+
+def _told(**entries: object) -> _Told:
+    """Return the entries that say anything. False counts, as nothing that is said by default is passed on."""
+    return {key: value for key, value in entries.items() if value is False or value}
+
+
+def _unless(value: str, default: str) -> str | None:
+    return None if value == default else value
+
+
+def _engine(engine: Engine) -> _Told:
+    return _told(name=engine.name, image=engine.image, args=engine.args, env=engine.env)
+
+
+def _spread(profile: Profile, shape: Shape) -> _Told:
+    pods, replicas = profile.pods_across_nodes, profile.replicas_across_nodes
+    return _told(
+        pods=_unless(pods, Spread.NONE) if shape.nodes > 1 else None,
+        replicas=_unless(replicas, Spread.NONE),
+    )
+
+
+def _shape(shape: Shape) -> _Told:
+    return _told(nodes=shape.nodes, gpusPerNode=shape.gpus_per_node, parallelism=_parallelism(shape.parallelism))
+
+
+def _parallelism(split: Parallelism) -> _Told:
+    return _told(
+        tensor=split.tensor,
+        pipeline=split.pipeline,
+        data=split.data,
+        dataLocal=split.data_local,
+        expert=split.expert or None,
+    )
+
+
+def _pool(pool: Pool) -> _Told:
+    taints = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own_taints(pool)]
+    return _told(
+        labels=dict(pool.labels),
+        # Their order means nothing to a node, nor to a pod that tolerates them.
+        taints=sorted(taints, key=lambda taint: json.dumps(taint, sort_keys=True)),
+        gpuResource=_unless(pool.gpu_resource, GPU_RESOURCE),
+    )
+
+
+def _kserve(request: ServingRequest) -> _Told:
+    kserve, built_in = request.kserve, BUILT_IN.kserve
+    prefix = kserve.config_prefix or ""
+    named = mode_of(request.shape) is Mode.PIPELINE and prefix != built_in.config_prefix
+    # An empty prefix is one, too.
+    return {
+        **_told(gateway=None if kserve.gateway == built_in.gateway else bool(kserve.gateway)),
+        **({"configPrefix": prefix} if named else {}),
+    }

@@ -1,0 +1,102 @@
+"""Resources of other steps of the pipeline: what they desire stays theirs, what they drop goes, whatever we keep."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from crossplane.function.resource import dict_to_struct, struct_to_dict
+
+from function.fn import Runner
+from function.kube.manifests import Manifest
+from tests.composers.plane import call
+from tests.test_cases import CASES, request_of
+
+CONFIG: Manifest = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "theirs", "namespace": "ml-team"},
+    "data": {"key": "value"},
+}
+OBJECT: Manifest = {
+    "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
+    "kind": "Object",
+    "metadata": {"name": "theirs", "labels": {"app.kubernetes.io/managed-by": "somebody"}},
+    "spec": {"forProvider": {"manifest": {"kind": "Namespace"}}},
+}
+# Under names that we use ourselves, too.
+THEIRS = {"config": CONFIG, "east/config": CONFIG, "thing": OBJECT, "service-theirs": OBJECT}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A composite whose own resources are kept as observed, and why they are."""
+
+    id: str
+    reason: str
+    story: str
+    break_input: bool = True
+    crash: bool = False
+
+
+CASES_ = (
+    Case("placement", "its model is gone", "ModelPlacement/serving"),
+    Case("deployment", "its model is gone", "ModelDeployment/ready"),
+    Case(
+        "deployment-decided", "it is decided, and keeps what it cannot read", "ModelDeployment/ready", break_input=False
+    ),
+    Case("environment", "its spec is broken", "InferenceEnvironment/connected"),
+    Case("cache", "its environments are gone", "ModelCache/hydrated"),
+    Case("crash", "after an internal error", "ModelPlacement/serving", crash=True),
+)
+
+
+def _request(case: Case) -> fnv1.RunFunctionRequest:
+    story = yaml.safe_load((CASES / f"{case.story}.yaml").read_text("utf-8"))
+    if case.break_input:
+        story["required"] = {name: [] for name in story.get("required", {})}
+        if case.story.startswith("InferenceEnvironment"):
+            story["xr"]["spec"]["storage"] = "odd"
+    request = request_of(story)
+    for name, manifest in THEIRS.items():
+        request.observed.resources[name].resource.CopyFrom(dict_to_struct(manifest))
+    return request
+
+
+def _answer(case: Case, request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
+    if not case.crash:
+        return call(request)
+
+    def crash(_: object) -> None:
+        raise ZeroDivisionError
+
+    return asyncio.run(Runner(compose=crash).RunFunction(request, None))  # type: ignore[arg-type]  # never returns
+
+
+@pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)
+def test_what_others_desire_stays_as_they_desire_it(case: Case) -> None:
+    request = _request(case)
+    wanted = {"data": {"key": "another value"}}
+    for name, manifest in THEIRS.items():
+        request.desired.resources[name].resource.CopyFrom(dict_to_struct({**manifest, **wanted}))
+    desired = _answer(case, request).desired.resources
+    for name, manifest in THEIRS.items():
+        assert struct_to_dict(desired[name].resource) == {**manifest, **wanted}, case.reason
+
+
+@pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)
+def test_what_others_drop_goes(case: Case) -> None:
+    desired = _answer(case, _request(case)).desired.resources
+    assert not THEIRS.keys() & desired.keys(), case.reason
+
+
+@pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)
+def test_what_is_ours_stays_without_its_label_too(case: Case) -> None:
+    request = _request(case)
+    ours = set(request.observed.resources) - THEIRS.keys()
+    for name in ours:
+        metadata = request.observed.resources[name].resource.fields["metadata"].struct_value
+        metadata.fields.pop("labels", None)
+    assert ours
+    assert ours <= set(_answer(case, request).desired.resources), case.reason

@@ -1,0 +1,64 @@
+"""A deployment is not ready while it could not be decided, and counts what answers."""
+
+import copy
+
+from function.composers import compose
+from function.exchange import Call, RequiredResource
+from function.kube.manifests import Manifest, get, mapping
+from function.reasons import ConditionType, Status
+from tests.composers.plane import only, plane
+
+
+def _required(manifest: Manifest) -> RequiredResource:
+    return RequiredResource(repr(manifest).encode(), lambda: manifest)
+
+
+def at_rest() -> tuple[Manifest, Manifest, Manifest, Manifest]:
+    """Return model, environment, deployment and its placement, which serves."""
+    control = plane("kimi-k2-two-nodes")
+    kinds = ("ClusterModel", "InferenceEnvironment", "ModelDeployment", "ModelPlacement")
+    model, environment, deployment, placement = (
+        copy.deepcopy(control.composites[only(control, kind)]) for kind in kinds
+    )
+    return model, environment, deployment, placement
+
+
+def call(model: Manifest, environment: Manifest, deployment: Manifest, placement: Manifest) -> Call:
+    answers = {"model": (model,), "environments": (environment,), "placements": (placement,)}
+    return Call(
+        xr=deployment,
+        observed={"placement-h200-east": placement},
+        answers={name: tuple(map(_required, items)) for name, items in answers.items()},
+    )
+
+
+def test_a_model_that_is_invalid_leaves_its_deployment_unready() -> None:
+    """What serves is kept as it is; the deployment is not what it says it is."""
+    model, environment, deployment, placement = at_rest()
+    mapping(model, "spec")["source"] = "Torrent"
+    outcome = compose(call(model, environment, deployment, placement))
+    conditions = {condition.type: condition for condition in outcome.conditions}
+    assert conditions[ConditionType.MODEL_RESOLVED].reason == "ModelInvalid"
+    assert conditions[ConditionType.SCHEDULED].status is Status.UNKNOWN
+    assert outcome.ready is False
+    assert outcome.composed.keys() == {"placement-h200-east"}
+
+
+def test_what_does_not_answer_is_not_counted() -> None:
+    model, environment, deployment, placement = at_rest()
+    ready: Manifest = {"type": "Ready", "status": "True"}
+    silent: Manifest = {"type": "ServiceReady", "status": "Unknown", "reason": "Unreachable"}
+    mapping(placement, "status")["conditions"] = [ready]
+    outcome = compose(call(model, environment, deployment, placement))
+    assert get(outcome.status, "environments.ready") == 1
+    mapping(placement, "status")["conditions"] = [ready, silent]
+    outcome = compose(call(model, environment, deployment, placement))
+    assert get(outcome.status, "environments") == {"desired": 1, "placed": 1, "ready": 0}
+
+
+def test_an_environment_that_vanished_still_answers() -> None:
+    model, environment, deployment, placement = at_rest()
+    mapping(environment, "metadata")["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    mapping(placement, "status")["conditions"] = [{"type": "Ready", "status": "True"}]
+    outcome = compose(call(model, environment, deployment, placement))
+    assert get(outcome.status, "environments") == {"desired": 1, "placed": 0, "ready": 1}

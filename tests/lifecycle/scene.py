@@ -1,0 +1,153 @@
+"""A ModelPlacement at rest with all that it is answered, to be edited and composed once more."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from crossplane.function.resource import dict_to_struct
+
+from function.adapter import requests
+from function.composers import compose, requirements
+from function.exchange import Condition, Outcome
+from function.kube.manifests import JSON, Manifest, mapping, text
+from tests.composers.plane import plane
+
+SEVERAL_NODES, ONE_NODE = "kimi-k2-two-nodes", "gemma-one-gpu"
+_REQUIRED = {
+    requirements.MODEL: ("ClusterModel", "Model"),
+    requirements.ENVIRONMENT: ("InferenceEnvironment",),
+    requirements.CACHE: ("ModelCache",),
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What one call of the function is given; an edit makes another scene."""
+
+    xr: Manifest
+    observed: dict[str, Manifest]
+    answers: dict[str, Manifest]
+    input: Manifest = field(default_factory=dict)
+
+    def edited(self, *edits: "Edit") -> "Scene":
+        """Return the scene after some edits; this one stays."""
+        made = copy.deepcopy(self)
+        for edit in edits:
+            edit(made)
+        return made
+
+    def outcome(self) -> Outcome:
+        """Return what the function makes of it."""
+        request = fnv1.RunFunctionRequest(
+            observed=fnv1.State(
+                composite=_resource(self.xr), resources={key: _resource(found) for key, found in self.observed.items()}
+            ),
+            required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
+            input=dict_to_struct(self.input),
+        )
+        return compose(requests.read(request))
+
+    def composed(self, prefix: str = "service-") -> dict[str, Manifest]:
+        """Return the remote manifests that are composed, of the composed resources with a prefix."""
+        return remote(self.outcome(), prefix)
+
+    def said(self, type_: str) -> Condition:
+        """Return a condition."""
+        (found,) = (c for c in self.outcome().conditions if c.type == type_)
+        return found
+
+    def settled(self) -> "Scene":
+        """Return the scene in which what is composed now is observed, as up as it was."""
+        outcome = self.outcome()
+        observed = {}
+        for key, item in outcome.composed.items():
+            before = self.observed.get(key, {})
+            observed[key] = {**item.manifest, **({"status": before["status"]} if "status" in before else {})}
+        return replace(self, observed=observed)
+
+
+Edit = Callable[[Scene], None]
+
+
+def at_rest(story: str) -> Scene:
+    """Return the first placement of an example, serving."""
+    control = plane(story)
+    ref = control.all("ModelPlacement")[0]
+    answers = {
+        name: copy.deepcopy(control.composites[found])
+        for name, kinds in _REQUIRED.items()
+        for kind in kinds
+        for found in control.all(kind)[:1]
+    }
+    if not text(control.composites[ref], "spec.modelCache.name"):
+        answers.pop(requirements.CACHE, None)
+    return Scene(copy.deepcopy(control.composites[ref]), dict(control.rounds[-1].observed[ref]), answers)
+
+
+def _resource(manifest: Manifest) -> fnv1.Resource:
+    return fnv1.Resource(resource=dict_to_struct(manifest))
+
+
+def remote(outcome: Outcome, prefix: str) -> dict[str, Manifest]:
+    """Return the remote manifests of an outcome, of the composed resources with a prefix."""
+    return {
+        key: mapping(item.manifest, "spec.forProvider.manifest")
+        for key, item in sorted(outcome.composed.items())
+        if key.startswith(prefix)
+    }
+
+
+def put(manifest: Manifest, path: str, value: JSON) -> None:
+    """Set a field; absent maps on the way are made, in a list a number is an index, at its end the value is added."""
+    *way, last = path.split(".")
+    place: JSON = manifest
+    for step in way:
+        if isinstance(place, list):
+            place = place[int(step)]
+        elif isinstance(place, dict):
+            place = place.setdefault(step, {})
+    if isinstance(place, list):
+        place.append(value)
+        return
+    assert isinstance(place, dict), path
+    if value is None:
+        place.pop(last, None)
+    else:
+        place[last] = value
+
+
+def model(path: str, value: JSON) -> Edit:
+    """Return the edit of a field of the model's spec; None removes it."""
+    return lambda scene: put(scene.answers[requirements.MODEL], f"spec.{path}", value)
+
+
+def environment(path: str, value: JSON) -> Edit:
+    """Return the edit of a field of the environment's spec; None removes it."""
+    return lambda scene: put(scene.answers[requirements.ENVIRONMENT], f"spec.{path}", value)
+
+
+def placement(path: str, value: JSON) -> Edit:
+    """Return the edit of a field of the placement's spec; None removes it."""
+    return lambda scene: put(scene.xr, f"spec.{path}", value)
+
+
+def defaults(path: str, value: JSON) -> Edit:
+    """Return the edit of a platform-wide setting; None removes it."""
+    return lambda scene: put(scene.input, path, value)
+
+
+def observed(prefix: str, path: str, value: JSON) -> Edit:
+    """Return the edit of what is observed, of all composed resources with a prefix."""
+
+    def edit(scene: Scene) -> None:
+        for key, manifest in scene.observed.items():
+            if key.startswith(prefix):
+                put(manifest, path, value)
+
+    return edit
+
+
+def without_status(prefix: str) -> Edit:
+    """Return the loss of what Objects knew, as after a restored backup."""
+    return observed(prefix, "status", None)

@@ -1,0 +1,227 @@
+"""The planner's word about weights as the decision hears it: one refusal for each fault, with whom it concerns."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from function.domain.cache import CacheEntry, Hydration, ManagedCache, ModelCache, NamedCache, UserClaim
+from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.model import ModelRef
+from function.reasons import Phase, Refused
+from function.scheduling.verdicts import Field
+from function.storage.checks import FaultKind
+from tests.builders import MODEL, NAMESPACE, environment, pool, profile, shape
+from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
+
+NOT_THERE = Refused.CACHE_NOT_ON_ENVIRONMENT
+# As cachekey.py documents it, for the repository and revision of tests/builders.py.
+HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()[:16]
+
+
+def cached(where: str, path: str = HELD) -> ModelCache:
+    """Return a ModelCache of the model under test that keeps weights on an environment."""
+    entry = CacheEntry(environment=where, phase=Phase.READY, hydration=Hydration(claim="kept", path=path))
+    return ModelCache(namespace=NAMESPACE, name="weights", model=MODEL, environments=(where,), entries=(entry,))
+
+
+BARE = environment(storage_class=None)
+STORAGE_CASES = (
+    Case(id="class-of-the-environment", reason="named", profile=profile(shape=shape(2))),
+    Case(
+        id="no-class-for-two-nodes",
+        reason="the environment, the deployment or the defaults must name one",
+        profile=profile(shape=shape(2)),
+        environment=BARE,
+        refused=NO_STORAGE,
+        field=Field.STORAGE,
+        kind=FaultKind.STORAGE_CLASS,
+    ),
+    Case(
+        id="no-class-for-one-node",
+        reason="one node with the default needs no claim",
+        environment=BARE,
+    ),
+    Case(
+        id="no-class-for-one-node-that-needs-a-claim",
+        reason="type: PVC, gs and https sources",
+        choice=CLAIM,
+        environment=BARE,
+        refused=NO_STORAGE,
+        field=Field.STORAGE,
+        kind=FaultKind.STORAGE_CLASS,
+    ),
+    Case(
+        id="two-nodes-without-a-claim-of-ours",
+        reason="OCI, PVC, claimName and modelCache.name bring their own",
+        profile=profile(shape=shape(2)),
+        choice=UserClaim(claim="mine"),
+        environment=BARE,
+    ),
+    Case(
+        id="class-of-the-deployment",
+        reason="the deployment's own counts first",
+        profile=profile(shape=shape(2)),
+        choice=ManagedCache(class_name="mine"),
+        environment=BARE,
+    ),
+    Case(
+        id="default-class-of-the-platform",
+        reason="the defaults count last",
+        profile=profile(shape=shape(2)),
+        default_class="theirs",
+        environment=BARE,
+    ),
+    Case(
+        id="empty-class-is-a-class",
+        reason='"" is the cluster default, absent is not configured',
+        profile=profile(shape=shape(2)),
+        environment=environment(storage_class=""),
+    ),
+    Case(
+        id="rwo-environment-for-two-nodes",
+        reason="RWO is for one node and one replica",
+        profile=profile(shape=shape(2)),
+        environment=environment(access_mode="ReadWriteOnce"),
+        refused=NO_STORAGE,
+        field=Field.STORAGE,
+        kind=FaultKind.ACCESS_MODE,
+    ),
+    Case(
+        id="rwo-environment-for-two-replicas",
+        reason="RWO is for one node and one replica",
+        choice=CLAIM,
+        environment=environment(access_mode="ReadWriteOnce"),
+        replicas=2,
+        refused=NO_STORAGE,
+        field=Field.STORAGE,
+        kind=FaultKind.ACCESS_MODE,
+    ),
+    Case(
+        id="rwo-environment-for-one-replica",
+        reason="one node and one replica",
+        choice=CLAIM,
+        environment=environment(access_mode="ReadWriteOnce"),
+    ),
+    Case(
+        id="rwo-environment-without-a-claim",
+        reason="no claim, no mode",
+        environment=environment(access_mode="ReadWriteOnce"),
+        replicas=2,
+    ),
+    Case(
+        id="mode-of-the-deployment",
+        reason="deployment > environment",
+        profile=profile(shape=shape(2)),
+        choice=ManagedCache(access_mode="ReadWriteMany"),
+        environment=environment(access_mode="ReadWriteOnce"),
+    ),
+    Case(
+        id="shared-environment-without-a-class",
+        reason="a claim that a whole namespace shares is the environment's: the deployment's class does not count",
+        profile=profile(shape=shape(2)),
+        choice=ManagedCache(class_name="mine"),
+        environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED)),
+        refused=NO_STORAGE,
+        field=Field.STORAGE,
+        kind=FaultKind.STORAGE_CLASS,
+    ),
+    Case(
+        id="shared-environment-of-one-pod",
+        reason="likewise its access mode",
+        profile=profile(shape=shape(2)),
+        choice=ManagedCache(access_mode="ReadWriteMany"),
+        environment=environment(
+            storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x", access_mode="ReadWriteOnce")
+        ),
+        refused=NO_STORAGE,
+        field=Field.STORAGE,
+        kind=FaultKind.ACCESS_MODE,
+    ),
+    Case(
+        id="wish-for-one-pod-on-a-shared-environment",
+        reason="what does not count refuses nothing",
+        profile=profile(shape=shape(2)),
+        choice=ManagedCache(access_mode="ReadWriteOnce"),
+        environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x")),
+    ),
+    Case(
+        id="wish-for-one-pod-and-two-nodes",
+        reason="the deployment asked for what cannot serve it",
+        profile=profile(shape=shape(2)),
+        choice=ManagedCache(access_mode="ReadWriteOnce"),
+        refused=Refused.INVALID_DEPLOYMENT,
+        field=Field.STORAGE,
+        kind=FaultKind.OWN_ACCESS_MODE,
+    ),
+    Case(
+        id="no-size-at-all",
+        reason="no disk, vram or size, and the pool does not say how much memory its GPUs have",
+        profile=profile(shape=shape(2)),
+        pool=pool(memory=None),
+        refused=NO_POOL,
+        field=Field.STORAGE,
+        kind=FaultKind.SIZE,
+    ),
+    Case(
+        id="cache-on-the-environment",
+        reason="the ModelCache keeps its weights there",
+        choice=NamedCache(name="weights"),
+        cache=cached("env"),
+    ),
+    Case(
+        id="cache-elsewhere",
+        reason="the ModelCache keeps its weights elsewhere",
+        choice=NamedCache(name="weights"),
+        cache=cached("far"),
+        refused=NOT_THERE,
+        field=Field.STORAGE,
+        kind=FaultKind.CACHE_ABSENT,
+    ),
+    Case(
+        id="no-such-cache",
+        reason="there is no ModelCache of this name",
+        choice=NamedCache(name="weights"),
+        refused=NOT_THERE,
+        field=Field.STORAGE,
+        kind=FaultKind.CACHE_ABSENT,
+    ),
+    Case(
+        id="cache-that-has-not-reported",
+        reason="it names the environment, and its status does not yet",
+        choice=NamedCache(name="weights"),
+        cache=replace(cached("env"), entries=()),
+        refused=NOT_THERE,
+        field=Field.STORAGE,
+        kind=FaultKind.CACHE_PENDING,
+    ),
+    Case(
+        id="cache-with-an-earlier-revision",
+        reason="it is of this model and will follow",
+        choice=NamedCache(name="weights"),
+        cache=cached("env", path="models/0123456789abcdef"),
+        refused=NOT_THERE,
+        field=Field.STORAGE,
+        kind=FaultKind.CACHE_PENDING,
+    ),
+    Case(
+        id="cache-of-another-model",
+        reason="other bytes must not be served under this name",
+        choice=NamedCache(name="weights"),
+        cache=replace(cached("env", path="models/0123456789abcdef"), model=ModelRef(kind="ClusterModel", name="other")),
+        refused=Refused.INVALID_DEPLOYMENT,
+        field=Field.STORAGE,
+        kind=FaultKind.OTHER_MODEL,
+    ),
+    Case(
+        id="cache-of-another-model-with-the-same-bytes",
+        reason="what counts is which bytes these are",
+        choice=NamedCache(name="weights"),
+        cache=replace(cached("env"), model=ModelRef(kind="ClusterModel", name="other")),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", STORAGE_CASES, ids=lambda c: c.id)
+def test_one_fault(case: Case) -> None:
+    check(case)

@@ -1,0 +1,149 @@
+"""The wish of a service. The texts below are its form, and for ever: another digest restarts every service there is."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from function.domain.model import Spread
+from function.domain.settings import BUILT_IN
+from function.kube.names import ANNOTATION_WISH
+from function.parse.environments import read_environment
+from function.parse.models import read_model
+from function.serving.request import Initializer, ServingRequest
+from function.serving.service import build
+from function.serving.wish import wish
+from tests.builders import GIB, pool
+from tests.serving.requests import DATA, KSERVE, NAME, NAMESPACE, PIPELINE, engine, request
+
+PLAIN = replace(pool(), labels=(), taints=())
+UNSAID = (
+    '{"engine":{"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"},"name":"org/kimi",'
+    '"shape":{"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}},'
+    '"uri":"pvc://weights/models/0123"}'
+)
+SAID = (
+    '{"engine":{"args":["--a"],"env":[{"name":"B","value":"c"}],"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"},'
+    '"initializer":{"image":"mirror:1"},'
+    '"kserve":{"configPrefix":"","gateway":false},'
+    '"name":"org/kimi",'
+    '"pool":{"gpuResource":"amd.com/gpu","labels":{"a":"1","b":"2"},"taints":[{"effect":"NoSchedule","key":"k"}]},'
+    '"requests":{"cpu":"5","memory":"17Gi"},'
+    '"shape":{"gpusPerNode":8,"nodes":2,"parallelism":{"expert":true,"pipeline":2,"tensor":8}},'
+    '"spread":{"pods":"required","replicas":"preferred"},'
+    '"uri":"hf://org/kimi:main"}'
+)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def said() -> ServingRequest:
+    """Return a request in which everything is said that can be."""
+    made = request(
+        PIPELINE,
+        engine("--a", env=({"name": "B", "value": "c"},)),
+        pool=replace(
+            PLAIN,
+            gpu_resource="amd.com/gpu",
+            labels=(("b", "2"), ("a", "1")),
+            taints=({"key": "k", "effect": "NoSchedule", "value": ""}, {"key": "amd.com/gpu", "effect": "NoSchedule"}),
+        ),
+        pods=Spread.REQUIRED,
+        replicas_apart=Spread.PREFERRED,
+        uri="hf://org/kimi:main",
+        kserve=replace(KSERVE, config_prefix="", gateway=False),
+        initializer=Initializer(image="mirror:1", named={"image": "mirror:1"}),
+    )
+    return replace(made, model=replace(made.model, cpu="5", memory="17Gi"))
+
+
+def test_what_nobody_says_is_not_part_of_it() -> None:
+    assert wish(request(pool=PLAIN)) == digest(UNSAID)
+
+
+def test_what_somebody_says_is() -> None:
+    assert wish(said()) == digest(SAID)
+
+
+def test_data_parallelism_is_part_of_it() -> None:
+    text = UNSAID.replace(
+        '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}',
+        '"gpusPerNode":8,"nodes":2,"parallelism":{"data":4,"dataLocal":2,"expert":true,"pipeline":1,"tensor":4}',
+    )
+    assert wish(request(DATA, pool=PLAIN)) == digest(text)
+
+
+def test_the_service_carries_it() -> None:
+    service = build(request(pool=PLAIN))
+    assert isinstance(service, dict)
+    assert service["metadata"] == {
+        "name": NAME,
+        "namespace": NAMESPACE,
+        "labels": {"app.kubernetes.io/managed-by": "modelplane"},
+        "annotations": {ANNOTATION_WISH: digest(UNSAID)},
+    }
+
+
+def test_defaults_of_the_schemas_are_what_nobody_says() -> None:
+    parsed = read_model(
+        {
+            "kind": "ClusterModel",
+            "spec": {
+                "model": {"name": "org/kimi"},
+                "huggingFace": {"repo": "org/kimi"},
+                "serving": [
+                    {
+                        "name": "default",
+                        "replicaTopology": {"gpusPerNode": 1},
+                        "engine": {"name": "vLLM", "image": "vllm/vllm-openai:v0.15.0"},
+                    }
+                ],
+            },
+        }
+    ).value
+    found = read_environment({"spec": {"nodePools": [{"name": "pool", "maxNodeCount": 1}]}}, BUILT_IN).value
+    assert parsed
+    (profile,), (nodes,) = parsed.profiles, found.pools
+    assert profile.shape is not None
+    asked = replace(
+        request(), model=parsed, profile=profile, shape=profile.shape, pool=nodes, kserve=found.kserve, weights=None
+    )
+    assert wish(asked) == digest(UNSAID), "a default that is passed on as a wish restarts those who never said it"
+
+
+def pooled(**changes: Any) -> ServingRequest:
+    """Return the same request with another pool."""
+    return replace(said(), pool=replace(said().pool, **changes))
+
+
+@pytest.mark.parametrize(
+    ("reason", "changed"),
+    [
+        ("replicas are always taken", replace(said(), replicas=7)),
+        ("the size only decides how long to wait", replace(said(), weights=3 * GIB)),
+        ("labels are a map", pooled(labels=said().pool.labels[::-1])),
+        ("nodes have their taints in no order", pooled(taints=said().pool.taints[::-1])),
+        ("a pool's capacity is nothing to pods", pooled(memory_per_gpu=GIB, max_nodes=99)),
+        ("KServe's namespace has the preset only", replace(said(), kserve=replace(said().kserve, namespace="other"))),
+        (
+            "what is built in may change with any release",
+            replace(said(), initializer=Initializer(image="mirror:1", resources={}, named={"image": "mirror:1"})),
+        ),
+    ],
+)
+def test_what_is_no_wish(reason: str, changed: ServingRequest) -> None:
+    assert wish(changed) == digest(SAID), reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept", "changed"),
+    [
+        ("one node has no pods to keep apart", request(), request(pods=Spread.REQUIRED)),
+        ("only a pipeline names a preset", request(DATA), request(DATA, kserve=replace(KSERVE, config_prefix="x-"))),
+    ],
+)
+def test_what_the_pods_of_a_mode_never_see(reason: str, kept: ServingRequest, changed: ServingRequest) -> None:
+    assert wish(kept) == wish(changed), reason
