@@ -265,15 +265,13 @@ def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState |
 
 
 def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
-    match gate:
-        case Gate.NOTHING:
-            return True
-        case Gate.CLAIM:
-            return seen.claim.present
-        case Gate.JOB:
-            return seen.done
-        case Gate.CACHE:
-            return entry is not None and entry.phase is Phase.READY
+    opened: Mapping[Gate, bool] = {
+        Gate.NOTHING: True,
+        Gate.CLAIM: seen.claim.present,
+        Gate.JOB: seen.done,
+        Gate.CACHE: entry is not None and entry.phase is Phase.READY,
+    }
+    return opened[gate]
 
 
 def _stale(

@@ -203,3 +203,17 @@ def test_a_filled_claim_grows_only_for_what_somebody_states(stated: Manifest | N
     control.settle()
     assert text(control.composites[ref], "status.storage.sizeFrom") == ("Explicit" if stated else "GpuMemory")
     assert (remote(control, ref, "claim-") != before) is grows
+
+
+def test_a_claim_of_the_user_that_is_filled_by_hand_needs_only_to_exist() -> None:
+    found = manifests("bring-your-own-claim")
+    for manifest in found:
+        if manifest["kind"] == "ModelDeployment":
+            mapping(manifest, "spec.modelCache")["preload"] = False
+    control = ControlPlane(renderer=plane("bring-your-own-claim").renderer)
+    control.apply(found)
+    control.settle()
+    ref = only(control, "ModelPlacement")
+    assert said(control, ref, "StorageReady") == ("True", "Prestaged")
+    assert not _jobs(control, ref)
+    assert remote(control, ref, "service-")
