@@ -82,6 +82,7 @@ class ClusterReady(StrEnum):
     KUBECONFIG_MISSING = "KubeconfigMissing"
     KSERVE_MISSING = "KServeMissing"
     UNREACHABLE = "Unreachable"
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the cluster
 
 
 class PoolsValid(StrEnum):
@@ -153,6 +154,7 @@ class PlacementStorage(StrEnum):
     HYDRATED = "Hydrated"
     PRESTAGED = "Prestaged"
     UNREACHABLE = "Unreachable"  # Unknown: the cluster does not answer
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the weights
 
 
 class ServiceAccepted(StrEnum):
@@ -172,6 +174,7 @@ class ServiceReady(StrEnum):
     STARTING = "Starting"
     DEGRADED = "Degraded"
     UNREACHABLE = "Unreachable"
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the service
 
 
 class Hydrated(StrEnum):

@@ -21,7 +21,7 @@ from function.cli import files
 from function.cli.asked import Form
 from function.cli.candidates import Row, candidates
 from function.cli.control_plane import ControlPlane
-from function.cli.plan import look
+from function.cli.planning import look
 from function.cli.render import composed
 from function.cli.store import Ref, Store, is_known, namespaced
 from function.cli.tables import structured

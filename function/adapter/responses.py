@@ -7,6 +7,7 @@ left out, because for Kubernetes null and absent are the same while schemas refu
 that Crossplane would give them.
 """
 
+import sys
 from datetime import timedelta
 from typing import assert_never
 
@@ -18,6 +19,7 @@ from function.exchange import Composed, Condition, Event, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Status
 
+_LARGEST = sys.float_info.max
 _STATUS = {
     Status.TRUE: fnv1.STATUS_CONDITION_TRUE,
     Status.FALSE: fnv1.STATUS_CONDITION_FALSE,
@@ -103,7 +105,10 @@ def _set(value: Value, new: JSON) -> None:
             value.bool_value = new
         case str():
             value.string_value = new
-        case int() | float():
+        case int():
+            # What no float holds must not fail the whole response.
+            value.number_value = max(-_LARGEST, min(_LARGEST, new))
+        case float():
             value.number_value = new
         case dict():
             value.struct_value.SetInParent()  # an empty map is a map

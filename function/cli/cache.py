@@ -14,9 +14,8 @@ from function.cli.progress import wait_for
 from function.cli.purge import purge
 from function.cli.sources import gather
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
-from function.cli.tables import hint, structured
+from function.cli.tables import hint, look_again, structured
 from function.cli.users import users
-from function.cli.watch import watch as look_again
 from function.kube.manifests import JSON, Manifest, prune, text
 from function.kube.names import VERSION
 from function.parse.caches import read_cache

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from function.cli.invalid_pools import InvalidPool
 from function.composers.deployment import Considered
 from function.domain.environment import Environment
 from function.domain.model import Shape, Spread
+from function.domain.problem import Problem
 from function.kube.selectors import Requirement
 from function.report.sentences import count, sentence, show
 from function.scheduling.checks import Candidate
@@ -32,7 +34,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One candidate in words. `refusals` are empty where nothing refuses it."""
+    """One candidate in words. `refusals` are empty where nothing refuses it; `faults` are those of an invalid pool."""
 
     environment: str
     profile: str = ""
@@ -42,6 +44,7 @@ class Row:
     wanted: str = ""
     found: str = ""
     refusals: tuple[Refusal, ...] = ()
+    faults: tuple[Problem, ...] = ()
 
     @property
     def serves(self) -> bool:
@@ -51,7 +54,7 @@ class Row:
     @property
     def message(self) -> str:
         """Everything that refuses it."""
-        return "; ".join(map(sentence, self.refusals))
+        return "; ".join([*map(sentence, self.refusals), *map(str, self.faults)])
 
     @property
     def closeness(self) -> int:
@@ -71,6 +74,23 @@ def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[
         else:
             rows += _of(considered, environment, ledger, existing)
     return tuple(sorted(rows, key=lambda row: row.closeness))
+
+
+def unusable(pool: InvalidPool) -> Row:
+    """Return the row of a pool that no profile is tried on."""
+    first, *others = pool.faults
+    return Row(
+        environment=pool.environment.name,
+        pool=pool.name,
+        verdict="invalid",
+        wanted=first.path,
+        found=first.message + _more(len(others)),
+        faults=pool.faults,
+    )
+
+
+def _more(number: int) -> str:
+    return f" (+{number} more)" if number else ""
 
 
 def _of(considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]) -> Iterator[Row]:
@@ -111,7 +131,6 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
             found=f"room for {_room(candidate, ledger)}",
         )
     wanted, found = compared(refusals[0])
-    more = f" (+{len(refusals) - 1} more)" if len(refusals) > 1 else ""
     return Row(
         environment=environment,
         profile=refusals[0].profile,
@@ -119,7 +138,7 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
         replica=_replica(candidate.shape if candidate else None),
         verdict=refusals[0].reason,
         wanted=wanted,
-        found=found + more,
+        found=found + _more(len(refusals) - 1),
         refusals=refusals,
     )
 

@@ -1,11 +1,12 @@
 """`capacity`: who uses each pool, what is free, and the largest replica that still fits, by the scheduler's ledger."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import click
 
 from function.cli.asked import EVERY_FORM, Form, Sources
+from function.cli.invalid_pools import InvalidPool, invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
@@ -26,10 +27,11 @@ _USERS_SHOWN = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One pool with who is charged in it; no pool: the environment has none that is valid."""
+    """One pool with who is charged in it; no pool: it is `invalid`, or the environment has none at all."""
 
     environment: Environment
     pool: Pool | None = None
+    invalid: InvalidPool | None = None
     room: PoolCapacity | None = None
     users: tuple[Placement, ...] = ()
 
@@ -71,8 +73,10 @@ def capacity(*, sources: Sources, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = gather(sources, _KINDS).store
     environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
-    placements = (read_placement(manifest).value for manifest in store.all("ModelPlacement"))
-    usages = use(environments, [p for p in placements if p])
+    parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
+    invalid = invalid_pools(store, environments)
+    usages = use(environments, [p.value for p in parsed if p.value], invalid)
+    warn(invalid)
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
@@ -85,7 +89,9 @@ def capacity(*, sources: Sources, form: Form) -> None:
             click.echo(structured(form, [_structured(usage) for usage in usages]))
 
 
-def use(environments: Iterable[Environment], placements: Iterable[Placement]) -> list[Usage]:
+def use(
+    environments: Iterable[Environment], placements: Iterable[Placement], invalid: Sequence[InvalidPool]
+) -> list[Usage]:
     """Return every pool with what is charged in it, in the order in which all deployments charge."""
     ordered = sorted(placements, key=charge_order)
     found: list[Usage] = []
@@ -95,8 +101,8 @@ def use(environments: Iterable[Environment], placements: Iterable[Placement]) ->
             here = [p for p in ordered if (p.environment, p.pool) == (environment.name, pool.name)]
             charged = [p for p in here if charge(room, p) and p.shape and p.replicas]
             found.append(Usage(environment=environment, pool=pool, room=room, users=tuple(charged)))
-        if not environment.pools:
-            found.append(Usage(environment=environment))
+        others = [Usage(environment=environment, invalid=p) for p in invalid if p.environment is environment]
+        found += others if others or environment.pools else [Usage(environment=environment)]
     return found
 
 
@@ -111,8 +117,8 @@ def _cells(usage: Usage, *, wide: bool) -> list[object]:
     environment, pool, room = usage.environment, usage.pool, usage.room
     ready = paint("True", GOOD) if environment.ready else paint("False", BAD)
     if pool is None or room is None:
-        broken = ", ".join(environment.broken_pools)
-        return [environment.name, ready, f"invalid: {broken}" if broken else "none", *[""] * (9 if wide else 6)]
+        which = f"invalid: {usage.invalid.name}" if usage.invalid else "none"
+        return [environment.name, ready, which, *[""] * (9 if wide else 6)]
     memory = gib(pool.memory_per_gpu) if pool.memory_per_gpu else ""
     extra = [memory, pool.bandwidth or pool.interconnect, str(pool.multi_node).lower()] if wide else []
     return [
@@ -140,7 +146,8 @@ def _structured(usage: Usage) -> Manifest:
     return {
         "environment": environment.name,
         "ready": environment.ready,
-        "pool": pool.name if pool else None,
+        "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
+        "faults": [str(fault) for fault in usage.invalid.faults] if usage.invalid else [],
         "acceleratorType": pool.accelerator_type if pool else None,
         "nodes": {"total": room.nodes, "inUse": room.nodes_in_use} if room else None,
         "gpus": {"total": usage.gpus, "inUse": usage.gpus - usage.free, "free": usage.free},

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby, islice
 
 from function.cli.candidates import Row
-from function.cli.plan import Plan
+from function.cli.planning import Plan
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
 from function.reasons import Status
@@ -147,8 +147,10 @@ def _environment(canvas: _Canvas, considered: Considered, environment: Environme
     for pool in environment.pools:
         canvas.text(left, _about(pool), _DIM, _SMALL)
         canvas.nodes(left, _room(considered, environment, pool))
-        for row in (row for row in rows if row.pool == pool.name):
+        for row in (row for row in rows if row.pool == pool.name and not row.faults):
             canvas.text(left, _said(row), _colour(row), _SMALL)
+    for row in (row for row in rows if row.faults):
+        canvas.text(left, f"pool {row.pool}: {row.verdict}, {row.message}", _NO, _SMALL)
     canvas.y += 10
     width, height = _WIDTH - 2 * _MARGIN, canvas.y - top
     frame = f'<rect x="{_MARGIN}" y="{top}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="{_LINE}"/>'

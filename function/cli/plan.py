@@ -1,55 +1,21 @@
-"""`plan`: every candidate of a deployment, and the decision, from the composer that the controller runs.
-
-Several deployments are decided in turn until none changes any more, so that they see each other's placements. What
-is planned is written nowhere.
-"""
+"""`plan`: every candidate of a deployment, and the decision, as a table, data or a picture; written nowhere."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import click
 
 from function.cli.asked import Form, Sources
-from function.cli.candidates import Row, Verdict, candidates
+from function.cli.candidates import Row, Verdict
 from function.cli.complete import names
-from function.cli.control_plane import answered, in_turn, simulate
-from function.cli.diff import Change, changes
 from function.cli.errors import Code
 from function.cli.options import examples, form, sources_what_if
-from function.cli.sources import World, gather
-from function.cli.store import Ref, Store
+from function.cli.planning import Plan, make
+from function.cli.sources import gather
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table
-from function.composers.deployment import Considered, consider
-from function.exchange import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.parse.settings import read_settings
-from function.reasons import ConditionType, Outlook, Refused, Status
+from function.reasons import Outlook, Refused, Status
 
 _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What would become of one deployment. `considered` None: something that it needs is missing or invalid."""
-
-    ref: Ref
-    outcome: Outcome
-    rows: tuple[Row, ...]
-    changes: tuple[Change, ...]
-    considered: Considered | None = None
-
-    @property
-    def decision(self) -> Condition:
-        """Scheduled, or what stands in its way."""
-        by_type = {condition.type: condition for condition in self.outcome.conditions}
-        resolved = by_type[ConditionType.MODEL_RESOLVED]
-        scheduled = by_type[ConditionType.SCHEDULED]
-        return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
-
-    @property
-    def placements(self) -> list[Manifest]:
-        """The placements that would exist."""
-        return [item.manifest for _, item in sorted(self.outcome.composed.items())]
 
 
 @click.command(
@@ -85,35 +51,6 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
         _tell(plans, sources, wide=form is Form.WIDE, diff=diff)
     if any(p.decision.status is not Status.TRUE for p in plans):
         context.exit(Code.REFUSED)
-
-
-def make(world: World, refs: Iterable[Ref]) -> list[Plan]:
-    """Decide deployments until all of them stand; caches that have not reported yet are taken as they would."""
-    store, wanted = world.store, list(refs)
-    before = {ref: store.owned(ref) for ref in wanted}
-    fresh = [ref for ref in store.refs("ModelCache") if not (store.get(ref) or {}).get("status") and ref in world.given]
-    outcomes = simulate(store, in_turn([*fresh, *wanted]))
-    return [_plan(store, ref, before[ref], outcomes[ref]) for ref in wanted]
-
-
-def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome) -> Plan:
-    considered, names = look(store, ref), {text(manifest, "metadata.name") for manifest in before.values()}
-    return Plan(
-        ref=ref,
-        outcome=outcome,
-        rows=candidates(considered, names) if considered else (),
-        changes=changes(before, outcome.composed),
-        considered=considered,
-    )
-
-
-def look(store: Store, ref: Ref) -> Considered | None:
-    """Return the decision about a deployment with all that it was made from; None where there can be none."""
-    xr = store.get(ref)
-    assert xr is not None
-    call, _ = answered(store, xr)
-    considered = consider(call, read_settings(call.input, call.context).value)
-    return considered if isinstance(considered, Considered) else None
 
 
 def _tell(plans: list[Plan], sources: Sources, *, wide: bool, diff: bool) -> None:

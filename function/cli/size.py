@@ -15,11 +15,12 @@ import click
 from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
 from function.cli.hub import measure
+from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.store import Store
 from function.cli.tables import hint, structured, table
-from function.domain.environment import Pool
+from function.domain.environment import Environment, Pool
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
@@ -102,7 +103,10 @@ def size(  # click's options
     else:
         sizes = [_of_model(model, headroom, measured=hub is not None) for model in models]
     profiles = () if params or hub else models
-    found = [(found, list(_fits(found, _profiles(found, profiles), _pools(store)))) for found in sizes]
+    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
+    warn(invalid_pools(store, environments))
+    pools = _pools(environments)
+    found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:
         _tell(found)
         hint("validate FILE" if not sources.files else "plan" + "".join(f" -f {file}" for file in sources.files))
@@ -166,8 +170,7 @@ def _profiles(size_: Size, models: tuple[Model, ...] | list[Model]) -> tuple[Pro
     return tuple(declared) or (_ANY,)
 
 
-def _pools(store: Store) -> list[tuple[str, Pool]]:
-    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
+def _pools(environments: list[Environment]) -> list[tuple[str, Pool]]:
     usual = [
         (
             "usual nodes",

@@ -13,7 +13,6 @@ from function.exchange import Answered, RequiredResource, Requirement
 from function.kube.manifests import Manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
-COMPOSITE_LABEL = "crossplane.io/composite"
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
 _GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
@@ -35,11 +34,6 @@ class Ref:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
-
-    @property
-    def full(self) -> str:
-        """The name, with its namespace where it has one."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class Store(MutableMapping[Ref, Manifest]):

@@ -1,7 +1,9 @@
 """How results are written: plain tables as kubectl's, JSON, YAML, names, and the line that says what comes next."""
 
 import json
-from collections.abc import Iterable, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -12,6 +14,7 @@ from function.cli.errors import CliError, Code
 from function.kube.manifests import JSON
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_SECONDS = 2
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
 
 
@@ -60,3 +63,17 @@ def age(timestamp: str, now: datetime | None = None) -> str:
         if seconds < below:
             return f"{max(0, seconds) // size}{unit}"
     return f"{seconds // 86400}d"
+
+
+def look_again(look: Callable[[], str]) -> None:
+    """Look again every two seconds until interrupted: a terminal is redrawn, a pipe gets what has changed."""
+    shown = None
+    while True:
+        seen = look()
+        if seen != shown:
+            if sys.stdout.isatty():
+                click.clear()
+            click.echo(seen)
+            sys.stdout.flush()
+            shown = seen
+        time.sleep(_SECONDS)

@@ -14,8 +14,7 @@ from function.cli.complete import names
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, structured, table
-from function.cli.watch import watch as look_again
+from function.cli.tables import BAD, GOOD, WAIT, age, hint, look_again, paint, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.observe.health import assess
 from function.observe.objects import State, read
@@ -96,7 +95,7 @@ def _object(manifest: Manifest) -> Node:
     since = text(remote.manifest, "metadata.creationTimestamp")
     children = tuple(_conditions(remote.manifest))
     if not remote.present:
-        status = Status.UNKNOWN if remote.state in (State.UNSEEN, State.UNREACHABLE) else Status.FALSE
+        status = Status.UNKNOWN if remote.silent or remote.state is State.UNSEEN else Status.FALSE
         state = remote.state.name.replace("_", " ").capitalize()
         message = _first_line(remote.message or remote.state.value)
         return Node(title=title, since=since, ready=status, state=state, message=message, children=children)

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
-from pydantic import BaseModel
 
 from function.cli import files
 from function.cli.asked import Form, Sources, Target
 from function.cli.errors import Code
-from function.cli.fields import SPECS, unknown_fields
 from function.cli.files import Found
 from function.cli.options import examples, form, target
 from function.cli.references import faults
@@ -29,11 +27,11 @@ from function.kube.names import GROUP, VERSION
 from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
+from function.parse.fields import SPECS, unknown_fields
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.problems import join, unknown
 from function.parse.settings import read_settings
-from function.schemas.defaults import Defaults
 
 _INPUT = "modelplane.fn.crossplane.io/"
 
@@ -124,14 +122,12 @@ def _rules(manifest: Manifest) -> tuple[Problem, ...]:
 
 def _composition(manifest: Manifest) -> Iterator[Problem]:
     """Return what is wrong with the function's input in a Composition."""
-    schema: type[BaseModel] = Defaults
     for index, step in enumerate(listing(manifest, "spec.pipeline")):
         input_ = mapping(step, "input")
         if not text(input_, "apiVersion").startswith(_INPUT):
             continue
         path = join(join("spec.pipeline", index), "input")
         fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
-        yield from unknown_fields(schema, fields, path)
         yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {}).problems)
 
 

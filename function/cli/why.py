@@ -11,8 +11,9 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.complete import names
+from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
-from function.cli.plan import Plan, make
+from function.cli.planning import Plan, make
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured
@@ -49,6 +50,7 @@ def why(deployment: str, *, sources: Sources, form: Form) -> None:
     world = gather(sources)
     ref = world.deployment(deployment)
     (made,) = make(world, [ref])
+    warn(invalid_pools(world.store, made.considered.environments if made.considered else ()))
     conditions = made.outcome.conditions
     reasons = [*_refusals(made), *_unready(world.store, ref)]
     if form is Form.TABLE:

@@ -9,13 +9,15 @@ from dataclasses import replace
 from function.composers import cache, deployment, environment, model, placement
 from function.composers.finish import observed_status
 from function.domain.settings import Settings
-from function.exchange import Call, Event, Outcome
-from function.kube.manifests import text
+from function.exchange import Call, Event, Outcome, Requirement
+from function.kube.manifests import Manifest, text
+from function.kube.names import GROUP, VERSION
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.ownership import own
 from function.parse.settings import read_settings
 from function.report.bounded import clip
-from function.report.conditions import OWNED, complete
+from function.report.conditions import OWNED, complete, with_slips
+from function.report.references import unknown_kind
 
 COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "ClusterModel": model.compose,
@@ -25,6 +27,13 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "ModelPlacement": placement.compose,
     "ModelCache": cache.compose,
 }
+# What each asks of Crossplane depends on its composite alone, so that it is the same on every call, and after an error.
+REQUIREMENTS: Mapping[str, Callable[[Manifest], Mapping[str, Requirement]]] = {
+    "InferenceEnvironment": environment.asks,
+    "ModelDeployment": deployment.asks,
+    "ModelPlacement": placement.asks,
+    "ModelCache": cache.asks,
+}
 # A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
 _RETRY_SECONDS = 60
 
@@ -32,26 +41,38 @@ _RETRY_SECONDS = 60
 def compose(call: Call) -> Outcome:
     """Return the outcome for a composite of any of our kinds; another kind composes nothing and is told so."""
     call = own(call)
-    kind = text(call.xr, "kind")
-    if kind not in COMPOSERS:
-        known = ", ".join(COMPOSERS)
-        message = f"kind {kind} is not composed by this function; its Composition should be for one of {known}"
-        event = Event(reason="UnknownKind", message=clip(message), warning=True)
-        return Outcome(composed=carry_over(call.observed), events=(event,))
+    kind = _kind(call.xr)
+    if not kind:
+        return _unknown(call)
     settings = read_settings(call.input, call.context)
     outcome = COMPOSERS[kind](call, settings.value)
-    if not settings.problems or not outcome.events:
-        return outcome
-    # A slip in a setting stops nothing; it is told beside other news, not on every call.
-    slips = tuple(Event(reason="InvalidDefaults", message=clip(str(p)), warning=True) for p in settings.problems)
-    return replace(outcome, events=(*outcome.events, *slips))
+    return replace(outcome, conditions=with_slips(outcome.conditions, settings.problems))
+
+
+def _kind(xr: Manifest) -> str:
+    """Return the kind, empty where it is not one of ours in the version that we know."""
+    kind = text(xr, "kind")
+    return kind if kind in COMPOSERS and text(xr, "apiVersion") == VERSION else ""
+
+
+def _unknown(call: Call) -> Outcome:
+    """Return the outcome for what another function should compose; what is ours of another version stays as it is."""
+    version, kind = text(call.xr, "apiVersion"), text(call.xr, "kind")
+    ours = version.startswith(f"{GROUP}/")
+    event = Event(reason="UnknownKind", message=clip(unknown_kind(version, kind, tuple(COMPOSERS))), warning=True)
+    return Outcome(
+        composed=carry_over(call.observed),
+        status=observed_status(call.xr) if ours else {},
+        events=(event,),
+    )
 
 
 def recover(call: Call) -> Outcome:
     """Return the outcome after an internal error: everything stays as observed, and every condition says so."""
-    kind = text(call.xr, "kind")
+    kind = _kind(call.xr)
     message = "The function failed on this object; its log has the details. What runs is kept"
     return Outcome(
+        requirements=REQUIREMENTS[kind](call.xr) if kind in REQUIREMENTS else {},
         composed=carry_over(own(call).observed),
         status=observed_status(call.xr),
         conditions=complete(kind, (), "InternalError", message) if kind in OWNED else (),

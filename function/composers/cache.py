@@ -99,6 +99,12 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
+def asks(xr: Manifest) -> dict[str, Requirement]:
+    """Return what is asked for a ModelCache; nothing for one that says nothing."""
+    cache = read_cache(xr).value
+    return _requirements(cache) if cache else {}
+
+
 def _requirements(cache: ModelCache) -> dict[str, Requirement]:
     asked = {
         requirements.MODEL: requirements.model(cache.model, cache.namespace),

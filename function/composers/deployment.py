@@ -109,6 +109,12 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     )
 
 
+def asks(xr: Manifest) -> dict[str, Requirement]:
+    """Return what is asked for a ModelDeployment; nothing for one that says nothing."""
+    deployment = read_deployment(xr).value
+    return _requirements(deployment) if deployment else {}
+
+
 def _requirements(deployment: Deployment) -> dict[str, Requirement]:
     asked = {
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),

@@ -10,7 +10,7 @@ from function.composers.finish import finish, keep_observed, observed_status
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.settings import Settings
-from function.exchange import Answer, Call, Composed, Outcome
+from function.exchange import Answer, Call, Composed, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.names import MANAGED_BY
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
@@ -28,7 +28,7 @@ _PLACEMENTS = Memo(read_placement)
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
     parsed = read_environment(call.xr, settings)
-    asked = {requirements.PLACEMENTS: requirements.placements()}
+    asked = asks(call.xr)
     access = parsed.access
     if access is None or parsed.value.broken:
         return keep_observed(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
@@ -56,6 +56,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
         conditions=conditions,
         settled=all(item.ready for item in composed.values()),
     )
+
+
+def asks(_xr: Manifest) -> dict[str, Requirement]:
+    """Return what is asked for an InferenceEnvironment, whatever stands in it."""
+    return {requirements.PLACEMENTS: requirements.placements()}
 
 
 def _composed(

@@ -59,6 +59,12 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
+def asks(xr: Manifest) -> dict[str, Requirement]:
+    """Return what is asked for a ModelPlacement; nothing for one that says nothing."""
+    placement = read_placement(xr).value
+    return _requirements(placement) if placement else {}
+
+
 def _requirements(placement: Placement) -> dict[str, Requirement]:
     asked = {
         requirements.MODEL: requirements.model(placement.model, placement.namespace),

@@ -94,7 +94,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCache:
-    """A ModelCache. `environments` None: the selector decides. `choice` has `preload` and `retry` too."""
+    """A ModelCache. `environments` None: the selector decides. `preload` and `retry` stand in `choice`."""
 
     namespace: str
     name: str
@@ -103,8 +103,6 @@ class ModelCache:
     environments: tuple[str, ...] | None = None
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
-    preload: bool = True
-    retry: str = ""
     entries: tuple[CacheEntry, ...] = ()
     readers: tuple[Reader, ...] = ()
     deleting: bool = False

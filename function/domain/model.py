@@ -69,13 +69,6 @@ class Parallelism:
     data_local: int | None = None
     expert: bool = False
 
-    @property
-    def groups(self) -> int:
-        """Pods of one replica: data over dataLocal, else pipeline (KServe's own arithmetic)."""
-        if self.data is not None and self.data_local:
-            return self.data // self.data_local
-        return self.pipeline
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

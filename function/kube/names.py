@@ -19,8 +19,8 @@ ANNOTATION_RETRY = f"{GROUP}/retry"
 ANNOTATION_WISH = f"{GROUP}/wish"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 
-# KServe prefixes and suffixes the service's name; beyond 40 characters its own children break (docs/facts.md, KServe).
-SERVICE_LIMIT = 40
+# KServe prefixes and suffixes the service's name; beyond 40 characters, with it, its own children break (docs/facts.md,
+# KServe).
 PREFIXED_LIMIT = 35
 _LABEL_LIMIT = 63
 _HASH = 8

@@ -8,12 +8,15 @@ import re
 from decimal import ROUND_CEILING, Decimal
 
 _GRAMMAR = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
     r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3}|)",
     re.ASCII,
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 GIB = 2**30
+# The most that anything here can mean: no GPU, node, claim or model is larger, and a float holds it exactly.
+MOST = 2**60
+MOST_TEXT = "1Ei"
 
 
 def parse(value: str | int) -> Decimal:
@@ -40,6 +43,15 @@ def whole(value: str | int) -> int:
         ValueError: The value is not a quantity.
     """
     return int(parse(value).to_integral_value(ROUND_CEILING))
+
+
+def observed(value: str) -> int:
+    """Return a quantity that was read and not asked for as `whole` does, at most `MOST`: some storage reports no end.
+
+    Raises:
+        ValueError: The value is not a quantity.
+    """
+    return MOST if parse(value) >= MOST else whole(value)
 
 
 def gib(amount: int) -> str:

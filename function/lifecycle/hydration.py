@@ -18,8 +18,6 @@ from function.storage.plan import StoragePlan
 from function.storage.volume_claim import ClaimPlan, Ownership, mode, shared
 
 _GONE = frozenset({State.ABSENT, State.NAMESPACE_MISSING})
-# Without credentials nobody can be asked.
-SILENT = frozenset({State.UNREACHABLE, State.NO_CREDENTIALS})
 
 
 def gone(claim: ObservedObject) -> bool:
@@ -68,29 +66,32 @@ def _replaced(earlier: Hydration, claim: ObservedObject) -> bool:
     return bool(uid and earlier.claim_uid) and uid != earlier.claim_uid
 
 
+_TOKENS = {State.NO_REFERENCE: Finding.TOKEN_MISSING, State.NO_REFERENCE_KEY: Finding.TOKEN_KEY_MISSING}
+
+
 def of_token(remote: ObservedObject, secret: str) -> StorageState | None:
     """Return what is wrong with the copy of a token, if anything; `secret` names it on the control plane."""
-    match remote.state:
-        case State.NO_REFERENCE:
-            return StorageState(finding=Finding.TOKEN_MISSING, name=secret)
-        case State.NO_REFERENCE_KEY:
-            return StorageState(finding=Finding.TOKEN_KEY_MISSING, name=secret, said=remote.message)
-        case _:
-            return None
+    finding = _TOKENS.get(remote.state)
+    if remote.refused:
+        finding = Finding.TOKEN_REFUSED
+    elif remote.silent:
+        finding = Finding.TOKEN_SILENT
+    return StorageState(finding=finding, name=secret, said=remote.message, remote=remote) if finding else None
 
 
 def of_claim(plan: ClaimPlan, remote: ObservedObject, environment: str, pods: int) -> StorageState | None:
     """Return what stands in the way on the claim's side, if anything; `pods` are those that mount it at once."""
     about = StorageState(
-        finding=Finding.UNREACHABLE,
+        finding=Finding.SILENT,
         environment=environment,
         namespace=plan.namespace,
         name=plan.name,
         said=remote.message,
+        remote=remote,
     )
-    if remote.state in SILENT:
+    if remote.silent:
         return about
-    if remote.state is State.REJECTED:
+    if remote.refused:
         return replace(about, finding=Finding.CLAIM_REFUSED)
     if plan.ownership is not Ownership.OBSERVED:
         return None
@@ -106,17 +107,18 @@ def of_claim(plan: ClaimPlan, remote: ObservedObject, environment: str, pods: in
 def of_download(job: ObservedObject, claim: ObservedObject, environment: str) -> StorageState:
     """Return how the download goes that has not been seen complete yet."""
     about = StorageState(
-        finding=Finding.UNREACHABLE,
+        finding=Finding.SILENT,
         environment=environment,
         name=text(job.manifest, "metadata.name"),
         said=job.message,
+        remote=job,
     )
     health = assess(job.manifest)
-    if job.state in SILENT:
+    if job.silent:
         return about
     if health.level is Level.FAILED:
         return replace(about, finding=Finding.JOB_FAILED, cause=failure(job.manifest) or Failure.UNKNOWN)
-    if job.state is State.REJECTED:
+    if job.refused:
         return replace(about, finding=Finding.JOB_REFUSED)
     if claim.seen and not assess(claim.manifest).up and not integer(job.manifest, "status.active"):
         return replace(about, finding=Finding.CLAIM_NOT_BOUND)

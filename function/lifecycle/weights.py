@@ -182,11 +182,11 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
     if seen.outdated:
         return _leaving(writer, key)
     if seen.done:
-        state = writer.read(key).state
-        if observed is None or state is State.ABSENT:
+        remote = writer.read(key)
+        if observed is None or remote.state is State.ABSENT:
             return {}
         lifetime = Lifetime.FINISHED if deletes(observed) else Lifetime.OBSERVED
-        return {key: replace(_living(observed, lifetime), ready=state not in hydration.SILENT)}
+        return {key: replace(_living(observed, lifetime), ready=not remote.silent)}
     if seen.adopted and observed:
         return {key: carried(observed)}
     if blocked and observed is None:
@@ -249,7 +249,7 @@ def _state(  # what is known
 
 
 def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:
-    if seen.job and seen.job.state in hydration.SILENT:
+    if seen.job and seen.job.silent:
         return hydration.of_download(seen.job, seen.claim, environment)
     remarks = volume_claim.changed(planned.claim, seen.claim.manifest) if planned.claim else ()
     return hydration.hydrated(planned, obstacle, remarks)

@@ -11,10 +11,15 @@ _CLUSTERS: Mapping[State, ClusterReady] = {
     State.NO_CREDENTIALS: ClusterReady.KUBECONFIG_MISSING,
     State.KIND_MISSING: ClusterReady.KSERVE_MISSING,
     State.NAMESPACE_MISSING: ClusterReady.KSERVE_MISSING,
+    State.UNKNOWN_FIELD: ClusterReady.KSERVE_MISSING,
+    State.REJECTED: ClusterReady.UNREACHABLE,
+    State.UNAUTHORISED: ClusterReady.UNREACHABLE,
+    State.UNREACHABLE: ClusterReady.UNREACHABLE,
 }
 _STATUSES: Mapping[ClusterReady | EnvironmentStorage, Status] = {
     ClusterReady.CONNECTED: Status.TRUE,
     ClusterReady.CONNECTING: Status.UNKNOWN,
+    ClusterReady.SYNC_FAILED: Status.UNKNOWN,
     EnvironmentStorage.DEFAULT_CLASS: Status.TRUE,
     EnvironmentStorage.STORAGE_CLASS_FOUND: Status.TRUE,
     EnvironmentStorage.CONNECTING: Status.UNKNOWN,
@@ -23,7 +28,7 @@ _STATUSES: Mapping[ClusterReady | EnvironmentStorage, Status] = {
 
 def cluster(preset: ObservedObject) -> tuple[Status, ClusterReady]:
     """Return how a cluster is, from the Object that keeps KServe's pipeline preset."""
-    reason = _CLUSTERS.get(preset.state, ClusterReady.UNREACHABLE)
+    reason = _CLUSTERS.get(preset.state, ClusterReady.SYNC_FAILED)
     return _STATUSES.get(reason, Status.FALSE), reason
 
 

@@ -25,7 +25,17 @@ class State(Enum):
     NO_REFERENCE = "a Secret that is copied does not exist"
     NO_REFERENCE_KEY = "a Secret that is copied lacks the key"
     REJECTED = "the cluster answered and refused"
+    UNKNOWN_FIELD = "the cluster answered and does not know a field"
+    CONFLICT = "somebody else changed it at the same time"
+    WEBHOOK_FAILED = "a webhook of the cluster does not answer"
+    UNAUTHORISED = "the cluster and the kubeconfig do not accept each other's credentials"
     UNREACHABLE = "the cluster does not answer"
+    UNRECOGNISED = "the provider failed, in words that nobody knows"
+
+
+_OUT_OF_REACH = frozenset({State.NO_CREDENTIALS, State.UNAUTHORISED, State.UNREACHABLE})
+_HINDERED = frozenset({State.CONFLICT, State.WEBHOOK_FAILED})
+_REFUSED = frozenset({State.REJECTED, State.UNKNOWN_FIELD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,23 @@ class ObservedObject:
         return self.state is State.PRESENT
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing was learned of how it is now: what is mirrored tells the past, if anything."""
+        if self.state in _HINDERED:
+            return not self.seen
+        return self.out_of_reach or self.state is State.UNRECOGNISED
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the cluster cannot be asked."""
+        return self.state in _OUT_OF_REACH
+
+    @property
+    def refused(self) -> bool:
+        """Whether the cluster said no to what was written; as long as nothing changes it will."""
+        return self.state in _REFUSED
+
+    @property
     def seen(self) -> bool:
         """Whether it was ever seen to exist."""
         return bool(self.manifest)
@@ -56,23 +83,36 @@ _PHRASES: tuple[tuple[tuple[str, ...], State], ...] = (
     (("cannot extract from secret key",), State.NO_CREDENTIALS),
     (("cannot get credentials secret",), State.NO_CREDENTIALS),
     (("cannot get provider config",), State.NO_CREDENTIALS),
+    # The API server cannot reach its webhook, in the same words as we would not reach the API server.
+    (("failed calling webhook",), State.WEBHOOK_FAILED),
+    (("denied the request",), State.REJECTED),
+    (("x509:",), State.UNAUTHORISED),
+    (("certificate has expired",), State.UNAUTHORISED),
     (("dial tcp",), State.UNREACHABLE),
     (("i/o timeout",), State.UNREACHABLE),
     (("tls handshake",), State.UNREACHABLE),
+    (("connection reset by peer",), State.UNREACHABLE),
+    (("asked for the client to provide credentials",), State.UNAUTHORISED),
+    (("the object has been modified",), State.CONFLICT),
+    (("not declared in schema",), State.UNKNOWN_FIELD),
+    (("strict decoding error",), State.UNKNOWN_FIELD),
     (("no matches for kind",), State.KIND_MISSING),
     (("could not find the requested resource",), State.KIND_MISSING),
     (('namespaces "', '" not found'), State.NAMESPACE_MISSING),
-    (("denied the request",), State.REJECTED),
     (("is invalid",), State.REJECTED),
     (("is forbidden",), State.REJECTED),
     (("forbidden:",), State.REJECTED),
     (("immutable",), State.REJECTED),
     (("admission webhook",), State.REJECTED),
-    (("strict decoding error",), State.REJECTED),
+    (("unauthorized",), State.UNAUTHORISED),
+    (("context deadline exceeded",), State.UNREACHABLE),
+    (("client connection lost",), State.UNREACHABLE),
+    (('": eof',), State.UNREACHABLE),
 )
-
-
-_CONNECTION = re.compile(r" ?\S+:\d+->")
+# What a condition can hold; a provider may quote a whole manifest between what failed and why.
+_HEAD, _TAIL = 560, 240
+# Anchored at the start of a word: tried at every character, it would cost the square of the length.
+_CONNECTION = re.compile(r"(?<!\S)\S+:\d+->")
 
 
 def read(observed: Manifest | None) -> ObservedObject:
@@ -83,7 +123,7 @@ def read(observed: Manifest | None) -> ObservedObject:
     synced = condition(observed, "Synced")
     if synced.get("status") == "False":
         # Ports of a broken connection differ at every try, and a message that changes is written anew each time.
-        message = _CONNECTION.sub("", text(synced, "message"))
+        message = _CONNECTION.sub("", _cut(text(synced, "message")))
         return ObservedObject(_classify(message), manifest, message)
     return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
 
@@ -93,4 +133,9 @@ def _classify(message: str) -> State:
     for phrases, state in _PHRASES:
         if all(phrase in lowered for phrase in phrases):
             return state
-    return State.UNREACHABLE
+    return State.UNRECOGNISED
+
+
+def _cut(message: str) -> str:
+    """Return a message without its middle where it is long, before anything else looks at it."""
+    return message if len(message) <= _HEAD + _TAIL else f"{message[:_HEAD]} … {message[-_TAIL:]}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from function.domain.problem import Problem
+from function.observe.objects import ObservedObject, State
 from function.reasons import Phase, PlacementStorage, Status
 
 
@@ -19,12 +20,14 @@ class Finding(Enum):
     UNPLANNABLE = "no plan can be made"
     TOKEN_MISSING = "the Secret of the source does not exist"  # noqa: S105  # a description
     TOKEN_KEY_MISSING = "the Secret of the source lacks the key"  # noqa: S105  # a description
+    TOKEN_REFUSED = "the cluster refused the copy of the Secret"  # noqa: S105  # a description
+    TOKEN_SILENT = "nothing is learned of the copy of the Secret"  # noqa: S105  # a description
     CLAIM_REFUSED = "the cluster refused the claim"
     CLAIM_NOT_FOUND = "a claim of the user's does not exist"
     CLAIM_NOT_SEEN = "nothing is known of a claim of the user's yet"
     CLAIM_NOT_SHARED = "the claim cannot be mounted by all pods"
     CLAIM_NOT_BOUND = "the claim has no volume yet"
-    UNREACHABLE = "the cluster does not answer"
+    SILENT = "nothing is learned from the cluster"
     JOB_REFUSED = "the cluster refused the Job"
     JOB_FAILED = "the Job failed for good"
     JOB_NOT_STARTED = "there is no Job yet"
@@ -45,12 +48,14 @@ _RESULTS: Mapping[Finding, tuple[Status, PlacementStorage]] = {
     Finding.UNPLANNABLE: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
     Finding.TOKEN_MISSING: (Status.FALSE, PlacementStorage.TOKEN_MISSING),
     Finding.TOKEN_KEY_MISSING: (Status.FALSE, PlacementStorage.TOKEN_MISSING),
+    Finding.TOKEN_REFUSED: (Status.FALSE, PlacementStorage.TOKEN_MISSING),
+    Finding.TOKEN_SILENT: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
     Finding.CLAIM_REFUSED: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
     Finding.CLAIM_NOT_FOUND: (Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND),
     Finding.CLAIM_NOT_SEEN: (Status.UNKNOWN, PlacementStorage.CLAIM_PENDING),
     Finding.CLAIM_NOT_SHARED: (Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED),
     Finding.CLAIM_NOT_BOUND: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
-    Finding.UNREACHABLE: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
+    Finding.SILENT: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
     Finding.JOB_REFUSED: (Status.FALSE, PlacementStorage.DOWNLOAD_FAILED),
     Finding.JOB_FAILED: (Status.FALSE, PlacementStorage.DOWNLOAD_FAILED),
     Finding.JOB_NOT_STARTED: (Status.FALSE, PlacementStorage.DOWNLOADING),
@@ -64,6 +69,7 @@ _RESULTS: Mapping[Finding, tuple[Status, PlacementStorage]] = {
     Finding.CACHE_UNREACHABLE: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
     Finding.CACHE_HYDRATED: (Status.TRUE, PlacementStorage.HYDRATED),
 }
+_SILENT = frozenset({Finding.SILENT, Finding.TOKEN_SILENT})
 _PHASES: Mapping[PlacementStorage, Phase] = {
     PlacementStorage.DOWNLOADING: Phase.DOWNLOADING,
     PlacementStorage.DOWNLOAD_FAILED: Phase.FAILED,
@@ -76,7 +82,8 @@ class StorageState:
     """The state of the weights on one environment.
 
     `name` is that of the claim, Job or Secret that the finding is about, `said` what the cluster, the provider or the
-    ModelCache says of it, `cause` why a Job failed, `problems` what cannot be planned, or had to be left as it is.
+    ModelCache says of it, `cause` why a Job failed, `problems` what cannot be planned, or had to be left as it is,
+    `remote` the object that nothing is learned of.
     """
 
     finding: Finding
@@ -86,6 +93,7 @@ class StorageState:
     said: str = ""
     cause: str = ""
     problems: tuple[Problem, ...] = ()
+    remote: ObservedObject = ObservedObject(State.UNSEEN, {})
 
     @property
     def status(self) -> Status:
@@ -95,6 +103,8 @@ class StorageState:
     @property
     def reason(self) -> PlacementStorage:
         """The reason of the condition."""
+        if self.finding in _SILENT and not self.remote.out_of_reach:
+            return PlacementStorage.SYNC_FAILED
         return _RESULTS[self.finding][1]
 
     @property
@@ -104,5 +114,5 @@ class StorageState:
 
     @property
     def unreachable(self) -> bool:
-        """Whether the cluster does not answer."""
-        return self.reason is PlacementStorage.UNREACHABLE
+        """Whether nothing is learned from the cluster."""
+        return self.reason in {PlacementStorage.UNREACHABLE, PlacementStorage.SYNC_FAILED}

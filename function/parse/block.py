@@ -172,11 +172,15 @@ class Block:
         if isinstance(found, bool) or not isinstance(found, int | str):
             return None
         try:
-            if len(str(found)) <= _LONGEST:
-                return quantity.parse(found)
+            parsed = quantity.parse(found) if len(str(found)) <= _LONGEST else None
         except ValueError:
-            pass
-        self.faults.add(not_a_quantity(self.at(key), found))
+            parsed = None
+        if parsed is None:
+            self.faults.add(not_a_quantity(self.at(key), found))
+        elif parsed > quantity.MOST:
+            self.deny(key, f"at most {quantity.MOST_TEXT}")
+        else:
+            return parsed
         return None
 
     def _get(self, key: str) -> JSON:

@@ -60,8 +60,6 @@ def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         environments=tuple(sorted(set(spec.texts("environments")))) if listed else None,
         selector=read_selector(spec.block("environmentSelector")),
         choice=choice,
-        preload=choice.preload,
-        retry=choice.retry,
         entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
         readers=tuple(_reader(entry) for entry in listing(manifest, "status.readers")),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,

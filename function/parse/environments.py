@@ -17,6 +17,7 @@ from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
 from function.parse.parsed import Parsed
+from function.parse.readiness import is_current, is_ready
 from function.schemas.environment import EnvironmentSpec
 
 _SOURCES = {"Existing": "existing", "GKE": "gke"}
@@ -148,8 +149,10 @@ def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
 
 
 def _readiness(manifest: Manifest) -> tuple[bool, str]:
-    observed = condition(manifest, "Ready")
-    if observed.get("status") == "True":
+    if is_ready(manifest):
         return True, ""
+    if not is_current(manifest):
+        return False, "has not reported Ready for its latest change yet"
+    observed = condition(manifest, "Ready")
     words = (text(observed, "reason"), text(observed, "message"))
     return False, ": ".join(word for word in words if word) or "has not reported Ready yet"

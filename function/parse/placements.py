@@ -11,10 +11,13 @@ from function.kube.manifests import Manifest, condition, flag, get, listing, map
 from function.parse.block import Block
 from function.parse.caches import read_choice, read_hydration
 from function.parse.parsed import Parsed
+from function.parse.readiness import is_ready
 from function.parse.references import read_model_ref
 from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
 from function.schemas.placement import PlacementSpec
+
+_NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
 def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
@@ -39,7 +42,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         created=text(manifest, "metadata.creationTimestamp"),
         vram=_vram(manifest),
         served=flag(manifest, "status.served"),
-        ready=_ready(manifest),
+        ready=is_ready(manifest),
         unreachable=_unreachable(manifest),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
         phase=_phase(manifest),
@@ -61,21 +64,14 @@ def _vram(manifest: Manifest) -> int | None:
     annotations = get(manifest, "metadata.annotations")
     value = annotations.get(names.ANNOTATION_VRAM) if isinstance(annotations, dict) else None
     try:
-        return quantity.whole(value) if isinstance(value, str) else None
+        return quantity.observed(value) if isinstance(value, str) else None
     except ValueError:
         return None
 
 
-def _ready(manifest: Manifest) -> bool:
-    """Trust Ready only if it speaks of the present spec: Crossplane writes the generation that it saw."""
-    ready, generation = condition(manifest, "Ready"), get(manifest, "metadata.generation")
-    seen = ready.get("observedGeneration", generation)
-    return ready.get("status") == Status.TRUE and (generation is None or seen == generation)
-
-
 def _unreachable(manifest: Manifest) -> bool:
     service = condition(manifest, ConditionType.SERVICE_READY)
-    return service.get("status") == Status.UNKNOWN and service.get("reason") == ServiceReady.UNREACHABLE
+    return service.get("status") == Status.UNKNOWN and service.get("reason") in _NOT_KNOWN
 
 
 def _phase(manifest: Manifest) -> Phase:

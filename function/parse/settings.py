@@ -13,12 +13,14 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, prune
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
+from function.parse.fields import unknown_fields
 from function.parse.parsed import Parsed
 from function.schemas.defaults import Defaults
 
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
 
+_META = ("apiVersion", "kind", "metadata")
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
@@ -28,7 +30,8 @@ def read_settings(function_input: Manifest, context: Manifest) -> Parsed[Setting
     """Return the settings, completed by what is built in, and what was wrong with them."""
     environment = context.get(ENVIRONMENT_KEY)
     ours = environment.get(OUR_KEY) if isinstance(environment, dict) else None
-    weaker = _level(function_input, "input", BUILT_IN)
+    said = {key: value for key, value in function_input.items() if key not in _META}
+    weaker = _level(said, "input", BUILT_IN)
     merged = _level({} if ours is None else ours, OUR_KEY, weaker.value)
     return Parsed(merged.value, weaker.problems + merged.problems)
 
@@ -50,7 +53,7 @@ def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         object_watch=block.flag("objectWatch", weaker.object_watch),
         remote_namespace_prefix=block.text("remoteNamespacePrefix", weaker.remote_namespace_prefix),
     )
-    return Parsed(settings, block.problems())
+    return Parsed(settings, tuple(sorted({*block.problems(), *unknown_fields(Defaults, fields, path)})))
 
 
 def _seconds(block: Block, key: str, weaker: int) -> int:
@@ -58,7 +61,7 @@ def _seconds(block: Block, key: str, weaker: int) -> int:
     found = block.fields.get(key)
     if not isinstance(found, str):
         return weaker
-    parts = _PART.findall(found) if _DURATION.fullmatch(found) and len(found) <= 32 else ()
+    parts = _PART.findall(found) if len(found) <= 32 and _DURATION.fullmatch(found) else ()
     seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in parts))
     if seconds < 1:
         block.deny(key, "a duration like 30s, 10m or 1h30m")

@@ -4,12 +4,13 @@ A condition that a function leaves out keeps its old value in Crossplane, so wha
 Unknown with the reason for that. Whatever is said in them is bounded here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from function.domain.problem import Problem
 from function.exchange import Condition
 from function.reasons import ConditionType, Status
-from function.report.bounded import clip
+from function.report.bounded import LIMIT, clip
 
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ClusterModel": (ConditionType.MODEL_VALID,),
@@ -33,6 +34,8 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
 }
 
+_SLIPS = 384  # of these for slips in the platform's settings
+
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
     """Return every condition of a kind; those not known are Unknown for the given reason."""
@@ -42,3 +45,16 @@ def complete(kind: str, known: Iterable[Condition], reason: str, message: str = 
         for type_ in OWNED[kind]
     )
     return tuple(replace(c, message=clip(c.message)) for c in every)
+
+
+def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tuple[Condition, ...]:
+    """Return the conditions, the first of which also says what is wrong with the platform's settings.
+
+    Such a slip stops nothing and belongs to no object of its own, but it must be told for as long as it is there.
+    """
+    if not slips:
+        return tuple(conditions)
+    first, *others = conditions
+    said = clip(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
+    message = clip(first.message, LIMIT - len(said.encode()) - len(". "))
+    return (replace(first, message=f"{message}. {said}" if message else said), *others)

@@ -34,7 +34,7 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
         return Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
     silent = sorted(p.environment for p in placements if p.unreachable)
     if silent:
-        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"No answer from {listed(silent)}"
+        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"Not known on {listed(silent)}: its placement says why"
     ready = sum(p.ready for p in placements)
     if ready >= wanted:
         return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready"

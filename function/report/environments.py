@@ -12,19 +12,23 @@ from function.kube.quantity import gib
 from function.observe import clusters
 from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
+from function.report.objects import obstacle
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
+_INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
 _CLUSTER: Mapping[ClusterReady, str] = {
     ClusterReady.CONNECTING: "Waits for the first answer of the cluster behind {secret}",
     ClusterReady.KUBECONFIG_MISSING: "Create or correct {secret}: {said}",
-    ClusterReady.KSERVE_MISSING: (
-        "The cluster answers but has no KServe: {said}; install KServe v0.20 or later with its LLMInferenceService "
-        "controller"
-    ),
+    ClusterReady.KSERVE_MISSING: f"The cluster answers but has no KServe: {{said}}; {_INSTALL}",
+    ClusterReady.SYNC_FAILED: "{obstacle}",
     ClusterReady.CONNECTED: "The cluster answers and serves LLMInferenceService",
     ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {said}",
 }
-_REFUSED = "The cluster refuses {secret}: {said}"
+_BY_STATE: Mapping[State, str] = {
+    State.REJECTED: "The cluster refuses {secret}: {said}",
+    State.UNAUTHORISED: "Renew {secret}: {said}",
+    State.UNKNOWN_FIELD: f"The cluster has another KServe: {{said}}; {_INSTALL}",
+}
 _STORAGE: Mapping[EnvironmentStorage, str] = {
     EnvironmentStorage.NOT_CONFIGURED: (
         "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
@@ -61,6 +65,8 @@ def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condit
 
 
 def _owner(path: str) -> ConditionType:
+    if ".nodePools" in path:
+        return ConditionType.POOLS_VALID
     if path.startswith("spec.storage"):
         return ConditionType.STORAGE_READY
     return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
@@ -70,8 +76,8 @@ def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     status, reason = clusters.cluster(preset)
-    message = _REFUSED if preset.state is State.REJECTED else _CLUSTER[reason]
-    message = message.format(secret=secret, said=preset.message)
+    words = _BY_STATE.get(preset.state) or _CLUSTER[reason]
+    message = words.format(secret=secret, said=preset.message, obstacle=obstacle(preset))
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
 
@@ -91,6 +97,8 @@ def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Cond
     """Return StorageReady from the environment's class and the observe-only Object on it."""
     status, reason = clusters.storage(class_name, storage_class)
     message = _STORAGE[reason].format(name=class_name)
+    if reason is EnvironmentStorage.CONNECTING:
+        message = obstacle(storage_class) or message
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
 
 

@@ -3,12 +3,13 @@
 Deployments, placements and caches say it under their own condition type, with the same reasons and words.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from function.domain.model import Model
 from function.domain.placement import ModelRef
 from function.domain.problem import Problem
 from function.exchange import Condition
+from function.kube.names import VERSION
 from function.parse.problems import wrong
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
 
@@ -90,6 +91,12 @@ def cache_not_found(name: str, namespace: str) -> Condition:
 def invalid_placement(problems: Iterable[Problem]) -> Condition:
     """Return the condition of a placement whose own spec cannot be carried out."""
     return _unresolved(ReferencesResolved.INVALID_PLACEMENT, _listed(problems))
+
+
+def unknown_kind(version: str, kind: str, known: Sequence[str]) -> str:
+    """Return what is said of a composite that is not of our kinds, or not in a version of them that we know."""
+    wanted = f"its Composition should be for one of {', '.join(known)} of {VERSION}"
+    return f"kind {kind} of {version or 'no group'} is not composed by this function; {wanted}"
 
 
 def unreadable_topology() -> Condition:

@@ -8,6 +8,10 @@ from function.kube.manifests import Manifest, condition, listing, text
 from function.observe.health import Level, assess, current
 from function.observe.objects import ObservedObject, State
 from function.reasons import ConditionType, ServiceAccepted, ServiceReady, Status
+from function.report.objects import obstacle
+
+# The cluster answers, whatever became of what was written: what is mirrored is how it is.
+_ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT, State.WEBHOOK_FAILED}
 
 
 def accepted(remote: ObservedObject, *, gate_open: bool) -> Condition:
@@ -17,24 +21,20 @@ def accepted(remote: ObservedObject, *, gate_open: bool) -> Condition:
 
 
 def _acceptance(remote: ObservedObject, *, gate_open: bool) -> tuple[Status, ServiceAccepted, str]:
-    if remote.state is State.REJECTED:
-        return Status.FALSE, ServiceAccepted.REJECTED, f"The cluster refused the service: {remote.message}"
+    if remote.refused:
+        return Status.FALSE, ServiceAccepted.REJECTED, obstacle(remote)
     if remote.state is State.KIND_MISSING:
         return (
             Status.FALSE,
             ServiceAccepted.REJECTED,
             "The cluster does not serve LLMInferenceService; install KServe",
         )
-    if not remote.seen:
-        if not gate_open:
-            return (
-                Status.FALSE,
-                ServiceAccepted.WAITING_FOR_STORAGE,
-                "The service is created once its weights are there",
-            )
+    if not remote.seen and not gate_open:
+        return Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE, "The service is created once its weights are there"
+    if remote.state is State.UNSEEN:
         return Status.FALSE, ServiceAccepted.APPLYING, "The service is being created"
     if not remote.present:
-        return Status.UNKNOWN, ServiceAccepted.APPLYING, f"No answer from the cluster: {remote.message}"
+        return Status.UNKNOWN, ServiceAccepted.APPLYING, obstacle(remote)
     if not current(remote.manifest):
         return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not seen the latest change yet"
     combined = condition(remote.manifest, "PresetsCombined")
@@ -62,14 +62,13 @@ def serving(remote: ObservedObject, replicas: int, *, served: bool) -> Condition
 
 
 def _serving(remote: ObservedObject, replicas: int, *, served: bool) -> tuple[Status, ServiceReady, str]:
-    if remote.seen and remote.state is not State.PRESENT and remote.state is not State.REJECTED:
-        return (
-            Status.UNKNOWN,
-            ServiceReady.UNREACHABLE,
-            f"No answer from the cluster; it was last seen as: {_last(remote.manifest)}. {remote.message}",
-        )
+    if remote.silent:
+        reason = ServiceReady.UNREACHABLE if remote.out_of_reach else ServiceReady.SYNC_FAILED
+        return Status.UNKNOWN, reason, f"{obstacle(remote)}{_last(remote)}"
     if not remote.seen:
         return Status.FALSE, ServiceReady.STARTING, "The service does not exist yet"
+    if remote.state not in _ANSWERED:
+        return Status.UNKNOWN, ServiceReady.UNREACHABLE, f"{obstacle(remote)}{_last(remote)}"
     health = assess(remote.manifest)
     if replicas == 0 and health.level is not Level.FAILED:
         return Status.TRUE, ServiceReady.SCALED_TO_ZERO, "No replicas are asked for"
@@ -79,8 +78,10 @@ def _serving(remote: ObservedObject, replicas: int, *, served: bool) -> tuple[St
     return Status.FALSE, reason, health.message or "Waits for KServe"
 
 
-def _last(manifest: Manifest) -> str:
-    return "ready" if assess(manifest).up else "not ready"
+def _last(remote: ObservedObject) -> str:
+    if not remote.seen:
+        return ""
+    return f". It was last seen as {'ready' if assess(remote.manifest).up else 'not ready'}"
 
 
 def url(manifest: Manifest) -> str:

@@ -6,6 +6,7 @@ ModelPlacement says it as StorageReady, ModelCache in one row for each environme
 from collections.abc import Mapping
 
 from function.observe.weights import Finding, StorageState
+from function.report.objects import obstacle
 from function.storage.failures import Failure
 
 ADVICE: Mapping[Failure, str] = {
@@ -28,12 +29,14 @@ _SENTENCES: Mapping[Finding, str] = {
     Finding.UNPLANNABLE: "{problems}",
     Finding.TOKEN_MISSING: "Create Secret {name}: it does not exist",
     Finding.TOKEN_KEY_MISSING: "Add the key to Secret {name}: {said}",
+    Finding.TOKEN_REFUSED: "The cluster refused the copy of Secret {name}: {said}",
+    Finding.TOKEN_SILENT: "The copy of Secret {name}: {obstacle}",
     Finding.CLAIM_REFUSED: "The cluster refused claim {where}: {said}",
     Finding.CLAIM_NOT_FOUND: "Claim {where} does not exist; create it. Nothing else is used in its place",
     Finding.CLAIM_NOT_SEEN: "Waits for the cluster's answer about claim {where}",
     Finding.CLAIM_NOT_SHARED: "Claim {where} is {said}, and several nodes or replicas need ReadWriteMany",
     Finding.CLAIM_NOT_BOUND: "Environment {environment}: the claim is not bound yet",
-    Finding.UNREACHABLE: "No answer from environment {environment}: {said}",
+    Finding.SILENT: "Environment {environment}: {obstacle}",
     Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
     Finding.JOB_FAILED: (
         "Job {name} failed ({cause}): {advice}. Then set another modelCache.retry; what is downloaded already is kept"
@@ -62,5 +65,8 @@ def sentence(state: StorageState) -> str:
         cause=state.cause,
         advice=ADVICE[Failure(state.cause)] if state.cause else "",
         problems=problems,
+        obstacle=obstacle(state.remote),
     )
+    if state.finding is Finding.CLAIM_NOT_SEEN:
+        text = obstacle(state.remote) or text
     return f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text

@@ -61,7 +61,7 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
             "name": request.name,
             "namespace": request.namespace,
             "labels": {**request.labels},
-            # KServe hands none of these on to pods, so that they may change under a running service. [docs/facts.md 8]
+            # KServe hands none of these on to pods: they may change under a running service (docs/facts.md, KServe).
             "annotations": {ANNOTATION_WISH: wish(request)},
         },
         "spec": spec,

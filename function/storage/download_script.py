@@ -1,31 +1,36 @@
 """Download weights with the storage-initializer and prove that they are complete.
 
-This file runs inside the initializer's image: the Job hands its text to that image's python with `-c`,
-followed by the URI and the directory. Hence the standard library only. The rule: the marker is written last
-and only over proven bytes; with the marker present nothing is done. The initializer reports success when
-the hub refuses it over a directory that is not empty, so its exit code proves nothing: its output, the
-shards that the indexes name and the lengths that the files' own headers claim do. Exit codes say why it
-failed. A cause that a retry may cure gets another code on the last attempt that the Job allows, so that the
-Job can fail with that code in its own condition.
+This file runs inside the initializer's image: the Job hands its text to that image's python with `-c`, followed by
+the URI and the directory. Hence the standard library only. The rule: the marker is written last and only over proven
+bytes; where it stands they are proven again, and nothing else is done. The initializer reports success when the hub
+refuses it over a directory that is not empty, so its exit code proves nothing: its output, the shards that the indexes
+name and the lengths that the files' own headers claim do. Exit codes say why it failed. A cause that a retry may cure
+gets another code on the last attempt that the Job allows, so that the Job can fail with that code in its own condition.
+Other Jobs may write to the same directory: no partial file is removed but what our own initializer had open.
 """
 
+import base64
 import errno
+import hashlib
 import json
 import os
 import re
 import signal
-import subprocess
 import sys
+import traceback
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from enum import IntEnum
 from fnmatch import fnmatch
+from math import prod
 from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen
+from typing import Any, BinaryIO
 
 
 class Exit(IntEnum):
-    """Exit codes; `gave_up` of the second group stands for the same cause on the last attempt."""
+    """Exit codes; `gave_up` of those from 51 on, which a retry may cure, is the last attempt's."""
 
     UNAUTHORISED = 41
     NOT_FOUND = 42
@@ -38,108 +43,93 @@ class Exit(IntEnum):
     UNKNOWN = 54
 
     @property
-    def retryable(self) -> bool:
-        """Whether another attempt may succeed without anybody changing anything."""
-        return self > Exit.INCOMPLETE
-
-    @property
     def gave_up(self) -> int:
         """The code after which the Job must not try again."""
-        return self + 10 if self.retryable else int(self)
+        return self + 10 if self > Exit.INCOMPLETE else int(self)
 
 
 PROGRAM = "/storage-initializer/scripts/initializer-entrypoint"
 STATE = ".modelplane"
 MARKER = f"{STATE}/complete.json"
-TAIL = 64 * 1024
+PARTIALS = ".cache/huggingface/download"
+TAIL, LINE, FAULTS, SHARDS = 64 * 1024, 4096, 100, 10_000
 STATUS = re.compile(
     r"\b([45]\d\d) (?:Client|Server) Error|(?:Client|Server) error '([45]\d\d)|status code ([45]\d\d)"
     r"|HTTPError: ([45]\d\d) |An error occurred \(([45]\d\d)\)|\b([45]\d\d) (?:GET|POST|HEAD) http"
 )
+STATUSES = {401: Exit.UNAUTHORISED, 403: Exit.UNAUTHORISED, 404: Exit.NOT_FOUND, 429: Exit.RATE_LIMITED}
 FULL = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded|Errno 122\b")
 # What the hub's client says before it exits 0 without having asked for everything.
 PRETENDED = re.compile(r"remote repo cannot be accessed|Defaulting to existing file")
 WORDS = {
     Exit.NOT_WRITABLE: r"\[Errno 13\]|\[Errno 30\]",
     Exit.UNAUTHORISED: r"[aA]uthentication failed|[aA]ccess ?[dD]enied|[cC]redentials|Forbidden",
-    Exit.NOT_FOUND: r"not found|No model found|does not exist|Invalid .* URI|Cannot recognize storage",
+    Exit.NOT_FOUND: r"not found|No model found|does not exist|Invalid .{1,40}URI|Cannot recognize storage",
     Exit.RATE_LIMITED: r"Too Many Requests|SlowDown|[rR]ate limit",
     Exit.UNREACHABLE: r"Connect(ion)?Error|Connection (refused|reset|aborted)|Failed to connect|timed out"
-    r"|Timeout:|closed connection|disconnected|name resolution|Name or service|unreachable"
-    r"|Consistency check failed",
+    r"|Timeout:|closed connection|disconnected|name resolution|Name or service|unreachable|Consistency check failed",
 }
-BY_ERRNO = {
-    errno.ENOSPC: Exit.DISK_FULL,
-    errno.EDQUOT: Exit.DISK_FULL,
-    errno.EACCES: Exit.NOT_WRITABLE,
-    errno.EPERM: Exit.NOT_WRITABLE,
-    errno.EROFS: Exit.NOT_WRITABLE,
-}
-TRUE = ("1", "ON", "YES", "TRUE")
+BY_ERRNO = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Exit.DISK_FULL)
+BY_ERRNO |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Exit.NOT_WRITABLE)
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|-headers", re.IGNORECASE)
-SERIES = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.[a-z]+)")
-WEIGHTS = (
-    ".safetensors",
-    ".gguf",
-    ".bin",
-    ".pt",
-    ".pth",
-    ".onnx",
-    ".h5",
-    ".msgpack",
-    ".npz",
-    ".engine",
-    ".tflite",
-)
+SERIES = re.compile(r"(.+)-([0-9]{5,6})-of-([0-9]{5,6})(\.[a-z]+)")
+TORCH = (".bin", ".pt", ".pth", ".ckpt")
+SECOND_CHOICE = (*TORCH, ".h5", ".msgpack", ".onnx")  # no engine opens them where safetensors lie beside them
+ALONE = (".safetensors", ".gguf", ".onnx", ".engine", ".tflite")
+WEIGHTS = {*SECOND_CHOICE, *ALONE, ".npz"}
 INDEXES = (".safetensors.index.json", ".bin.index.json")
 DESCRIPTIONS = ("config.json", "params.json", "adapter_config.json", "model_index.json")
-ALONE = (".safetensors", ".gguf", ".onnx", ".engine", ".tflite")
+HEADER = 100_000_000  # the limit of safetensors' own library; other headers and indexes are far below it
+UNREADABLE = (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError)
+# GGUF: bytes of a value by its type, and of 256 weights by theirs. Of a later type all that is known is one byte.
+TEXT, ARRAY = 8, 9
+VALUES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+TENSORS = {0: 1024, 1: 512, 2: 144, 3: 160, 6: 176, 7: 192, 8: 272, 10: 84, 11: 110, 12: 144, 13: 176, 14: 210, 15: 292}
+TENSORS |= {16: 66, 17: 74, 18: 98, 19: 50, 20: 144, 21: 110, 22: 82, 23: 136, 24: 256, 30: 512, 39: 136, 40: 144}
 
 
 def say(text: str) -> None:
-    """Write one line to the pod's log at once."""
-    sys.stdout.write(f"{text}\n")
+    """Write one line of bounded length to the pod's log at once, without the values of the environment's secrets."""
+    secrets = {part.strip() for name, value in os.environ.items() if SECRET.search(name) for part in value.splitlines()}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***") if len(secret) >= 6 else text
+    sys.stdout.write(f"{' '.join(text.splitlines())[:LINE]}\n")
     sys.stdout.flush()
 
 
-def masked(line: str) -> str:
-    """Return the line without the values of the environment's secrets."""
-    for name, value in os.environ.items():
-        if SECRET.search(name) and len(value) >= 6:
-            line = line.replace(value, "***")
-    return line
-
-
-def fetch(uri: str, directory: Path) -> tuple[int, str]:
+def fetch(uri: str, root: Path) -> tuple[int, str]:
     """Run the initializer, stream what it says, and return its exit code and the end of its output."""
     running: list[int] = []
+    handles: set[Path] = set()
 
     def forward(number: int, _: object) -> None:
         for group in running:
+            with suppress(OSError):
+                handles.update(handle.readlink() for handle in Path(f"/proc/{group}/fd").iterdir())
             with suppress(ProcessLookupError):
                 os.killpg(group, number)
 
     before = signal.signal(signal.SIGTERM, forward)
-    tail = ""
-    with subprocess.Popen(  # noqa: S603  # arguments, never a shell
-        [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(directory)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
+    command = [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(root)]
+    tail, begins = "", True
+    with Popen(  # noqa: S603  # arguments, never a shell
+        command, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
     ) as child:
         running.append(child.pid)
-        for line in child.stdout or ():
-            say(masked(line.rstrip("\n")))
-            tail = (tail + line)[-TAIL:]
+        # What follows in an overlong line is not said: a secret that is cut in two could not be told.
+        while child.stdout and (line := child.stdout.readline(TAIL)):
+            if begins:
+                say(line)
+            begins, tail = line.endswith("\n"), (tail + line)[-TAIL:]
     signal.signal(signal.SIGTERM, before)
+    # Names that hold a part for the process as well: nobody else writes these files or picks them up.
+    clear({path for path in handles & partials(root.resolve()) if path.name.count(".") == 3})
     return child.returncode, tail
 
 
 def diagnose(code: int, log: str) -> Exit | None:
     """Return why the initializer failed, also where it claims to have succeeded; None = it did succeed."""
-    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in TRUE
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     if code == 0 and (offline or not PRETENDED.search(log)):
         return None
     if code == -signal.SIGKILL:
@@ -148,32 +138,32 @@ def diagnose(code: int, log: str) -> Exit | None:
         return Exit.DISK_FULL
     statuses = [int(next(filter(None, found.groups()))) for found in STATUS.finditer(log)]
     if statuses:
-        return by_status(statuses[-1])
+        broken = statuses[-1] == 408 or statuses[-1] >= 500
+        return STATUSES.get(statuses[-1], Exit.UNREACHABLE if broken else Exit.UNKNOWN)
     return next((cause for cause, words in WORDS.items() if re.search(words, log)), Exit.UNKNOWN)
 
 
-def by_status(status: int) -> Exit:
-    """Return the cause that an HTTP status stands for."""
-    known = {401: Exit.UNAUTHORISED, 403: Exit.UNAUTHORISED, 404: Exit.NOT_FOUND, 429: Exit.RATE_LIMITED}
-    return known.get(status, Exit.UNREACHABLE if status == 408 or status >= 500 else Exit.UNKNOWN)
-
-
 def patterns(name: str) -> list[str]:
-    """Return the file patterns of this variable."""
-    found = json.loads(os.environ.get(name) or "[]")
-    return [str(pattern) for pattern in found]
+    """Return the file patterns of this variable as the initializer reads them: a JSON array, or else commas."""
+    listed = os.environ.get(name, "")
+    try:
+        found = json.loads(listed)
+    except ValueError:
+        found = listed.split(",")
+    stripped = [str(pattern).strip() for pattern in (found if isinstance(found, list) else [found])]
+    # The hub's client takes a folder for all that is in it.
+    return [f"{pattern}*" if pattern.endswith("/") else pattern for pattern in stripped if pattern]
 
 
 def wanted(path: str) -> bool:
-    """Tell whether the patterns let this file through, as the initializer reads them."""
-    allow, ignore = patterns("STORAGE_ALLOW_PATTERNS"), patterns("STORAGE_IGNORE_PATTERNS")
-    allowed = not allow or any(fnmatch(path, pattern) for pattern in allow)
-    return allowed and not any(fnmatch(path, pattern) for pattern in ignore)
+    """Tell whether the patterns let this file through."""
+    allowed = any(fnmatch(path, pattern) for pattern in patterns("STORAGE_ALLOW_PATTERNS") or ["*"])
+    return allowed and not any(fnmatch(path, pattern) for pattern in patterns("STORAGE_IGNORE_PATTERNS"))
 
 
-def leftovers(root: Path) -> set[Path]:
-    """Return the partial files that killed attempts left behind."""
-    return set(root.rglob("*.incomplete"))
+def partials(root: Path) -> set[Path]:
+    """Return the client's partial files, whoever writes them."""
+    return {*(root / PARTIALS).rglob("*.incomplete")}
 
 
 def files(root: Path) -> list[Path]:
@@ -183,21 +173,24 @@ def files(root: Path) -> list[Path]:
 
 
 def faults(root: Path) -> dict[Path, str]:
-    """Return what is missing or damaged, by file."""
+    """Return what is missing or damaged, by file, of what an engine would open."""
     own = files(root)
-    weights = [path for path in own if path.suffix in WEIGHTS]
-    found = dict.fromkeys(leftovers(root), "is partial")
-    found |= {path: "is no index" for path in own if path.name.endswith(INDEXES) and not shards(path)}
-    found |= {path: fault for path in weights if (fault := DAMAGED.get(path.suffix, emptied)(path))}
-    for path in own:
-        missing = [sibling for sibling in announced(path) if not sibling.is_file()]
-        found |= {
-            sibling: f"is missing, {path.name} promises it"
-            for sibling in missing
-            if wanted(sibling.relative_to(root).as_posix())
-        }
-    described = any((root / name).is_file() for name in DESCRIPTIONS)
-    if not weights or not (described or any(path.suffix in ALONE for path in weights)):
+    preferred = {path.parent for path in own if path.suffix == ".safetensors"}
+    second = {path for path in own if path.suffix in SECOND_CHOICE and not preferred.isdisjoint(path.parents)}
+    weights = [path for path in own if path.suffix in WEIGHTS and path not in second]
+    described = [path for path in own if path.parent == root and path.name in DESCRIPTIONS]
+    indexes = [path for path in own if path.name.endswith(INDEXES)]
+    found = {path: "is no JSON object" for path in described if parsed(path) is None}
+    found |= {path: "is no index of files in its directory" for path in indexes if not shards(path)}
+    found |= {path: fault for path in weights if (fault := damage(path))}
+    promised = {sibling: path.name for path in own for sibling in announced(path)}
+    for path in promised.keys() - {*own}:
+        if wanted(path.relative_to(root).as_posix()):
+            found[path] = f"is missing, {promised[path]} promises it"
+    # Shards are no model without a description, however many; a GGUF file describes itself.
+    sharded = indexes or any(SERIES.fullmatch(path.name) for path in weights)
+    alone = any(path.suffix == ".gguf" or (path.suffix in ALONE and not sharded) for path in weights)
+    if not weights or not (described or alone):
         found[root] = "holds no model: neither weights with a config.json nor a known single-file format"
     return found
 
@@ -206,100 +199,148 @@ def announced(path: Path) -> Iterator[Path]:
     """Yield the files whose presence this one promises: an index its shards, a shard its series."""
     if path.name.endswith(INDEXES):
         yield from (path.parent / name for name in shards(path))
-    series = SERIES.fullmatch(path.name)
-    if series:
-        stem, _, last, suffix = series.groups()
-        yield from (path.parent / f"{stem}-{number:05}-of-{last}{suffix}" for number in range(1, int(last) + 1))
+    elif series := SERIES.fullmatch(path.name):
+        stem, first, last, suffix = series.groups()
+        for number in range(1, min(int(last), SHARDS) + 1):
+            yield path.parent / f"{stem}-{number:0{len(first)}}-of-{last}{suffix}"
 
 
 def shards(index: Path) -> list[str]:
-    """Return the files that an index names, none where it cannot be read."""
+    """Return the files that an index names, none where it cannot be read or points out of its directory."""
+    weight_map = (parsed(index) or {}).get("weight_map")
+    names = [*weight_map.values()] if isinstance(weight_map, dict) else []
+    inside = all(isinstance(name, str) and name[:1] != "/" and ".." not in name.split("/") for name in names)
+    return sorted({*names}) if inside else []
+
+
+def parsed(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in this file, None where it holds none."""
+    with path.open("rb") as file, suppress(*UNREADABLE):
+        found = json.loads(file.read(HEADER))
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def damage(path: Path) -> str:
+    """Return the fault of a file, by its own header where its format has one."""
+    if not path.stat().st_size:
+        return "is empty"
+    check = CHECKS.get(path.suffix)
     try:
-        return sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return []
+        return check(path) if check else ""
+    except UNREADABLE:
+        return "has no readable header"
 
 
-def emptied(path: Path) -> str:
-    """Return the fault of a file that holds nothing."""
-    return "" if path.stat().st_size else "is empty"
-
-
-def cut_safetensors(path: Path) -> str:
-    """Return the fault of a file shorter than its own header says."""
+def check_safetensors(path: Path) -> str:
+    """Return the fault of a file that is not as long as its own header says."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > size - 8:
             return "is truncated"
-        try:
-            header = json.loads(file.read(length))
-            ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-            return "has no readable header"
-    return "is truncated" if size < 8 + length + max(ends, default=0) else ""
+        header = json.loads(take(file, length))
+    pairs = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
+    ends = [end for begin, end in pairs if type(begin) is type(end) is int and 0 <= begin <= end]
+    if len(ends) < len(pairs):
+        raise ValueError("offsets")
+    surplus = size - 8 - length - max(ends, default=0)
+    return "is longer than its header says" if surplus > 0 else "is truncated" if surplus else ""
 
 
-def cut_gguf(path: Path) -> str:
-    """Return the fault of a file that does not begin as GGUF does."""
+def check_gguf(path: Path) -> str:
+    """Return the fault of a file that ends before its last tensor: the header counts its keys and tensors."""
     with path.open("rb") as file:
-        return "" if file.read(4) == b"GGUF" else "is no GGUF file"
+        if take(file, 4) != b"GGUF" or number(file, 4) not in (2, 3):
+            raise ValueError("another format")
+        tensors, keys, alignment, end = number(file, 8), number(file, 8), 32, 0
+        for _ in range(keys):
+            key, found = value(file, TEXT), value(file, number(file, 4))
+            alignment = int.from_bytes(found, "little") if key == b"general.alignment" else alignment
+        for _ in range(tensors):
+            value(file, TEXT)
+            rank = number(file, 4)
+            if rank > 4:
+                raise ValueError("dimensions")
+            weights = prod(number(file, 8) for _ in range(rank))
+            kind, offset = number(file, 4), number(file, 8)
+            end = max(end, offset - (-weights * TENSORS.get(kind, 1) // 256))
+        data = file.tell() + -file.tell() % alignment
+    return "is truncated" if end and path.stat().st_size < data + end else ""
 
 
-def cut_archive(path: Path) -> str:
+def value(file: BinaryIO, kind: int) -> bytes:
+    """Return the next value of a GGUF header, those of an array in one."""
+    if kind != ARRAY:
+        return take(file, number(file, 8) if kind == TEXT else VALUES[kind])
+    kind, count = number(file, 4), number(file, 8)
+    return take(file, count * VALUES[kind]) if kind in VALUES else b"".join(value(file, kind) for _ in range(count))
+
+
+def number(file: BinaryIO, width: int) -> int:
+    """Return the next number of a GGUF header."""
+    return int.from_bytes(take(file, width), "little")
+
+
+def take(file: BinaryIO, count: int) -> bytes:
+    """Return the next bytes of a header, which ends within its file and within the limit."""
+    data = file.read(count) if max(count, file.tell()) <= HEADER else b""
+    if len(data) < count:
+        raise ValueError("too short")
+    return data
+
+
+def check_archive(path: Path) -> str:
     """Return the fault of a torch archive without its directory, which stands at its end."""
     with path.open("rb") as file:
         zipped = file.read(4) == b"PK\3\4"
-    return "is truncated" if zipped and not zipfile.is_zipfile(path) else emptied(path)
+    return "is truncated" if zipped and not zipfile.is_zipfile(path) else ""
 
 
-DAMAGED: dict[str, Callable[[Path], str]] = {
-    ".safetensors": cut_safetensors,
-    ".gguf": cut_gguf,
-    ".bin": cut_archive,
-    ".pt": cut_archive,
-    ".pth": cut_archive,
-}
+CHECKS = {".safetensors": check_safetensors, ".gguf": check_gguf, **dict.fromkeys(TORCH, check_archive)}
 
 
-def clear(paths: Iterable[Path]) -> bool:
-    """Remove files of this directory that are of no use; tell whether there were any."""
-    removable = [path for path in paths if path.is_file()]
-    for path in removable:
-        path.unlink()
-    return bool(removable)
+def inspect(root: Path, before: set[Path]) -> dict[Path, str]:
+    """Return the faults and say the first of them; a partial file is one if it is new and its own file is absent."""
+    fresh = partials(root) - before
+    for path in files(root) if fresh else ():
+        record = root / PARTIALS / f"{path.relative_to(root)}.metadata"
+        digest = hashlib.sha1(os.fsencode(record.name), usedforsecurity=False).digest()
+        # The client's own rule: a partial file begins with this hash, then its version, then its process.
+        fresh -= {*record.parent.glob(f"{base64.urlsafe_b64encode(digest).decode()}.*")}
+    found = faults(root) | dict.fromkeys(fresh, "is partial")
+    for path, fault in sorted(found.items())[:FAULTS]:
+        say(f"{path}: {fault}")
+    return found
+
+
+def clear(paths: set[Path]) -> bool:
+    """Remove these files; tell whether there were any."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return bool(paths)
 
 
 def attempt(uri: str, root: Path) -> Exit | int:
-    """Return the outcome; tried once more where clearing useless files gives a second run a chance."""
-    outcome, useless = once(uri, root)
-    if clear(useless):
-        outcome, useless = once(uri, root)
-        clear(useless)
-    return outcome
-
-
-def once(uri: str, root: Path) -> tuple[Exit | int, Iterable[Path]]:
-    """Download and verify; return the outcome and which of our own files stand in the way."""
-    stale = leftovers(root)
-    code, log = fetch(uri, root)
-    if code == -signal.SIGTERM:
-        return 128 + signal.SIGTERM, ()
-    cause = diagnose(code, log)
-    if cause is not None:
-        return cause, stale if cause is Exit.DISK_FULL else ()
-    # The client resumes a partial file under its old name only; what it did not pick up is of no use.
-    clear(stale)
-    found = faults(root)
-    for path, fault in sorted(found.items()):
-        say(f"{path}: {fault}")
-    return (Exit.INCOMPLETE, found) if found else (0, ())
+    """Download and verify; once more where removing damaged files gives a second run a chance."""
+    for _ in range(2):
+        before = partials(root)
+        code, log = fetch(uri, root)
+        if code == -signal.SIGTERM:
+            return 128 + signal.SIGTERM
+        cause = diagnose(code, log)
+        found = {} if cause else inspect(root, before)
+        if cause or not found:
+            return cause or 0
+        if not clear({path for path in found if path.is_file()} - partials(root)):
+            break
+    return Exit.INCOMPLETE
 
 
 def complete(uri: str, root: Path) -> None:
     """Write the marker so that it is there whole or not at all."""
     (root / STATE).mkdir(exist_ok=True)
-    draft = root / STATE / "complete.draft"
+    draft = root / STATE / f"complete-{os.environ.get('MODELPLANE_JOB', 'job')}"
     with draft.open("w") as file:
         json.dump({"uri": uri, "key": root.name}, file)
         file.flush()
@@ -309,33 +350,45 @@ def complete(uri: str, root: Path) -> None:
 
 def final(cause: Exit, state: Path) -> int:
     """Return the exit code: the last attempt of this Job says that it gave up."""
-    limit = int(os.environ.get("MODELPLANE_BACKOFF_LIMIT", "0"))
     failures = state / f"failures-{os.environ.get('MODELPLANE_JOB', 'job')}"
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
+        limit = int(os.environ.get("MODELPLANE_BACKOFF_LIMIT", "0"))
         state.mkdir(exist_ok=True)
         with failures.open("a") as file:
             file.write(".")
-    failed = failures.stat().st_size if failures.is_file() else 0
-    return cause.gave_up if failed > limit else int(cause)
+            return cause.gave_up if file.tell() > limit else int(cause)
+    return int(cause)
+
+
+def deliver(uri: str, root: Path) -> Exit | int:
+    """Return the outcome of one attempt; where the marker stands over sound files there is nothing to do."""
+    marker = root / MARKER
+    if marker.is_file():
+        if not inspect(root, partials(root)):
+            say(f"{root} is complete")
+            return 0
+        marker.unlink()
+    # Nothing of ours goes in before the first download: over an empty directory the client tells the truth.
+    root.mkdir(parents=True, exist_ok=True)
+    outcome = attempt(uri, root)
+    if outcome == 0:
+        complete(uri, root)
+        say(f"{root} is complete and verified")
+    return outcome
 
 
 def main(uri: str, directory: str) -> int:
     """Return the exit code of one attempt."""
     root = Path(directory)
-    outcome: Exit | int
     try:
-        if (root / MARKER).is_file():
-            say(f"{root} is complete")
-            return 0
-        # Nothing of ours goes in before the first download: over an empty directory the client tells the truth.
-        root.mkdir(parents=True, exist_ok=True)
-        outcome = attempt(uri, root)
-        if outcome == 0:
-            complete(uri, root)
-            say(f"{root} is complete and verified")
+        outcome = deliver(uri, root)
     except OSError as error:
         say(f"{root}: {error.strerror}")
         outcome = BY_ERRNO.get(error.errno or 0, Exit.UNKNOWN)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the Job's condition must name a cause
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        say(f"unforeseen: {type(error).__name__} in {where.name}, {Path(where.filename).name}:{where.lineno}")
+        outcome = Exit.UNKNOWN
     if isinstance(outcome, Exit):
         say(f"download failed: {outcome.name.lower()}")
         return final(outcome, root / STATE)

@@ -44,7 +44,7 @@ class Failure(StrEnum):
 
 # Codes after which the Job must not try again, ascending as the API demands.
 FINAL: dict[int, Failure] = {cause.gave_up: Failure[cause.name] for cause in sorted(Exit, key=lambda c: c.gave_up)}
-_CODE = re.compile(r"exit code (\d+)")
+_CODE = re.compile(r"exit code ([0-9]{1,3})(?![0-9])")
 _BY_REASON = {"DeadlineExceeded": Failure.DEADLINE_EXCEEDED, "BackoffLimitExceeded": Failure.EXHAUSTED}
 
 

@@ -63,5 +63,5 @@ def request(wanted: int, observed: Manifest) -> str:
 
 def _amount(text: str) -> int:
     with suppress(ValueError):
-        return quantity.whole(text)
+        return quantity.observed(text)
     return 0

@@ -233,3 +233,9 @@ def test_refusing_keeps_what_others_desire() -> None:
     response = refuse(earlier(theirs=JOB), "Internal error")
     assert [(r.severity, r.message) for r in response.results] == [(fnv1.SEVERITY_FATAL, "Internal error")]
     assert list(response.desired.resources) == ["theirs"]
+
+
+@pytest.mark.parametrize(("number", "want"), [(10**400, 1.7976931348623157e308), (-(10**400), -1.7976931348623157e308)])
+def test_a_number_beyond_floats_is_the_largest_float(number: int, want: float) -> None:
+    answer = write(fnv1.RunFunctionRequest(), Outcome(status={"number": number}))
+    assert struct_to_dict(answer.desired.composite.resource)["status"]["number"] == want

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from function.cli.asked import Sources
-from function.cli.plan import Plan, make
+from function.cli.planning import Plan, make
 from function.cli.render import composed, settle
 from function.cli.sources import World, gather
 from function.cli.store import Store

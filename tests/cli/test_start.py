@@ -4,10 +4,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from function.cli.live import connect
+from tests.cli.conftest import Live
 from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, run, said, start
 
 FILES = ("-f", KIMI)
@@ -86,3 +89,10 @@ def in_a_terminal(*arguments: str) -> str:
     os.close(leader)
     assert process.wait(60) == 0
     return shown.decode()
+
+
+def test_a_connection_ends_with_its_command(live: Live) -> None:
+    before = tempfile.tempdir
+    said("plan", *live())
+    assert tempfile.tempdir == before, "the folder for the client's key is gone"
+    assert connect.cache_info().currsize == 0

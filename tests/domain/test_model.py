@@ -1,24 +1,8 @@
-"""What follows from a model's fields: pods of one replica, its GPUs, the list of its faults."""
-
-import pytest
+"""What follows from a model's fields: the GPUs of a replica, the list of its faults."""
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Shape
 from function.domain.problem import Problem
-
-
-@pytest.mark.parametrize(
-    ("parallelism", "want"),
-    [
-        (Parallelism(tensor=8), 1),
-        (Parallelism(tensor=8, pipeline=2), 2),
-        (Parallelism(tensor=1, data=16, data_local=8), 2),
-        (Parallelism(tensor=1, pipeline=1, data=16), 1),
-    ],
-)
-def test_groups_follow_kserve(parallelism: Parallelism, want: int) -> None:
-    """KServe: size = data / dataLocal, else pipeline."""
-    assert parallelism.groups == want
 
 
 def test_gpus_of_a_replica_are_nodes_times_gpus_per_node() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from function.cli.plan import make
+from function.cli.planning import make
 from function.cli.sources import KINDS
 from function.cli.sources import World as Read
 from function.cli.store import Store

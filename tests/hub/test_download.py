@@ -14,6 +14,7 @@ import pytest
 from function.domain.model import HuggingFaceSource, SecretKey
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
+from function.storage import download_script as script
 from function.storage import job
 from function.storage.credentials import credential
 from function.storage.download_script import MARKER, Exit
@@ -182,9 +183,11 @@ def test_killed_half_way_and_continued(hub: Hub, container: Start, number: signa
     whole = {weights.FIRST, "config.json", "tokenizer.json"}
     wait(process, lambda: whole <= {*own(directory)} and any(directory.rglob("*.incomplete")))
     child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    partial = {*directory.rglob("*.incomplete")}
     if number is signal.SIGKILL:
         os.kill(child, signal.SIGKILL)
         assert finish(process) == Exit.KILLED
+        assert partial <= {*script.inspect(directory, set())}, "its own file is absent"
     else:
         process.terminate()
         assert finish(process) == 128 + signal.SIGTERM
@@ -196,21 +199,26 @@ def test_killed_half_way_and_continued(hub: Hub, container: Start, number: signa
     assert code == 0, said
     assert weights.FIRST not in hub.fetched(), "what was there is not fetched again"
     assert weights.SECOND in hub.fetched()
-    assert not [*container().directory.rglob("*.incomplete")], "what a killed attempt left takes no space"
+    left = {*directory.rglob("*.incomplete")}
+    assert left == (partial if number is signal.SIGKILL else set()), "what it had open when we stopped it was ours"
+    assert script.inspect(directory, set()) == {}, "the client names a partial file after its file"
 
 
 @pytest.mark.usefixtures("hub")
-def test_truncated_shard_on_the_claim_is_fetched_again(container: Start) -> None:
+@pytest.mark.parametrize("marked", [True, False])
+def test_truncated_shard_on_the_claim_is_fetched_again(container: Start, *, marked: bool) -> None:
     assert container().run()[0] == 0
     shard, marker = container().directory / weights.SECOND, container().directory / MARKER
     written = shard.stat().st_mtime
     shard.write_bytes(shard.read_bytes()[:-10])
     os.utime(shard, (written, written))
-    marker.unlink()
+    if not marked:
+        marker.unlink()
     code, said = container().run()
     assert f"{shard}: is truncated" in said
     assert code == 0
     assert own(container().directory) == weights.SHARDED
+    assert marker.is_file()
 
 
 def test_truncated_shard_in_the_repository_is_refused(hub: Hub, container: Start) -> None:

@@ -21,8 +21,23 @@ def index(*shards: str) -> bytes:
     return json.dumps({"metadata": {}, "weight_map": {f"layer.{shard}": shard for shard in shards}}).encode()
 
 
-def gguf(size: int = 100) -> bytes:
-    return b"GGUF" + b"x" * size
+def word(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def long(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+def text(value: bytes) -> bytes:
+    return long(len(value)) + value
+
+
+def gguf(size: int = 100, *pairs: bytes, tensor: bytes = b"", version: int = 3, alignment: int = 32) -> bytes:
+    """One tensor of bytes (type 24, I8) unless another is described; `pairs` are keys with their values."""
+    described = tensor or text(b"w") + word(1) + long(size) + word(24) + long(0)
+    header = b"GGUF" + word(version) + long(1) + long(len(pairs)) + b"".join(pairs) + described
+    return header + bytes(-len(header) % alignment) + b"x" * size
 
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"

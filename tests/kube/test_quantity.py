@@ -6,6 +6,7 @@ deliberate differences, and rounding.
 
 import json
 import re
+import time
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
@@ -68,6 +69,25 @@ def test_whole_rounds_up() -> None:
     assert quantity.whole("1n") == 1
     assert quantity.whole("1.5") == 2
     assert quantity.whole("80Gi") == 80 * 2**30
+
+
+@pytest.mark.parametrize("value", ["1Ei", "8Ei", "1e999", "9" * 32000], ids=lambda v: v[:5])
+def test_what_was_observed_is_bounded(value: str) -> None:
+    assert quantity.observed(value) == quantity.MOST == 2**60, "what reports more has no end, and floats hold no more"
+
+
+def test_what_was_observed_is_rounded_up() -> None:
+    assert quantity.observed("1.5") == 2
+
+
+@pytest.mark.parametrize(
+    "value", ["1" * 32000 + "x", "1." + "1" * 32000 + "x", "." + "1" * 32000 + "x"], ids=lambda v: v[:3]
+)
+def test_a_long_text_costs_no_time(value: str) -> None:
+    started = time.perf_counter()
+    with pytest.raises(ValueError, match="must be a quantity"):
+        quantity.parse(value)
+    assert time.perf_counter() - started < 0.2, "annotations and remote objects hold any text"
 
 
 def test_gib_rounds_up_to_whole_gi() -> None:

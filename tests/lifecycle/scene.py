@@ -70,6 +70,9 @@ class Scene:
 Edit = Callable[[Scene], None]
 
 
+_SCENES: dict[str, Scene] = {}
+
+
 def at_rest(story: str) -> Scene:
     """Return the first placement of an example, serving."""
     control = plane(story)
@@ -151,3 +154,27 @@ def observed(prefix: str, path: str, value: JSON) -> Edit:
 def without_status(prefix: str) -> Edit:
     """Return the loss of what Objects knew, as after a restored backup."""
     return observed(prefix, "status", None)
+
+
+def scene(story: str) -> Scene:
+    """Return an example at rest, made once."""
+    if story not in _SCENES:
+        _SCENES[story] = at_rest(story)
+    return _SCENES[story]
+
+
+def running(found: Scene) -> Manifest:
+    """Return the one service that is observed."""
+    (service,) = (m for key, m in found.observed.items() if key.startswith("service-"))
+    return copy.deepcopy(mapping(service, "spec.forProvider.manifest"))
+
+
+def only(found: Scene) -> Manifest:
+    """Return the one service that is composed."""
+    (service,) = found.composed().values()
+    return service
+
+
+def scaled(service: Manifest, replicas: int) -> Manifest:
+    """Return a service with another number of replicas."""
+    return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}

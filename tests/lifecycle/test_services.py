@@ -1,56 +1,30 @@
 """A running service changes only when the user asked for something that its pods must see."""
 
-import copy
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.domain.settings import INITIALIZER_IMAGE
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, get, listing, mapping, text
 from tests.lifecycle.scene import (
     ONE_NODE,
     SEVERAL_NODES,
     Edit,
     Scene,
-    at_rest,
     defaults,
     environment,
     model,
+    only,
     placement,
+    running,
+    scaled,
+    scene,
     without_status,
 )
 
 ENGINE = "serving.0.engine"
 POOL = "nodePools.0"
-_SCENES: dict[str, Scene] = {}
-
-
-def scene(story: str) -> Scene:
-    """Return an example at rest, made once."""
-    if story not in _SCENES:
-        _SCENES[story] = at_rest(story)
-    return _SCENES[story]
-
-
-def running(found: Scene) -> Manifest:
-    """Return the one service that is observed."""
-    (service,) = (m for key, m in found.observed.items() if key.startswith("service-"))
-    return copy.deepcopy(mapping(service, "spec.forProvider.manifest"))
-
-
-def only(found: Scene) -> Manifest:
-    """Return the one service that is composed."""
-    (service,) = found.composed().values()
-    return service
-
-
-def scaled(service: Manifest, replicas: int) -> Manifest:
-    """Return a service with another number of replicas."""
-    return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}
-
-
 REVISION = model("huggingFace.revision", "v2")
 UNPLANNABLE = environment("storage", None)
 
@@ -260,86 +234,6 @@ def test_earlier_bytes_go_at_once_where_nothing_ever_served() -> None:
     assert text(next(iter(claims.values())), "kind") == "PersistentVolumeClaim"
 
 
-def _of_an_earlier_release(found: Scene) -> None:
-    """Let what is observed be as another release would have written it: no wish, and other numbers."""
-    for key, manifest in found.observed.items():
-        if not key.startswith("service-"):
-            continue
-        for path in ("spec.forProvider.manifest", "status.atProvider.manifest"):
-            service = mapping(manifest, path)
-            del mapping(service, "metadata")["annotations"]
-            for pod in (mapping(service, f"spec.{part}") for part in ("template", "worker")):
-                _with_other_numbers(pod)
-
-
-def _with_other_numbers(pod: Manifest) -> None:
-    for container in listing(pod, "containers"):
-        for probe in ("startupProbe", "readinessProbe"):
-            if probe in container:
-                mapping(container, probe)["failureThreshold"] = 99
-    for volume in listing(pod, "volumes"):
-        mapping(volume, "emptyDir")["sizeLimit"] = "7Gi"
-    for container in listing(pod, "initContainers"):
-        container["image"] = EARLIER
-        mapping(container, "resources")["requests"] = {"memory": "5Gi"}
-        for entry in listing(container, "env"):
-            if entry["name"] == "TQDM_MININTERVAL":
-                entry["value"] = "20"
-
-
-EARLIER = "kserve/storage-initializer:v0.19.0"
-
-
-@pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
-def test_what_an_earlier_release_wrote_is_only_marked(story: str) -> None:
-    rest = scene(story).edited(_of_an_earlier_release)
-    marked = only(rest)
-    assert marked["spec"] == running(rest)["spec"]
-    assert marked["metadata"] == running(scene(story))["metadata"], "now it carries its wish"
-    again = rest.settled()
-    assert only(again.edited(model("resources.disk", "1500Gi"))) == marked, "and stays, as any other"
-
-
-@dataclass(frozen=True)
-class Upgraded:
-    """An edit that comes together with the first release that knows wishes, and what must be seen of it."""
-
-    id: str
-    edit: Edit
-    shown: str
-
-
-UPGRADED = (
-    Upgraded("args", model(f"{ENGINE}.args", ["--max-num-seqs=7"]), "--max-num-seqs=7"),
-    Upgraded("image", defaults("storageInitializerImage", "kserve/storage-initializer:v0.18.0"), ":v0.18.0"),
-    Upgraded("resources", defaults("download.resources", {"requests": {"memory": "3Gi"}}), "3Gi"),
-    Upgraded("env", defaults("download.env", HUB), "hub.internal"),
-    Upgraded("token", environment("storage.download.tokenSecretName", "there"), "'name': 'there'"),
-)
-
-
-@pytest.mark.parametrize("case", UPGRADED, ids=lambda case: case.id)
-def test_a_wish_that_comes_with_an_upgrade_is_not_lost(case: Upgraded) -> None:
-    rest = scene(ONE_NODE).edited(_of_an_earlier_release)
-    assert case.shown in str(only(rest.edited(case.edit)))
-
-
-def test_an_image_that_no_release_ever_pinned_does_not_stay() -> None:
-    def mirrored(found: Scene) -> None:
-        for key, manifest in found.observed.items():
-            for container in listing(manifest, "spec.forProvider.manifest.spec.template.initContainers"):
-                assert key.startswith("service-")
-                container["image"] = "mirror/storage-initializer:v1"
-
-    assert INITIALIZER_IMAGE in str(only(scene(ONE_NODE).edited(_of_an_earlier_release, mirrored)))
-
-
-def test_what_a_platform_names_no_longer_goes_at_once() -> None:
-    named = scene(ONE_NODE).edited(defaults("storageInitializerImage", EARLIER)).settled()
-    assert EARLIER in str(only(named))
-    assert INITIALIZER_IMAGE in str(only(named.edited(defaults("storageInitializerImage", None))))
-
-
 def _conditions(found: Scene, **said: str) -> None:
     """Let the service's own conditions say something else."""
     (service,) = (m for key, m in found.observed.items() if key.startswith("service-"))
@@ -380,3 +274,22 @@ def test_only_what_may_run_is_spared(reason: str, edits: list[Edit], stays: bool
     rest = scene(SEVERAL_NODES).edited(*edits)
     found = only(rest.edited(model("resources.disk", "1500Gi")))
     assert (found == running(rest)) == stays, reason
+
+
+def test_one_that_cannot_be_written_leaves_what_runs() -> None:
+    rest = scene(SEVERAL_NODES)
+    split = model(f"{ENGINE}.args", ["--tensor-parallel-size=8"])
+    narrower: JSON = {"nodes": 2, "gpusPerNode": 4, "parallelism": {"tensor": 4, "pipeline": 2}}
+    refused = rest.edited(split, placement("topology", narrower), placement("replicas", 2))
+    assert only(refused) == scaled(running(rest), 2)
+    assert refused.said("ServiceAccepted").reason == "Rejected"
+
+
+def test_without_preload_a_service_waits_for_the_claim_alone() -> None:
+    def unmade(found: Scene) -> None:
+        for key in [key for key in found.observed if key.startswith("service-")]:
+            del found.observed[key]
+
+    first = scene("bring-your-own-claim").edited(placement("modelCache.preload", False), unmade)
+    assert first.composed(), "the claim is there"
+    assert not first.edited(without_status("claim-")).composed(), "nobody has seen it yet"

@@ -1,5 +1,6 @@
 """What provider-kubernetes says: the messages are those that were seen on the real stack, or its own error texts."""
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -53,7 +54,24 @@ CASES = (
          "observe failed: cannot get object: failed to get API group resources: unable to retrieve the list of "
          'server APIs: batch/v1: Get "https://10.0.0.1:6443": dial tcp 10.0.0.1:6443: i/o timeout', State.UNREACHABLE),
     Case("unknown-words", "what nobody has seen yet tells nothing of the cluster", "observe failed: EOF",
-         State.UNREACHABLE),
+         State.UNRECOGNISED),
+    Case("unauthorised", "the API server's 401, as client-go says it", "observe failed: Unauthorized",
+         State.UNAUTHORISED),
+    Case("no-login", "the same while it discovers", "observe failed: cannot get object: failed to get server groups: "
+         "the server has asked for the client to provide credentials", State.UNAUTHORISED),
+    Case("expired", "a certificate of either side", 'observe failed: Get "https://10.0.0.1:6443/api": '
+         "tls: failed to verify certificate: x509: certificate has expired or is not yet valid", State.UNAUTHORISED),
+    Case("conflict", "two writers at once", 'update failed: Operation cannot be fulfilled on jobs "x": '
+         "the object has been modified; please apply your changes to the latest version and try again", State.CONFLICT),
+    Case("webhook-down", "its address is dialled by the API server, which answers us well",
+         'create failed: Internal error occurred: failed calling webhook "x.kserve": failed to call webhook: '
+         'Post "https://kserve.svc:443/x": dial tcp 10.96.0.1:443: connect: connection refused',
+         State.WEBHOOK_FAILED),
+    Case("unknown-field", "server-side apply to an older CRD",
+         "create failed: cannot apply object: failed to create typed patch object: .spec.worker: field not declared in "
+         "schema", State.UNKNOWN_FIELD),
+    Case("strict", "strict decoding", 'create failed: strict decoding error: unknown field "spec.worker"',
+         State.UNKNOWN_FIELD),
 )  # fmt: skip
 
 
@@ -71,7 +89,18 @@ def test_not_composed_not_looked_at_and_present() -> None:
     assert read(_object(None, REMOTE)).present
 
 
+@pytest.mark.parametrize("part", ["a", "1:", ":1", "a:1->", " a:1->", "\n"])
+def test_a_long_message_costs_no_time(part: str) -> None:
+    started = time.perf_counter()
+    found = read(_object(f"observe failed: {part * 16000} dial tcp"))
+    assert time.perf_counter() - started < 0.2, "every Object is read on every call"
+    assert len(found.message) <= 1000
+    assert found.state is State.UNREACHABLE, "the cause of wrapped errors stands last"
+
+
 def test_ports_of_a_broken_connection_are_left_out() -> None:
     message = "observe failed: read tcp 10.0.0.9:{}->10.0.0.1:6443: read: connection reset by peer"
     first, second = (read(_object(message.format(port))).message for port in (40001, 40002))
-    assert first == second, "a message that changes at every try would be written at every try"
+    assert first == second == "observe failed: read tcp 10.0.0.1:6443: read: connection reset by peer", (
+        "a message that changes at every try would be written at every try"
+    )

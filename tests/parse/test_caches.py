@@ -65,8 +65,6 @@ READ = ModelCache(
         retain=True,
         retry="2",
     ),
-    preload=False,
-    retry="2",
     entries=(
         CacheEntry(
             environment="east",

@@ -11,6 +11,7 @@ from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest
 from function.parse.environments import ClusterAccess, ParsedEnvironment, provider_config, read_environment
+from function.report.environments import invalid
 from tests.parse import manifests
 from tests.parse.manifests import pool
 
@@ -267,3 +268,31 @@ def test_no_spec_at_all() -> None:
 def test_what_is_not_ready_says_why(conditions: JSON, want: str) -> None:
     environment = _read(manifests.environment() | {"status": {"conditions": conditions}}).value
     assert (environment.ready, environment.ready_message) == (False, want)
+
+
+@pytest.mark.parametrize(
+    ("generation", "seen", "want"),
+    [
+        (2, 2, (True, "")),
+        (2, 1, (False, "has not reported Ready for its latest change yet")),
+        (None, 1, (True, "")),
+        (2, None, (True, "")),
+    ],
+)
+def test_ready_speaks_of_the_present_spec(generation: JSON, seen: JSON, want: tuple[bool, str]) -> None:
+    ready: Manifest = {"type": "Ready", "status": "True"}
+    given = manifests.environment() | {
+        "status": {"conditions": [ready if seen is None else ready | {"observedGeneration": seen}]}
+    }
+    given["metadata"] = {"name": "east"} if generation is None else {"name": "east", "generation": generation}
+    environment = _read(given).value
+    assert (environment.ready, environment.ready_message) == want
+
+
+def test_pools_in_two_places_are_a_fault_of_the_pools() -> None:
+    nested: JSON = {"secretRef": {"name": "a"}, "nodePools": [{"name": "b", "acceleratorCount": 8}]}
+    parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": nested}))
+    (condition,) = invalid(parsed.pool_problems, parsed.other_problems)
+    assert (condition.type, condition.reason) == ("PoolsValid", "InvalidPool")
+    assert "spec.cluster.existing.nodePools" in condition.message
+    assert "together with spec.nodePools" in condition.message

@@ -44,6 +44,8 @@ def test_what_is_left_out_has_the_documented_default() -> None:
     [
         ({"resources": {"vram": "80 gigs"}}, '"80 gigs" is not a quantity; must be like 80Gi, 1.5T or 500m'),
         ({"resources": {"vram": "1" * 33}}, f'"{"1" * 33}" is not a quantity; must be like 80Gi, 1.5T or 500m'),
+        ({"resources": {"vram": "1e999"}}, '"1e999" is not allowed; must be at most 1Ei'),
+        ({"resources": {"vram": "1025Pi"}}, '"1025Pi" is not allowed; must be at most 1Ei'),
         ({"resources": {"vram": "-1Gi"}}, '"-1Gi" is not allowed; must be more than 0'),
     ],
 )
@@ -56,6 +58,9 @@ def test_a_fault_outside_the_profiles_leaves_no_model(fields: dict[str, JSON], w
 
 def test_cpu_may_be_nothing_but_not_less() -> None:
     assert read_model(manifests.model(resources={"cpu": 0})).value
+    assert read_model(manifests.model(resources={"cpu": "1e300"})).problems == (
+        Problem("spec.resources.cpu", '"1e300" is not allowed; must be at most 1Ei'),
+    )
     assert read_model(manifests.model(resources={"cpu": "-1"})).problems == (
         Problem("spec.resources.cpu", '"-1" is not allowed; must be 0 or more'),
     )

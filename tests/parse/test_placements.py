@@ -154,6 +154,7 @@ def test_ready_speaks_of_the_present_spec(case: Ready) -> None:
     ("condition", "want"),
     [
         ({"status": "Unknown", "reason": "Unreachable"}, True),
+        ({"status": "Unknown", "reason": "SyncFailed"}, True),
         ({"status": "Unknown", "reason": "Starting"}, False),
         ({"status": "False", "reason": "Unreachable"}, False),
     ],
@@ -168,6 +169,12 @@ def test_an_unreadable_annotation_is_none(vram: JSON) -> None:
     given = manifests.placement()
     given["metadata"] = {"annotations": {"modelplane.ai/vram": vram}}
     assert _read(given).vram is None
+
+
+def test_an_annotation_is_bounded() -> None:
+    given = manifests.placement()
+    given["metadata"] = {"annotations": {"modelplane.ai/vram": "1e999"}}
+    assert _read(given).vram == 2**60
 
 
 def test_an_unknown_phase_is_pending() -> None:

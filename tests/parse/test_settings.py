@@ -124,6 +124,10 @@ CASES = [
     Case("quantity", "a resource that is none", {"download": {"resources": {"limits": {"memory": "80 gigs"}}}},
          Problem("input.download.resources.limits.memory",
                  '"80 gigs" is not a quantity; must be like 80Gi, 1.5T or 500m')),
+    Case("unknown-field", "a typo says nothing at all", {"storageClasName": "fast"},
+         Problem("input.storageClasName", "is not a field; did you mean storageClassName?")),
+    Case("unknown-field-below", "at every depth", {"ttl": {"settle": "1h"}},
+         Problem("input.ttl.settle", "is not a field; did you mean settled?")),
     Case("item", "one bad item spoils its list", {"download": {"env": ENV}},
          Problem("input.download.env[0].valueFrom", "{} is not allowed; must be left out together with value")),
 ]  # fmt: skip

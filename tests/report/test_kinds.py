@@ -39,6 +39,11 @@ CLUSTERS = (
     Cluster("there", _seen(State.PRESENT, THERE), (Status.TRUE, "Connected"), "answers"),
     Cluster("refused", _seen(State.REJECTED, {}, "forbidden"), (Status.FALSE, "Unreachable"), "forbidden"),
     Cluster("down", _seen(State.UNREACHABLE, THERE, "dial"), (Status.FALSE, "Unreachable"), "dial"),
+    Cluster("expired", _seen(State.UNAUTHORISED, THERE, "Unauthorized"), (Status.FALSE, "Unreachable"), "Renew"),
+    Cluster("older-kserve", _seen(State.UNKNOWN_FIELD, {}, "x"), (Status.FALSE, "KServeMissing"), "install KServe"),
+    Cluster("webhook", _seen(State.WEBHOOK_FAILED, {}, "dial"), (Status.UNKNOWN, "SyncFailed"), "dial"),
+    Cluster("conflict", _seen(State.CONFLICT, THERE, "modified"), (Status.UNKNOWN, "SyncFailed"), "modified"),
+    Cluster("odd-words", _seen(State.UNRECOGNISED, THERE, "odd"), (Status.UNKNOWN, "SyncFailed"), "odd"),
 )  # fmt: skip
 
 
@@ -59,6 +64,7 @@ def test_storage_of_an_environment() -> None:
             ("rwx", _seen(State.PRESENT, THERE)),
             ("rwx", absent),
             ("rwx", unseen),
+            ("rwx", _seen(State.UNRECOGNISED, {}, "odd")),
         )
     ]
     assert [(c.status, c.reason) for c in found] == [
@@ -67,7 +73,9 @@ def test_storage_of_an_environment() -> None:
         (Status.TRUE, "StorageClassFound"),
         (Status.FALSE, "StorageClassNotFound"),
         (Status.UNKNOWN, "Connecting"),
+        (Status.UNKNOWN, "Connecting"),
     ]
+    assert "odd" in found[-1].message
 
 
 def test_pools_of_an_environment() -> None:
@@ -136,7 +144,7 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     ],
 )
 def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
-    state = StorageState(finding=Finding.UNREACHABLE, environment="e", said="dial tcp")
+    state = StorageState(finding=Finding.SILENT, environment="e", said="dial tcp")
     found = caches.row("e", state, Hydration(), "", earlier, there=there)
     assert (found.phase, found.unreachable) == (want, True)
 
@@ -154,7 +162,7 @@ def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
     assert len(message.encode()) <= 1024
     assert message.startswith("0 of 99 placements are ready; chat-e77 on e77: Failed; ")
     silent = [replace(p, unreachable=True) for p in waiting]
-    assert deployments.placements_ready(silent, 99).message.endswith(" and 94 more")
+    assert " and 94 more: " in deployments.placements_ready(silent, 99).message
 
 
 def test_an_outage_makes_a_deployment_unknown() -> None:

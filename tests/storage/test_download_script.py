@@ -5,9 +5,7 @@ import json
 import os
 import runpy
 import signal
-import stat
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,36 +14,9 @@ import pytest
 from function.storage import download_script as script
 from function.storage.download_script import MARKER, Exit
 from tests.hub import weights
+from tests.storage.directories import Program, fill, without
 
 URI = "hf://owner/model:main"
-Program = Callable[[str], None]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    found = tmp_path / "models" / "0123456789abcdef"
-    found.mkdir(parents=True)
-    return found
-
-
-@pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Install a shell script as the initializer."""
-    path = tmp_path / "initializer"
-    monkeypatch.setenv("MODELPLANE_INITIALIZER", str(path))
-
-    def install(script: str) -> None:
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-    return install
-
-
-def fill(root: Path, files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
 
 
 @dataclass(frozen=True)
@@ -97,132 +68,30 @@ def test_diagnose(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     assert script.diagnose(case.code, case.log) == case.want, case.reason
 
 
-@dataclass(frozen=True)
-class Files:
-    id: str
-    reason: str
-    files: dict[str, bytes]
-    want: dict[str, str]
-
-
-def without(files: dict[str, bytes], *names: str) -> dict[str, bytes]:
-    return {name: data for name, data in files.items() if name not in names}
-
-
-NO_MODEL = "holds no model: neither weights with a config.json nor a known single-file format"
-NOT_OFFSETS = b'{"w": []}'
-SERIES = {"m-00001-of-00002.gguf": weights.gguf(), "m-00002-of-00002.gguf": weights.gguf()}
-
-FILES = (
-    Files("sharded", "all there", weights.SHARDED, {}),
-    Files("one-file", "all there", weights.SINGLE, {}),
-    Files("torch", "all there", weights.TORCH, {}),
-    Files("gguf", "needs no description", weights.QUANTISED, {}),
-    Files("gguf-series", "all parts", SERIES, {}),
-    Files("adapter", "all there", weights.ADAPTER, {}),
-    Files("mistral", "params.json describes it", {"params.json": b"{}", "consolidated.00.pth": weights.torch()}, {}),
-    Files("old-torch", "a pickle is no archive", {"config.json": b"{}", "pytorch_model.bin": b"\x80\x02}q\x00."}, {}),
-    Files(
-        "foreign-records",
-        "the client's own files are not the model's",
-        {**weights.SINGLE, ".cache/huggingface/x.safetensors": b"", ".modelplane/failures-x": b"."},
-        {},
-    ),
-    Files("empty", "nothing is no model", {}, {"": NO_MODEL}),
-    Files("description-only", "no weights", {"config.json": b"{}"}, {"": NO_MODEL}),
-    Files("torch-alone", "nobody can tell what it is", {"pytorch_model.bin": weights.torch()}, {"": NO_MODEL}),
-    Files(
-        "partial",
-        "a killed attempt's file",
-        {**weights.SINGLE, ".cache/huggingface/download/x.1.incomplete": b"x"},
-        {".cache/huggingface/download/x.1.incomplete": "is partial"},
-    ),
-    Files(
-        "shard-missing",
-        "the index names it, and so does its series",
-        without(weights.SHARDED, weights.SECOND),
-        {weights.SECOND: "is missing, model.safetensors.index.json promises it"},
-    ),
-    Files(
-        "torch-shard-missing",
-        "the other kind of index counts as well",
-        without({**weights.TORCH, **weights.SINGLE}, weights.TORCH_SHARDS[0]),
-        {weights.TORCH_SHARDS[0]: f"is missing, {weights.TORCH_INDEX} promises it"},
-    ),
-    Files(
-        "series-member-missing",
-        "without an index the names say how many there are",
-        without(SERIES, "m-00002-of-00002.gguf"),
-        {"m-00002-of-00002.gguf": "is missing, m-00001-of-00002.gguf promises it"},
-    ),
-    Files(
-        "index-unreadable",
-        "an index must name shards",
-        {**weights.SINGLE, "model.safetensors.index.json": b"{"},
-        {"model.safetensors.index.json": "is no index"},
-    ),
-    Files(
-        "shard-empty",
-        "a header is 8 bytes at least",
-        {**weights.SHARDED, weights.SECOND: b""},
-        {weights.SECOND: "is truncated"},
-    ),
-    Files(
-        "shard-cut-in-its-data",
-        "the header says how long it is",
-        {**weights.SHARDED, weights.SECOND: weights.SHARDED[weights.SECOND][:-1]},
-        {weights.SECOND: "is truncated"},
-    ),
-    Files(
-        "shard-cut-in-its-header",
-        "the first 8 bytes say how long the header is",
-        {**weights.SHARDED, weights.SECOND: weights.SHARDED[weights.SECOND][:20]},
-        {weights.SECOND: "is truncated"},
-    ),
-    Files(
-        "shard-of-zeros",
-        "a node that was lost before it flushed",
-        {**weights.SINGLE, "model.safetensors": bytes(100)},
-        {"model.safetensors": "has no readable header"},
-    ),
-    Files(
-        "header-without-offsets",
-        "some other JSON",
-        {**weights.SINGLE, "model.safetensors": len(NOT_OFFSETS).to_bytes(8, "little") + NOT_OFFSETS},
-        {"model.safetensors": "has no readable header"},
-    ),
-    Files("gguf-cut", "no magic", {"m.gguf": b"GG"}, {"m.gguf": "is no GGUF file"}),
-    Files(
-        "torch-cut",
-        "an archive's directory stands at its end",
-        {"config.json": b"{}", "pytorch_model.bin": weights.torch(5000)[:-30]},
-        {"pytorch_model.bin": "is truncated"},
-    ),
-    Files(
-        "other-weights-empty",
-        "nothing is known but that they must not be empty",
-        {**weights.SINGLE, "model.onnx": b""},
-        {"model.onnx": "is empty"},
-    ),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("case", FILES, ids=lambda c: c.id)
-def test_faults(root: Path, case: Files) -> None:
-    fill(root, case.files)
-    assert script.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason
-
-
-@pytest.mark.parametrize(
-    ("allow", "ignore", "want"),
-    [("", "", True), ('["*.json"]', "", False), ('["*.bin"]', "", True), ("", '["pytorch*"]', False)],
+SHARD = "pytorch_model-00001-of-00002.bin"
+PATTERNS = (
+    ("nothing", "", "", SHARD, True),
+    ("allowed-others", '["*.json"]', "", SHARD, False),
+    ("allowed", '["*.bin"]', "", SHARD, True),
+    ("ignored", "", '["pytorch*"]', SHARD, False),
+    ("commas", "*.safetensors,*.json", "", SHARD, False),
+    ("commas-and-spaces", " *.safetensors , *.bin ,", "", SHARD, True),
+    ("one-without-comma", "", "pytorch*", SHARD, False),
+    ("json-text", '"*.json"', "", SHARD, False),
+    ("empty-array", "[]", "", SHARD, True),
+    ("empty-entries", '["", " "]', "", SHARD, True),
+    ("broken-array-is-commas", '["*.bin"', "", SHARD, False),
+    ("folder", "", "original/", f"original/{SHARD}", False),
 )
-def test_patterns_decide_which_shards_are_missed(
-    allow: str, ignore: str, monkeypatch: pytest.MonkeyPatch, *, want: bool
+
+
+@pytest.mark.parametrize(("allow", "ignore", "path", "want"), [p[1:] for p in PATTERNS], ids=[p[0] for p in PATTERNS])
+def test_patterns_are_read_as_the_initializer_does(
+    allow: str, ignore: str, path: str, monkeypatch: pytest.MonkeyPatch, *, want: bool
 ) -> None:
     monkeypatch.setenv("STORAGE_ALLOW_PATTERNS", allow)
     monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", ignore)
-    assert script.wanted("pytorch_model-00001-of-00002.bin") is want
+    assert script.wanted(path) is want
 
 
 def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, program: Program) -> None:
@@ -234,19 +103,37 @@ def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, progra
     assert script.main(URI, str(root)) == 0, "with the marker present the program is not run"
 
 
-def test_what_a_killed_attempt_left_is_cleared(root: Path, program: Program) -> None:
-    fill(root, {**weights.SINGLE, ".cache/huggingface/download/x.1.incomplete": b"x"})
-    program("exit 0")
-    assert script.main(URI, str(root)) == 0
-    assert not script.leftovers(root)
+def test_directory_that_was_complete_is_looked_at_again(
+    root: Path, program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(root, {**weights.SHARDED, MARKER: b"{}", weights.SECOND: weights.SHARDED[weights.SECOND][:-1]})
+    (root.parent / "whole").write_bytes(weights.SHARDED[weights.SECOND])
+    program(f"[ -e {root}/{MARKER} ] && exit 1; cp {root}/../whole {root}/{weights.SECOND}")
+    assert script.main(URI, str(root)) == 0, "the program does not see the marker"
+    assert f"{root / weights.SECOND}: is truncated" in capsys.readouterr().out
+    assert json.loads((root / MARKER).read_text())["uri"] == URI
 
 
-def test_full_disk_is_tried_again_once_without_leftovers(root: Path, program: Program) -> None:
-    fill(root, {"x.1.incomplete": b"x"})
-    program(f'echo . >> {root}/../runs; echo "[Errno 28] No space left on device"; exit 1')
-    assert script.main(URI, str(root)) == Exit.DISK_FULL
-    assert len((root.parent / "runs").read_text().split()) == 2
-    assert not script.leftovers(root)
+def test_marker_does_not_outlive_what_it_stands_for(root: Path, program: Program) -> None:
+    fill(root, {**without(weights.SHARDED, weights.SECOND), MARKER: b"{}"})
+    program("echo 503 Server Error; exit 1")
+    assert script.main(URI, str(root)) == Exit.UNREACHABLE.gave_up
+    assert not (root / MARKER).exists()
+
+
+def test_two_jobs_may_write_the_marker_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = os.fsync
+
+    def meanwhile(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", flush)
+        monkeypatch.setenv("MODELPLANE_JOB", "second")
+        script.complete(URI, root)
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    script.complete(URI, root)
+    assert json.loads((root / MARKER).read_text())["uri"] == URI
+    assert [path.name for path in (root / MARKER).parent.iterdir()] == ["complete.json"]
 
 
 def test_damaged_file_is_removed_and_fetched_again(root: Path, program: Program) -> None:
@@ -254,6 +141,14 @@ def test_damaged_file_is_removed_and_fetched_again(root: Path, program: Program)
     (root.parent / "whole").write_bytes(weights.safetensors())
     program(f"[ -e {root}/model.safetensors ] || cp {root}/../whole {root}/model.safetensors")
     assert script.main(URI, str(root)) == 0
+
+
+def test_damage_in_the_repository_itself_is_fetched_twice_at_most(root: Path, program: Program) -> None:
+    fill(root, {"config.json": b"{}"})
+    program(f"echo . >> {root}/../runs; echo cut > {root}/model.safetensors")
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
+    assert (root.parent / "runs").read_text() == ".\n.\n"
+    assert not (root / "model.safetensors").exists(), "nobody takes it for a model"
 
 
 def test_missing_shard_is_not_waited_for(root: Path, program: Program) -> None:
@@ -273,8 +168,12 @@ def test_attempts_are_counted_for_each_job(root: Path, program: Program, monkeyp
     assert script.main(URI, str(root)) == 51
 
 
-def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(tmp_path: Path) -> None:
+def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert script.final(Exit.UNREACHABLE, tmp_path / "absent" / ".modelplane") == 52
+    monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "many")
+    assert script.final(Exit.UNREACHABLE, tmp_path) == 52
 
 
 @pytest.mark.parametrize(
@@ -306,6 +205,79 @@ def test_output_is_streamed_without_secrets(
     assert "token ***" in said
     assert "hf_secret_value" not in said
     assert "Bearer abc" not in said
+
+
+SECRETS = (
+    ("twice", "hf_secret_value hf_secret_value", "*** ***"),
+    ("line-break-in-the-secret", "hf_secret_value", "***"),
+    ("other-begins-with-it", "hf_secret_value_2", "***"),
+)
+
+
+@pytest.mark.parametrize(("line", "want"), [row[1:] for row in SECRETS], ids=[row[0] for row in SECRETS])
+def test_secrets(line: str, want: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value\n")
+    monkeypatch.setenv("OTHER_TOKEN", "hf_secret_value_2")
+    script.say(line)
+    assert capsys.readouterr().out == f"{want}\n"
+
+
+def test_lines_are_bounded_and_no_secret_is_cut_in_two(
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(root, weights.SINGLE)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    for before in (4090, script.TAIL - 8):
+        program(f"head -c {before} /dev/zero | tr '\\0' x; echo hf_secret_value; echo next")
+        assert script.main(URI, str(root)) == 0
+        (root / MARKER).unlink()
+        lines = capsys.readouterr().out.splitlines()
+        assert max(len(line) for line in lines) == min(before + 3, 4096)
+        assert lines[1] == "next"
+        assert "hf_s" not in lines[0]
+        assert "value" not in lines[0]
+
+
+def test_faults_are_said_up_to_a_number(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(root, {"m-000001-of-999999.gguf": weights.gguf()})
+    program("exit 0")
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
+    assert len(capsys.readouterr().out.splitlines()) == 100 + len(["download failed: incomplete"])
+
+
+HOSTILE = ("Invalid ", "4", "401 Client Error", "HTTPError: 4", "status code ", "Connection ", "Errno ", "a-00001-of-")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_megabyte_of_anything_is_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not linear would take hours here."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    flood = text * (2**20 // len(text))
+    assert script.diagnose(1, flood) in {Exit.UNKNOWN, Exit.UNAUTHORISED}
+    assert script.diagnose(0, flood) is None
+    assert not script.SERIES.fullmatch(flood)
+
+
+@pytest.mark.parametrize("error", [ValueError("hf_secret_value"), RecursionError(), KeyError("x"), MemoryError()])
+def test_what_nobody_foresaw_is_one_line_and_unknown(
+    root: Path,
+    program: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    program("exit 0")
+    monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "1")
+    monkeypatch.setattr(script, "faults", broken)
+    assert [script.main(URI, str(root)) for _ in range(2)] == [Exit.UNKNOWN, Exit.UNKNOWN.gave_up]
+    line, ending = capsys.readouterr().out.splitlines()[:2]
+    assert line == (
+        f"unforeseen: {type(error).__name__} in broken, {Path(__file__).name}:{broken.__code__.co_firstlineno + 1}"
+    )
+    assert ending == "download failed: unknown"
 
 
 def test_image_without_the_program_is_unknown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

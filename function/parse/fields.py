@@ -1,4 +1,5 @@
-"""Fields that a kind does not have. The API server drops them in silence, so a slip in a name goes unnoticed.
+"""Fields that a kind does not have. The API server drops them in silence, so a slip in a name goes unnoticed; what a
+platform sets in EnvironmentConfigs and the function's input no API server looks at.
 
 The typed models that are generated from the XRDs know every field of a spec.
 """

@@ -1,0 +1,68 @@
+"""Whose call it is, and what the platform got wrong in the settings that all calls share."""
+
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf.json_format import MessageToDict
+
+from tests.composers.plane import call
+from tests.test_cases import CASES, request_of
+
+STORIES = ("ModelPlacement/serving", "ModelDeployment/ready", "InferenceEnvironment/connected", "ModelCache/hydrated",
+           "ClusterModel/valid")  # fmt: skip
+
+
+def _story(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((CASES / f"{name}.yaml").read_text("utf-8")))
+
+
+def _answer(story: dict[str, Any]) -> dict[str, Any]:
+    return dict(MessageToDict(call(request_of(story))))
+
+
+@pytest.mark.parametrize("version", ["example.org/v1alpha1", "modelplane.ai/v2", "v1", ""])
+@pytest.mark.parametrize("name", STORIES)
+def test_a_kind_of_another_group_or_version_is_not_ours(name: str, version: str) -> None:
+    story = _story(name)
+    story["xr"]["apiVersion"] = version
+    answer = _answer(story)
+    (event,) = answer["results"]
+    kind = story["xr"]["kind"]
+    assert event["message"].startswith(f"kind {kind} of {version or 'no group'} is not composed by this function")
+    assert "modelplane.ai/v1alpha1" in event["message"]
+    assert "conditions" not in answer
+    assert "requirements" not in answer
+    desired = answer.get("desired", {})
+    assert set(desired.get("resources", {})) == set(story.get("observed", {})), "what is ours is kept"
+    status = desired.get("composite", {}).get("resource", {}).get("status", {})
+    assert bool(status) is (version.startswith("modelplane.ai/") and "status" in story["xr"]), "a stranger's is theirs"
+
+
+SLIPS = {"ttl": {"settled": "soon"}, "storageClasName": "fast"}
+SAID = (
+    "Platform settings: input.storageClasName: is not a field; did you mean storageClassName?; "
+    'input.ttl.settled: "soon" is not allowed; must be a duration like 30s, 10m or 1h30m'
+)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_slips_in_the_settings_are_said_at_rest(name: str) -> None:
+    plain, slipped = _story(name), _story(name)
+    slipped["input"] = SLIPS
+    before, after = _answer(plain), _answer(slipped)
+    said = [c.get("message", "") for c in after["conditions"]]
+    first, *others = [c.get("message", "") for c in before["conditions"]]
+    assert said == [f"{first}. {SAID}" if first else SAID, *others]
+    assert [(c["status"], c["reason"]) for c in after["conditions"]] == [
+        (c["status"], c["reason"]) for c in before["conditions"]
+    ], "a slip changes nothing else"
+
+
+def test_many_slips_leave_room_for_the_condition_itself() -> None:
+    story = _story("ModelPlacement/serving")
+    story["input"] = {f"field{i}": "ü" * 50 for i in range(100)}
+    message = _answer(story)["conditions"][0]["message"]
+    assert message.startswith("Model, environment and pool are known. Platform settings: input.field0: is not a field")
+    assert "..." in message, "its middle is left out"
+    assert len(message.encode()) <= 1024

@@ -1,0 +1,36 @@
+"""After an internal error everything stays: resources, status, and what is asked of Crossplane.
+
+Requirements that differ from one call to the next are answered anew each time: what failed with its answers succeeds
+without them, and the composite flips for ever.
+"""
+
+import asyncio
+
+import pytest
+import yaml
+
+from function.exchange import Call, Outcome
+from function.fn import Runner
+from tests.composers.plane import call
+from tests.test_cases import CASES, NAMES, request_of
+
+
+def _crash(_: Call) -> Outcome:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_requirements_and_status_stay(name: str) -> None:
+    request = request_of(yaml.safe_load((CASES / f"{name}.yaml").read_text("utf-8")))
+    recovered = asyncio.run(Runner(compose=_crash).RunFunction(request, None))
+    assert recovered.requirements == call(request).requirements
+    status = request.observed.composite.resource.fields["status"].struct_value
+    kept = recovered.desired.composite.resource.fields["status"].struct_value
+    assert {k: v for k, v in status.fields.items() if k != "conditions"} == dict(kept.fields)
+
+
+def test_an_invalid_composite_asks_for_as_little() -> None:
+    for kind in ("InferenceEnvironment", "ModelDeployment", "ModelPlacement", "ModelCache", "Model", "Other"):
+        request = request_of({"xr": {"apiVersion": "modelplane.ai/v1alpha1", "kind": kind, "spec": "odd"}})
+        recovered = asyncio.run(Runner(compose=_crash).RunFunction(request, None))
+        assert recovered.requirements == call(request).requirements
