@@ -23,7 +23,7 @@ import grpc
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
 
 from bench import wire
-from bench.fleet import DEPLOYMENT, FLEET, PLACEMENTS, TOO_LARGE, placement
+from bench.fleet import CACHE, DEPLOYMENT, FLEET, PLACEMENTS, TOO_LARGE, environment, placement
 from function.kube.manifests import Manifest
 from tests.server.processes import Running, started
 
@@ -48,9 +48,9 @@ def call(server: Running, request: Request) -> tuple[RunFunctionResponse, float]
         return response, 1000 * (time.perf_counter() - begun)
 
 
-def required(ours: Running) -> Required:
+def required(ours: Running, xr: Manifest) -> Required:
     """Return the fleet under the names that the function asks for it."""
-    response, _ = call(ours, wire.request(DEPLOYMENT, {}, ORDER))
+    response, _ = call(ours, wire.request(xr, {}, ORDER))
     return {name: FLEET[selector.kind] for name, selector in response.requirements.resources.items()}
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         started(Path(one), "--insecure") as ours,
         started(Path(two), program=ECHO) as echo,
     ):
-        fleet = required(ours)
+        fleet, cached, placed = (required(ours, xr) for xr in (DEPLOYMENT, CACHE, environment(1)))
         request = wire.request(DEPLOYMENT, fleet, ORDER)
         click.echo(f"request {len(request) / 1e6:.2f} MB, memory at rest {peak_megabytes(ours):.0f} MB")
         for name, xr, fleets, made in (
@@ -116,6 +116,10 @@ def main() -> None:
             ("warm", DEPLOYMENT, [fleet] * ROUNDS, bytes),
             ("warm, 1% changed", DEPLOYMENT, [changed(fleet) for _ in range(ROUNDS)], bytes),
             ("warm, nothing fits", TOO_LARGE, [fleet] * ROUNDS, bytes),
+            ("cold, ModelCache", CACHE, [cached], bytes),
+            ("warm, ModelCache", CACHE, [cached] * ROUNDS, bytes),
+            ("cold, environment", environment(1), [placed], bytes),
+            ("warm, environment", environment(1), [placed] * ROUNDS, bytes),
             ("warm, client too", DEPLOYMENT, [fleet] * ROUNDS, RunFunctionRequest),
             ("nothing, client too", TOO_LARGE, [fleet] * ROUNDS, RunFunctionRequest),
         ):

@@ -46,6 +46,14 @@ TOO_LARGE: Manifest = {
 }
 
 
+CACHE: Manifest = {
+    "apiVersion": API,
+    "kind": "ModelCache",
+    "metadata": {"namespace": "team", "name": "weights", "uid": "00000000-0000-4000-8000-000000000002"},
+    "spec": {"modelRef": {"name": "kimi-k2"}, "environments": ["environment-0001"], "storage": {"size": "1Ti"}},
+}
+
+
 def _conditions(*types: str) -> list[JSON]:
     return [{"type": type_, "status": "True", "reason": "Available", "lastTransitionTime": SINCE} for type_ in types]
 

@@ -186,6 +186,7 @@ class Hydrated(StrEnum):
     DOWNLOAD_FAILED = "DownloadFailed"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
+    UNREACHABLE = "Unreachable"  # Unknown: a cluster does not answer
     INVALID_CACHE = "InvalidCache"
 
 

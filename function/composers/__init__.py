@@ -15,6 +15,7 @@ from function.kube.names import GROUP, VERSION
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.ownership import own
 from function.parse.settings import read_settings
+from function.report.bounded import clip
 from function.report.conditions import OWNED, complete, with_slips
 from function.report.references import unknown_kind
 
@@ -58,7 +59,7 @@ def _unknown(call: Call) -> Outcome:
     """Return the outcome for what another function should compose; what is ours of another version stays as it is."""
     version, kind = text(call.xr, "apiVersion"), text(call.xr, "kind")
     ours = version.startswith(f"{GROUP}/")
-    event = Event(reason="UnknownKind", message=unknown_kind(version, kind, tuple(COMPOSERS)), warning=True)
+    event = Event(reason="UnknownKind", message=clip(unknown_kind(version, kind, tuple(COMPOSERS))), warning=True)
     return Outcome(
         composed=carry_over(call.observed),
         status=observed_status(call.xr) if ours else {},

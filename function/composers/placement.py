@@ -15,10 +15,11 @@ from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, named
 from function.lifecycle import services as lifecycle
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import read
@@ -50,7 +51,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
         observed=call.observed,
     ).within(resolved.namespace)
     return _answer(
-        call, resolved, asked, writer, weigh(_request(resolved), writer, resolved.environment.name, resolved.entry)
+        call,
+        resolved,
+        asked,
+        writer,
+        weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
     )
 
 
@@ -97,10 +102,13 @@ def _answer(
     }
     if not lifecycle.moved(writer, stored, written, key):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
+    services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
+    uri = served_uri(remote, services_there, resolved.placement.reads)
     serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
+    where = report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
-        report.storage_ready(stored.said),
+        report.storage_ready(stored.state),
         written.refusal or services.accepted(remote, gate_open=stored.open),
         serving,
     )
@@ -115,9 +123,10 @@ def _answer(
                 remote,
                 text(remote.manifest, "metadata.name") or service_name(resolved),
                 text(remote.manifest, "metadata.namespace") or resolved.namespace,
-                stored.plan,
+                uri,
+                where,
             ),
-            **report.progress(call.xr, conditions, stored.said, remote),
+            **report.progress(call.xr, conditions, stored.state, remote),
         },
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),

@@ -1,4 +1,4 @@
-"""What each composer asks Crossplane for, under names that never depend on order or on an earlier answer."""
+"""What each composer asks Crossplane for, under names that depend on no order and on no answer in one reconcile."""
 
 from function.domain.placement import ModelRef
 from function.exchange import Requirement
@@ -9,6 +9,7 @@ ENVIRONMENT = "environment"
 ENVIRONMENTS = "environments"
 PLACEMENTS = "placements"
 CACHE = "cache"
+_READER = "reader-"
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -31,6 +32,16 @@ def environments() -> Requirement:
 def placements() -> Requirement:
     """Ask for every placement of every namespace: what the ledger charges."""
     return Requirement(api_version=VERSION, kind="ModelPlacement")
+
+
+def reader(name: str) -> str:
+    """Return the requirement's name for one placement that is known to read."""
+    return f"{_READER}{name}"
+
+
+def placement(name: str, namespace: str) -> Requirement:
+    """Ask for one placement."""
+    return Requirement(api_version=VERSION, kind="ModelPlacement", name=name, namespace=namespace)
 
 
 def cache(name: str, namespace: str) -> Requirement:

@@ -50,15 +50,46 @@ CacheChoice: TypeAlias = NamedCache | UserClaim | ManagedCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hydration:
+    """A download that was seen complete: which bytes, on which claim, and when (RFC 3339, empty: it was not)."""
+
+    claim: str = ""
+    path: str = ""
+    namespace: str = ""
+    completed_at: str = ""
+    claim_uid: str = ""
+    retry: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What a ModelCache last reported of one environment. `completed_at`: RFC 3339, or empty."""
+    """What a ModelCache last reported of one environment. `access_mode`: empty where it is not known."""
 
     environment: str
     phase: Phase = Phase.PENDING
-    claim: str = ""
-    path: str = ""
+    unreachable: bool = False
+    access_mode: str = ""
     message: str = ""
-    completed_at: str = ""
+    hydration: Hydration = Hydration()
+
+    @property
+    def claim(self) -> str:
+        """The claim that holds the bytes."""
+        return self.hydration.claim
+
+    @property
+    def path(self) -> str:
+        """Their directory within the claim."""
+        return self.hydration.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """A placement that reads from a ModelCache. `uri`: where its service reads, empty where that is not known."""
+
+    name: str
+    environment: str
+    uri: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +104,7 @@ class ModelCache:
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
     entries: tuple[CacheEntry, ...] = ()
+    readers: tuple[Reader, ...] = ()
     deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.cache import CacheChoice, Hydration, ManagedCache
 from function.domain.model import ModelRef, Shape
 from function.kube.selectors import Selector
 from function.reasons import Phase
@@ -28,8 +28,8 @@ class Placement:
     """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 time.
 
     `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
-    where VRAM maths made it. `uri` is where its service reads the weights. `owner` is the uid of the composite
-    that composed it, if any did.
+    where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
+    none yet). `owner` is the uid of the composite that composed it, if any did.
     """
 
     namespace: str
@@ -52,4 +52,6 @@ class Placement:
     phase: Phase = Phase.PENDING
     url: str = ""
     uri: str = ""
+    reads: str = ""
+    hydration: Hydration = Hydration()
     owner: str = ""

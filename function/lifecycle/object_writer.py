@@ -1,8 +1,9 @@
 """A remote manifest becomes a provider-kubernetes Object on the control plane.
 
 Lifetime decides the management policies: what is OWNED goes when its Object goes, what is KEPT is created and updated
-but never removed, what is OBSERVED is only read. Names of Objects carry a hash of the composite and of the composed
-resource's name, because `metadata.name` of a composed resource never changes.
+but never removed, what is FINISHED goes with its Object and is never created again, what is OBSERVED is only read.
+Names of Objects carry a hash of the composite and of the composed resource's name, because `metadata.name` of a
+composed resource never changes.
 
 No Object is ever pointed at another namespace: what it made in the first one would stay there with nobody to delete it.
 Where the name of a composed resource is taken by an Object of another namespace, a second name is used beside it.
@@ -30,6 +31,7 @@ class Lifetime(Enum):
 
     OWNED = ("*",)
     KEPT = ("Observe", "Create", "Update", "LateInitialize")
+    FINISHED = ("Observe", "Delete")
     OBSERVED = ("Observe",)
 
 

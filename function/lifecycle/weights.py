@@ -3,24 +3,29 @@
 This is one of the two places where something may leave `desired`. What goes: the token's copy once the download is
 verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
 wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
-is, whatever the platform's download settings have become since: nothing is fetched again for their sake.
+is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
+cluster, it is not created again. What several composites describe at once is composed without the Delete policy, so
+before it may leave the cluster it is composed once with it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from function.domain.cache import CacheEntry
+from function.domain.cache import CacheEntry, Hydration, NamedCache
 from function.exchange import Composed
-from function.kube.manifests import Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.names import LABEL_CACHE_KEY, MANAGED_BY
+from function.lifecycle import hydration
 from function.lifecycle.carry_over import carried
 from function.lifecycle.object_writer import Lifetime, ObjectWriter, copied
-from function.observe.health import assess
-from function.observe.objects import ObservedObject
+from function.lifecycle.readers import deletes
+from function.observe.health import Level, assess
+from function.observe.objects import ObservedObject, State
+from function.observe.weights import Finding, StorageState
 from function.reasons import Phase
-from function.report import weights as report
-from function.report.weights import StorageState
+from function.report import storage_faults
 from function.storage import volume_claim
+from function.storage.checks import FaultKind
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
@@ -36,56 +41,113 @@ _LIFETIME: Mapping[Ownership, Lifetime] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one environment. `open`: a service may be composed on the plan's URI. `completed`: the Job's time."""
+    """Weights on one environment. `open`: a service may be composed on the plan's URI. `access_mode` of the claim."""
 
     composed: Mapping[str, Composed]
     stale: Mapping[str, Composed]
-    said: StorageState
+    state: StorageState
     plan: StoragePlan | None
     open: bool
-    completed: str = ""
+    hydration: Hydration = Hydration()
+    access_mode: str = ""
 
 
-def weigh(request: StorageRequest, writer: ObjectWriter, environment: str, entry: CacheEntry | None = None) -> Weights:
-    """Return the objects for a request; `entry` is the named ModelCache's state on this environment."""
-    planned = plan(request)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What was observed for a plan. `job_key` None: no Job is wanted. `adopted`: it has an earlier release's name."""
+
+    claim: ObservedObject
+    job_key: str | None
+    job: ObservedObject | None
+    done: bool
+    outdated: bool
+    adopted: bool
+
+
+def weigh(
+    request: StorageRequest,
+    writer: ObjectWriter,
+    environment: str,
+    earlier: Hydration,
+    entry: CacheEntry | None = None,
+) -> Weights:
+    """Return the objects for an order; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
+    there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
+    planned = plan(replace(request, existing=there))
     if isinstance(planned, tuple):
         kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
-        return Weights(composed=kept, stale={}, said=report.unplannable(planned), plan=None, open=False)
-    claim_remote = writer.read(CLAIM + planned.claim_name)
-    obstacle = planned.claim and report.claim(planned.claim, claim_remote, environment, request.shape_nodes)
-    job_key = (_finished(writer, planned.job) or JOB + planned.job.name) if planned.job else None
-    job = writer.read(job_key) if job_key else None
-    done = job is not None and assess(job.manifest).up
+        unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in planned)
+        finding = Finding.CACHE_NOT_SHARED if unshared else Finding.UNPLANNABLE
+        problems = tuple(map(storage_faults.problem, planned))
+        state = StorageState(finding=finding, environment=environment, problems=problems)
+        return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
+    retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
+    wanted = Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
+    seen = _look(writer, planned, earlier, wanted)
+    claim = planned.claim
+    obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None
     composed = {
-        **_claim(writer, planned, claim_remote),
-        **_token(writer, planned, request.namespace, done=done),
-        **_job(writer, planned.job, job_key, blocked=obstacle is not None),
+        **_claim(writer, planned, seen),
+        **_token(writer, planned, request.namespace, seen),
+        **_job(writer, planned.job, seen, blocked=obstacle is not None),
     }
-    said = obstacle or _said(writer, planned, claim_remote, job, environment, entry)
     return Weights(
         composed=composed,
-        stale=_stale(writer, planned, composed),
-        said=said,
+        stale=_stale(writer, planned, composed, seen),
+        state=_state(writer, planned, seen, obstacle, environment, entry),
         plan=planned,
-        open=_open(planned.gate, claim_remote, entry, done=done),
-        completed=text(job.manifest, "status.completionTime") if job else "",
+        open=_open(planned.gate, seen, entry),
+        hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
+        access_mode=_mode(planned, seen.claim),
     )
 
 
-def _claim(writer: ObjectWriter, planned: StoragePlan, remote: ObservedObject) -> dict[str, Composed]:
+def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
+    claim = writer.read(CLAIM + planned.claim_name)
+    if planned.job is None:
+        return _Seen(claim=claim, job_key=None, job=None, done=False, outdated=False, adopted=False)
+    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job)
+    key = adopted or JOB + planned.job.name
+    job = writer.read(key)
+    outdated = hydration.outdated(earlier, wanted, claim, job)
+    verified = assess(job.manifest).up and not outdated and not hydration.gone(claim)
+    return _Seen(
+        claim=claim,
+        job_key=key,
+        job=job,
+        done=verified or hydration.holds(earlier, wanted, claim),
+        outdated=outdated,
+        adopted=adopted is not None and key != JOB + planned.job.name,
+    )
+
+
+def _mode(planned: StoragePlan, claim: ObservedObject) -> str:
+    if planned.claim is None:
+        return ""
+    asked = "" if planned.claim.ownership is Ownership.OBSERVED else planned.claim.access_mode
+    return volume_claim.mode(claim.manifest) or asked
+
+
+def _claim(writer: ObjectWriter, planned: StoragePlan, seen: _Seen) -> dict[str, Composed]:
     if planned.claim is None:
         return {}
-    key = CLAIM + planned.claim.name
-    manifest = volume_claim.build(planned.claim, remote.manifest)
-    return {key: writer.compose(key, manifest, _LIFETIME[planned.claim.ownership])}
+    key, wanted = CLAIM + planned.claim.name, planned.claim
+    # The bytes are there and fit: a bound that has drifted since is no reason to grow.
+    if seen.done and seen.claim.seen and planned.size and not planned.size.stated:
+        wanted = replace(wanted, size=0)
+    manifest = volume_claim.build(wanted, seen.claim.manifest)
+    return {key: writer.compose(key, manifest, _LIFETIME[wanted.ownership])}
 
 
-def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, *, done: bool) -> dict[str, Composed]:
+def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
     credential = planned.credential
-    if credential is None or credential.copied is None or (done and not credential.lasting):
+    if credential is None or credential.copied is None:
         return {}
+    if seen.adopted and not seen.done:
+        return {key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
     key = TOKEN + credential.name
+    if seen.done and not credential.lasting:
+        return _leaving(writer, key)
     secret: Manifest = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -94,30 +156,61 @@ def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, *, done: 
     }
     source = credential.copied
     field = "data" if credential.whole else f"data[{source.key}]"
-    return {key: writer.compose(key, secret, Lifetime.OWNED, copied(source.name, source.namespace, field))}
+    lifetime = _LIFETIME[planned.job.ownership] if planned.job else Lifetime.OWNED
+    return {key: writer.compose(key, secret, lifetime, copied(source.name, source.namespace, field))}
 
 
-def _job(writer: ObjectWriter, job: JobPlan | None, key: str | None, *, blocked: bool) -> dict[str, Composed]:
-    if job is None or key is None or (blocked and key not in writer.observed):
+def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
+    """Return the first of two steps by which a remote object goes: its Object gets the Delete policy, then it goes."""
+    observed = writer.observed.get(key)
+    return {} if observed is None or deletes(observed) else {key: _living(observed, Lifetime.OWNED)}
+
+
+def _living(observed: Manifest, lifetime: Lifetime) -> Composed:
+    """Return an observed Object as it is, save what becomes of the remote object."""
+    kept = carried(observed)
+    policies: list[JSON] = [*lifetime.value]
+    spec: Manifest = {**mapping(kept.manifest, "spec"), "managementPolicies": policies}
+    return replace(kept, manifest={**kept.manifest, "spec": spec})
+
+
+def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: bool) -> dict[str, Composed]:
+    key = seen.job_key
+    if job is None or key is None:
         return {}
-    if key != JOB + job.name:
-        return {key: carried(writer.observed[key])}
+    observed = writer.observed.get(key)
+    if seen.outdated:
+        return _leaving(writer, key)
+    if seen.done:
+        remote = writer.read(key)
+        if observed is None or remote.state is State.ABSENT:
+            return {}
+        lifetime = Lifetime.FINISHED if deletes(observed) else Lifetime.OBSERVED
+        return {key: replace(_living(observed, lifetime), ready=not remote.silent)}
+    if seen.adopted and observed:
+        return {key: carried(observed)}
+    if blocked and observed is None:
+        return {}
     return {key: writer.compose(key, job.manifest, _LIFETIME[job.ownership])}
 
 
 def _finished(writer: ObjectWriter, job: JobPlan) -> str | None:
     """Return the observed Job that has fetched the same bytes already, under whatever settings."""
+    return next((key for key in _alike(writer, job) if assess(writer.read(key).manifest).up), None)
+
+
+def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
+    """Return the observed Job for the same bytes that an earlier release named otherwise, unless it has failed."""
+    if job.ownership is not Ownership.RETAINED:
+        return None
+    alike = (key for key in _alike(writer, job) if not key.startswith(JOB + job.stem))
+    return next((key for key in alike if assess(writer.read(key).manifest).level is not Level.FAILED), None)
+
+
+def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:
     wanted = _identity(job.manifest)
-    return next(
-        (
-            key
-            for key in sorted(writer.observed)
-            if key.startswith(JOB)
-            and _identity(mapping(writer.observed[key], "spec.forProvider.manifest")) == wanted
-            and assess(writer.read(key).manifest).up
-        ),
-        None,
-    )
+    jobs = {key: m for key, m in sorted(writer.observed.items()) if key.startswith(JOB)}
+    return [key for key, m in jobs.items() if _identity(mapping(m, "spec.forProvider.manifest")) == wanted]
 
 
 def _identity(job: Manifest) -> tuple[object, ...]:
@@ -131,25 +224,35 @@ def _identity(job: Manifest) -> tuple[object, ...]:
     )
 
 
-def _said(
+def _state(  # what is known
     writer: ObjectWriter,
     planned: StoragePlan,
-    claim_remote: ObservedObject,
-    job: ObservedObject | None,
+    seen: _Seen,
+    obstacle: StorageState | None,
     environment: str,
     entry: CacheEntry | None,
 ) -> StorageState:
-    missing = _missing_token(writer, planned)
-    if missing:
-        return missing
+    if obstacle and not (seen.done and obstacle.finding is Finding.CLAIM_REFUSED):
+        return obstacle
     if planned.type is Case.MODEL_CACHE:
-        return report.cached(entry, environment)
-    if job is not None:
-        remarks = volume_claim.changed(planned.claim, claim_remote.manifest) if planned.claim else ()
-        return report.download(job, claim_remote, environment, remarks)
+        return hydration.of_cache(entry, environment)
+    if seen.job is not None:
+        if seen.done:
+            return _hydrated(planned, seen, obstacle, environment)
+        missing = _missing_token(writer, planned)
+        return missing or hydration.of_download(seen.job, seen.claim, environment)
     if planned.claim:
-        return report.used_as_it_is(claim_remote, environment)
-    return report.unneeded(prestaged=planned.type is Case.PRESTAGED)
+        return StorageState(finding=Finding.PRESTAGED)
+    missing = _missing_token(writer, planned)
+    finding = Finding.PRESTAGED if planned.type is Case.PRESTAGED else Finding.NOT_NEEDED
+    return missing or StorageState(finding=finding)
+
+
+def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:
+    if seen.job and seen.job.silent:
+        return hydration.of_download(seen.job, seen.claim, environment)
+    remarks = volume_claim.changed(planned.claim, seen.claim.manifest) if planned.claim else ()
+    return hydration.hydrated(planned, obstacle, remarks)
 
 
 def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
@@ -157,27 +260,31 @@ def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState |
     if credential is None or credential.copied is None:
         return None
     source = credential.copied
-    return report.token(writer.read(TOKEN + credential.name), f"{source.namespace}/{source.name} (key {source.key})")
+    named = f"{source.namespace}/{source.name} (key {source.key})"
+    return hydration.of_token(writer.read(TOKEN + credential.name), named)
 
 
-def _open(gate: Gate, claim_remote: ObservedObject, entry: CacheEntry | None, *, done: bool) -> bool:
-    match gate:
-        case Gate.NOTHING:
-            return True
-        case Gate.CLAIM:
-            return claim_remote.present
-        case Gate.JOB:
-            return done
-        case Gate.CACHE:
-            return entry is not None and entry.phase is Phase.READY
+def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
+    opened: Mapping[Gate, bool] = {
+        Gate.NOTHING: True,
+        Gate.CLAIM: seen.claim.present,
+        Gate.JOB: seen.done,
+        Gate.CACHE: entry is not None and entry.phase is Phase.READY,
+    }
+    return opened[gate]
 
 
-def _stale(writer: ObjectWriter, planned: StoragePlan, composed: Mapping[str, Composed]) -> dict[str, Composed]:
+def _stale(
+    writer: ObjectWriter, planned: StoragePlan, composed: Mapping[str, Composed], seen: _Seen
+) -> dict[str, Composed]:
     """Return what belongs to other bytes or another claim; what is of the same bytes was replaced and goes at once."""
     return {
         key: carried(manifest)
         for key, manifest in sorted(writer.observed.items())
-        if key.startswith(_PREFIXES) and key not in composed and not _superseded(key, manifest, planned)
+        if key.startswith(_PREFIXES)
+        and key not in composed
+        and key != seen.job_key
+        and not _superseded(key, manifest, planned)
     }
 
 

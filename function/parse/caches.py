@@ -12,12 +12,14 @@ from function.domain.cache import (
     CacheChoice,
     CacheEntry,
     CacheType,
+    Hydration,
     ManagedCache,
     ModelCache,
     NamedCache,
+    Reader,
     UserClaim,
 )
-from function.kube.manifests import Manifest, get, listing, text
+from function.kube.manifests import Manifest, flag, get, listing, text
 from function.parse.block import Block
 from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
@@ -59,6 +61,7 @@ def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         selector=read_selector(spec.block("environmentSelector")),
         choice=choice,
         entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
+        readers=tuple(_reader(entry) for entry in listing(manifest, "status.readers")),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
     problems = spec.problems()
@@ -88,13 +91,29 @@ def _stand_alone(block: Block, form: str, others: tuple[str, ...]) -> None:
             block.deny(key, f"left out together with {form}")
 
 
+def _reader(entry: Manifest) -> Reader:
+    return Reader(name=text(entry, "name"), environment=text(entry, "environment"), uri=text(entry, "uri"))
+
+
 def _entry(entry: Manifest) -> CacheEntry:
     phase = text(entry, "phase")
     return CacheEntry(
         environment=text(entry, "name"),
         phase=Phase(phase) if phase in tuple(Phase) else Phase.PENDING,
-        claim=text(entry, "claimName"),
-        path=text(entry, "path"),
+        unreachable=flag(entry, "unreachable"),
+        access_mode=text(entry, "accessMode"),
         message=text(entry, "message"),
-        completed_at=text(entry, "completedAt"),
+        hydration=read_hydration(entry),
+    )
+
+
+def read_hydration(status: Manifest) -> Hydration:
+    """Return what a status remembers of a download."""
+    return Hydration(
+        claim=text(status, "claimName"),
+        path=text(status, "path"),
+        completed_at=text(status, "completedAt"),
+        namespace=text(status, "namespace"),
+        claim_uid=text(status, "claimUid"),
+        retry=text(status, "retry"),
     )

@@ -13,6 +13,9 @@ from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
 
 T = TypeVar("T")
+K = TypeVar("K")
+# Each Composition may say something else in its input; no control plane has many.
+_KEPT = 4
 
 
 class Memo(Generic[T]):
@@ -30,3 +33,19 @@ class Memo(Generic[T]):
             facts.append(fact)
         self._known = kept
         return tuple(facts)
+
+
+class MemoBy(Generic[K, T]):
+    """One memo for each of the few values that parsing depends on besides the item: a platform's settings."""
+
+    def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
+        self._parse = parse
+        self._memos: list[tuple[K, Memo[T]]] = []
+
+    def read(self, items: Iterable[RequiredResource], value: K) -> tuple[T, ...]:
+        """Return what the items parse to with this value, in their order."""
+        memo = next((memo for known, memo in self._memos if known == value), None)
+        if memo is None:
+            memo = Memo(lambda manifest: self._parse(manifest, value))
+            self._memos = [(value, memo), *self._memos[: _KEPT - 1]]
+        return memo.read(items)

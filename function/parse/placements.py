@@ -7,9 +7,9 @@ with them stands beside the placement, and keeps it from being executed.
 
 from function.domain.placement import Placement
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, flag, get, listing, text
+from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, text
 from function.parse.block import Block
-from function.parse.caches import read_choice
+from function.parse.caches import read_choice, read_hydration
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_ready
 from function.parse.references import read_model_ref
@@ -48,6 +48,8 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         phase=_phase(manifest),
         url=text(manifest, "status.service.url"),
         uri=text(manifest, "status.storage.uri"),
+        reads=text(manifest, "status.service.uri"),
+        hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
     )
     return Parsed(placement, spec.problems())

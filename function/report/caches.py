@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from function.domain.cache import CacheEntry
+from function.domain.cache import CacheEntry, Hydration, Reader
 from function.domain.model import HuggingFaceSource, Model, UriSource
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
-from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
-from function.report.weights import StorageState
+from function.observe.weights import Finding, StorageState
+from function.reasons import ConditionType, Hydrated, Phase, Status
+from function.report.bounded import clip, listed
+from function.report.weights import sentence
 from function.storage import cachekey
-from function.storage.plan import StoragePlan
 from function.storage.sizing import Size
 
 
@@ -23,31 +24,47 @@ class Row:
     environment: str
     phase: Phase
     message: str
-    claim: str = ""
-    path: str = ""
-    completed: str = ""
+    unreachable: bool = False
+    hydration: Hydration = Hydration()
+    access_mode: str = ""
     claim_missing: bool = False
 
 
-def row(environment: str, said: StorageState, plan: StoragePlan | None, completed: str) -> Row:
-    """Return the row of an environment whose weights are planned."""
+def row(  # the parts of a row
+    environment: str,
+    state: StorageState,
+    hydration: Hydration,
+    access_mode: str,
+    earlier: CacheEntry | None,
+    *,
+    there: bool,
+) -> Row:
+    """Return the row of an environment that shall have the bytes; `there`: it has, whatever its cluster says now."""
+    phase = state.phase
+    if state.unreachable:
+        phase = Phase.READY if there else earlier.phase if earlier else Phase.PENDING
     return Row(
         environment=environment,
-        phase=said.phase,
-        message=said.message,
-        claim=plan.claim_name if plan else "",
-        path=plan.path if plan else "",
-        completed=completed,
-        claim_missing=said.reason is PlacementStorage.CLAIM_NOT_FOUND,
+        phase=phase,
+        message=clip(sentence(state)),
+        unreachable=state.unreachable,
+        hydration=hydration,
+        access_mode=access_mode,
+        claim_missing=state.finding is Finding.CLAIM_NOT_FOUND,
     )
 
 
 def missing(environment: str, earlier: CacheEntry | None) -> Row:
     """Return the row of an environment that does not exist or cannot be read; what was known of it stays."""
     message = f"InferenceEnvironment {environment} does not exist or is invalid; what is there is kept"
-    if earlier is None:
-        return Row(environment=environment, phase=Phase.PENDING, message=message)
-    return Row(environment=environment, phase=earlier.phase, message=message, claim=earlier.claim, path=earlier.path)
+    known = earlier or CacheEntry(environment=environment)
+    return Row(
+        environment=environment,
+        phase=known.phase,
+        message=message,
+        hydration=known.hydration,
+        access_mode=known.access_mode,
+    )
 
 
 def invalid(problems: Sequence[Problem]) -> Condition:
@@ -61,14 +78,17 @@ def invalid(problems: Sequence[Problem]) -> Condition:
 
 
 def hydrated(rows: Sequence[Row]) -> Condition:
-    """Return Hydrated over all environments; the first failure decides."""
-    ready = sum(r.phase is Phase.READY for r in rows)
+    """Return Hydrated over all environments; a failure decides, then one that does not answer."""
+    ready = _ready(rows)
     message = f"{ready} of {len(rows)} environments have the weights"
-    waiting = "; ".join(f"{r.environment}: {r.message}" for r in rows if r.phase is not Phase.READY)
+    open_ = sorted((r for r in rows if r.unreachable or r.phase is not Phase.READY), key=_furthest_first)
+    waiting = listed([f"{r.environment}: {r.message}" for r in open_], separator="; ")
     if not rows:
         reason, message = Hydrated.NO_ENVIRONMENT_MATCHES, "No environment is named or selected"
     elif any(r.phase is Phase.FAILED for r in rows):
         reason = Hydrated.DOWNLOAD_FAILED
+    elif any(r.unreachable for r in rows):
+        reason = Hydrated.UNREACHABLE
     elif any(r.claim_missing for r in rows):
         reason = Hydrated.CLAIM_NOT_FOUND
     elif ready == len(rows):
@@ -77,24 +97,42 @@ def hydrated(rows: Sequence[Row]) -> Condition:
         reason = Hydrated.PARTIALLY_HYDRATED if ready else Hydrated.DOWNLOADING
     return Condition(
         type=ConditionType.HYDRATED,
-        status=Status.TRUE if reason is Hydrated.HYDRATED else Status.FALSE,
+        status=_STATUSES.get(reason, Status.FALSE),
         reason=reason,
         message=f"{message}. {waiting}" if waiting else message,
     )
 
 
-def status(model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str]) -> Manifest:
-    """Return the status; the size is that of our claims, None where all claims are the users'."""
+_STATUSES = {Hydrated.HYDRATED: Status.TRUE, Hydrated.UNREACHABLE: Status.UNKNOWN}
+
+
+def _ready(rows: Sequence[Row]) -> int:
+    return sum(r.phase is Phase.READY and not r.unreachable for r in rows)
+
+
+def _furthest_first(row: Row) -> tuple[bool, bool, int, str]:
+    """Sort failures first, then those that do not answer, then what is furthest from Ready."""
+    return row.phase is not Phase.FAILED, not row.unreachable, tuple(Phase).index(row.phase), row.environment
+
+
+def status(
+    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], readers: Sequence[Reader]
+) -> Manifest:
+    """Return the status; the size is that of our claims, None where all claims are the users'.
+
+    `readers` is read back: who is named there is asked for by name before anything goes.
+    """
+    known: list[JSON] = [prune({"name": r.name, "environment": r.environment, "uri": r.uri or None}) for r in readers]
     source = model.source if isinstance(model.source, HuggingFaceSource | UriSource) else None
     environments: list[JSON] = [
         prune(
             {
                 "name": r.environment,
                 "phase": r.phase,
-                "claimName": r.claim or None,
-                "path": r.path or None,
+                "unreachable": r.unreachable or None,
+                "accessMode": r.access_mode or None,
                 "message": r.message,
-                "completedAt": r.completed or None,
+                **remembered(r.hydration),
             }
         )
         for r in rows
@@ -105,8 +143,23 @@ def status(model: Model, size: Size | None, rows: Sequence[Row], users: Sequence
             "uri": cachekey.uri(source) if source else None,
             "size": gib(size.amount) if size else None,
             "environments": environments,
-            "ready": sum(r.phase is Phase.READY for r in rows),
+            "ready": _ready(rows),
             "desired": len(rows),
             "usedBy": list[JSON](users),
+            "readers": known,
+        }
+    )
+
+
+def remembered(hydration: Hydration) -> Manifest:
+    """Return what a status remembers of a download, to be read back."""
+    return prune(
+        {
+            "claimName": hydration.claim or None,
+            "path": hydration.path or None,
+            "completedAt": hydration.completed_at or None,
+            "namespace": (hydration.completed_at and hydration.namespace) or None,
+            "claimUid": hydration.claim_uid or None,
+            "retry": (hydration.completed_at and hydration.retry) or None,
         }
     )

@@ -1,7 +1,7 @@
 """The conditions that each kind owns: all of them, on every call, in one order.
 
 A condition that a function leaves out keeps its old value in Crossplane, so what could not be evaluated is sent as
-Unknown with the reason for that.
+Unknown with the reason for that. Whatever is said in them is bounded here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from dataclasses import replace
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.reasons import ConditionType, Status
+from function.report.bounded import LIMIT, clip
 
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ClusterModel": (ConditionType.MODEL_VALID,),
@@ -33,18 +34,17 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
 }
 
-LIMIT = 1024  # bytes of a message
 _SLIPS = 384  # of these for slips in the platform's settings
-_MORE = "…"
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
     """Return every condition of a kind; those not known are Unknown for the given reason."""
-    by_type = {condition.type: replace(condition, message=cut(condition.message)) for condition in known}
-    return tuple(
+    by_type = {condition.type: condition for condition in known}
+    every = (
         by_type.get(type_) or Condition(type=type_, status=Status.UNKNOWN, reason=reason, message=message)
         for type_ in OWNED[kind]
     )
+    return tuple(replace(c, message=clip(c.message)) for c in every)
 
 
 def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tuple[Condition, ...]:
@@ -55,13 +55,6 @@ def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tup
     if not slips:
         return tuple(conditions)
     first, *others = conditions
-    said = cut(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
-    message = cut(first.message, LIMIT - len(said.encode()) - len(". "))
+    said = clip(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
+    message = clip(first.message, LIMIT - len(said.encode()) - len(". "))
     return (replace(first, message=f"{message}. {said}" if message else said), *others)
-
-
-def cut(message: str, limit: int = LIMIT) -> str:
-    """Return a message that takes at most so many bytes."""
-    if len(message.encode()) <= limit:
-        return message
-    return message.encode()[: limit - len(_MORE.encode())].decode(errors="ignore") + _MORE

@@ -6,7 +6,8 @@ from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
-from function.reasons import ConditionType, PlacementsReady, Refused, Status
+from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Status
+from function.report.bounded import listed
 from function.report.explain import Explanation, Unplaced
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Decision
@@ -33,13 +34,19 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
         return Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
     silent = sorted(p.environment for p in placements if p.unreachable)
     if silent:
-        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"Not known on {', '.join(silent)}: its placement says why"
+        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"Not known on {listed(silent)}: its placement says why"
     ready = sum(p.ready for p in placements)
     if ready >= wanted:
         return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready"
-    waiting = [f"{p.name} on {p.environment}: {p.phase}" for p in placements if not p.ready]
-    message = "; ".join([f"{ready} of {wanted} placements are ready", *sorted(waiting)])
-    return Status.FALSE, PlacementsReady.STARTING, message
+    waiting = sorted((p for p in placements if not p.ready), key=_furthest_first)
+    rows = listed([f"{p.name} on {p.environment}: {p.phase}" for p in waiting], separator="; ")
+    return Status.FALSE, PlacementsReady.STARTING, f"{ready} of {wanted} placements are ready; {rows}"
+
+
+def _furthest_first(placement: Placement) -> tuple[bool, int, str]:
+    """Sort failures first, then what is furthest from Ready."""
+    phases = tuple(Phase)
+    return placement.phase is not Phase.FAILED, phases.index(placement.phase), placement.name
 
 
 def status(

@@ -1,7 +1,6 @@
 """What is said of an InferenceEnvironment: does its cluster answer, are its pools valid, is its storage there."""
 
-from collections.abc import Iterable, Sequence
-from typing import assert_never
+from collections.abc import Iterable, Mapping, Sequence
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import SecretKey
@@ -10,12 +9,37 @@ from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
+from function.observe import clusters
 from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
 from function.report.objects import obstacle
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
+_CLUSTER: Mapping[ClusterReady, str] = {
+    ClusterReady.CONNECTING: "Waits for the first answer of the cluster behind {secret}",
+    ClusterReady.KUBECONFIG_MISSING: "Create or correct {secret}: {said}",
+    ClusterReady.KSERVE_MISSING: f"The cluster answers but has no KServe: {{said}}; {_INSTALL}",
+    ClusterReady.SYNC_FAILED: "{obstacle}",
+    ClusterReady.CONNECTED: "The cluster answers and serves LLMInferenceService",
+    ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {said}",
+}
+_BY_STATE: Mapping[State, str] = {
+    State.REJECTED: "The cluster refuses {secret}: {said}",
+    State.UNAUTHORISED: "Renew {secret}: {said}",
+    State.UNKNOWN_FIELD: f"The cluster has another KServe: {{said}}; {_INSTALL}",
+}
+_STORAGE: Mapping[EnvironmentStorage, str] = {
+    EnvironmentStorage.NOT_CONFIGURED: (
+        "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
+    ),
+    EnvironmentStorage.DEFAULT_CLASS: "Claims use the cluster's default class",
+    EnvironmentStorage.STORAGE_CLASS_FOUND: "StorageClass {name} exists",
+    EnvironmentStorage.STORAGE_CLASS_NOT_FOUND: (
+        "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another"
+    ),
+    EnvironmentStorage.CONNECTING: "Waits for the cluster's answer about StorageClass {name}",
+}
 
 
 def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
@@ -51,42 +75,10 @@ def _owner(path: str) -> ConditionType:
 def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
-    reason, message = _cluster(preset, secret)
-    status = Status.TRUE if reason is ClusterReady.CONNECTED else Status.FALSE
-    if reason in {ClusterReady.CONNECTING, ClusterReady.SYNC_FAILED}:
-        status = Status.UNKNOWN
+    status, reason = clusters.cluster(preset)
+    words = _BY_STATE.get(preset.state) or _CLUSTER[reason]
+    message = words.format(secret=secret, said=preset.message, obstacle=obstacle(preset))
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
-
-
-def _cluster(preset: ObservedObject, kubeconfig: str) -> tuple[ClusterReady, str]:
-    match preset.state:
-        case State.UNSEEN:
-            return ClusterReady.CONNECTING, f"Waits for the first answer of the cluster behind {kubeconfig}"
-        case State.NO_CREDENTIALS:
-            return ClusterReady.KUBECONFIG_MISSING, f"Create or correct {kubeconfig}: {preset.message}"
-        case State.KIND_MISSING | State.NAMESPACE_MISSING:
-            return ClusterReady.KSERVE_MISSING, f"The cluster answers but has no KServe: {preset.message}; {_INSTALL}"
-        case State.PRESENT:
-            return ClusterReady.CONNECTED, "The cluster answers and serves LLMInferenceService"
-        case State.UNKNOWN_FIELD:
-            return ClusterReady.KSERVE_MISSING, f"The cluster has another KServe: {preset.message}; {_INSTALL}"
-        case State.REJECTED:
-            return ClusterReady.UNREACHABLE, f"The cluster refuses {kubeconfig}: {preset.message}"
-        case State.UNAUTHORISED:
-            return ClusterReady.UNREACHABLE, f"Renew {kubeconfig}: {preset.message}"
-        case State.UNREACHABLE:
-            return ClusterReady.UNREACHABLE, f"The cluster behind {kubeconfig} does not answer: {preset.message}"
-        case (
-            State.CONFLICT
-            | State.WEBHOOK_FAILED
-            | State.UNRECOGNISED
-            | State.ABSENT
-            | State.NO_REFERENCE
-            | State.NO_REFERENCE_KEY
-        ):
-            return ClusterReady.SYNC_FAILED, obstacle(preset)
-        case _:
-            assert_never(preset.state)
 
 
 def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
@@ -103,32 +95,11 @@ def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
 
 def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Return StorageReady from the environment's class and the observe-only Object on it."""
-    status, reason, message = _storage(class_name, storage_class)
+    status, reason = clusters.storage(class_name, storage_class)
+    message = _STORAGE[reason].format(name=class_name)
+    if reason is EnvironmentStorage.CONNECTING:
+        message = obstacle(storage_class) or message
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
-
-
-def _storage(name: str | None, remote: ObservedObject) -> tuple[Status, EnvironmentStorage, str]:
-    if name is None:
-        return (
-            Status.FALSE,
-            EnvironmentStorage.NOT_CONFIGURED,
-            "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here",
-        )
-    if name == "":
-        return Status.TRUE, EnvironmentStorage.DEFAULT_CLASS, "Claims use the cluster's default class"
-    if remote.present:
-        return Status.TRUE, EnvironmentStorage.STORAGE_CLASS_FOUND, f"StorageClass {name} exists"
-    if remote.state is State.ABSENT:
-        return (
-            Status.FALSE,
-            EnvironmentStorage.STORAGE_CLASS_NOT_FOUND,
-            f"spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another",
-        )
-    return (
-        Status.UNKNOWN,
-        EnvironmentStorage.CONNECTING,
-        obstacle(remote) or f"Waits for the cluster's answer about StorageClass {name}",
-    )
 
 
 def status(environment: Environment, storage_class: ObservedObject, placements: Iterable[Placement]) -> Manifest:

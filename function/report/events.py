@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from function.exchange import Condition, Event
 from function.kube.manifests import Manifest, condition
 from function.reasons import Status
+from function.report.bounded import clip
 
 # False, and yet nothing is wrong: it is on its way.
 _PROGRESS = frozenset(
@@ -29,7 +30,7 @@ def changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, ...]:
     return tuple(
         Event(
             reason=new.reason,
-            message=f"{new.type}: {new.message or new.reason}",
+            message=clip(f"{new.type}: {new.message or new.reason}"),
             warning=new.status is Status.FALSE and new.reason not in _PROGRESS,
         )
         for new in conditions

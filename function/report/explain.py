@@ -12,14 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from function.reasons import Refused, Scheduled, Status
+from function.report.bounded import LIMIT, SHOWN, clip, listed
 from function.report.sentences import describe, remedy, sentence, size
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Decision, Miss, Refusal
 
-LIMIT = 1024
-SHOWN = 5
 UNPLACED = 32
-CUT = "..."
 
 PHRASES: Mapping[Refused, str] = {
     Refused.INVALID_DEPLOYMENT: "deployment invalid",
@@ -80,7 +78,7 @@ def _nearest_first(miss: Miss) -> tuple[int, str]:
 
 
 def _unplaced(miss: Miss) -> Unplaced:
-    return Unplaced(environment=miss.environment, reason=miss.reason, message=_clip(_why(miss), LIMIT))
+    return Unplaced(environment=miss.environment, reason=miss.reason, message=clip(_why(miss)))
 
 
 def _why(miss: Miss) -> str:
@@ -98,9 +96,8 @@ def _reason(decision: Decision, misses: Sequence[Miss]) -> Scheduled | Refused:
 
 def _placed(decision: Decision) -> str:
     places = [*map(_place, decision.assignments), *sorted(decision.unreadable)]
-    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
     stays = "".join(f"; {line[0].lower()}{line[1:]}" for line in _staying(decision))
-    return _clip(f"Placed on {', '.join(places[:SHOWN])}{more}{stays}", LIMIT)
+    return clip(f"Placed on {listed(places)}{stays}")
 
 
 def _place(assignment: Assignment) -> str:
@@ -143,8 +140,7 @@ def _staying(decision: Decision) -> list[str]:
     names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
     if not names:
         return []
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return [f"Until others are Ready it stays on {', '.join(names[:SHOWN])}{more}"]
+    return [f"Until others are Ready it stays on {listed(names)}"]
 
 
 def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
@@ -152,13 +148,6 @@ def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
     left = LIMIT - sum(len(part.encode()) + 1 for part in (head, *tail))
     fitted: list[str] = []
     for index, line in enumerate(lines):
-        fitted.append(_clip(line, max(0, left // (len(lines) - index) - 1)))
+        fitted.append(clip(line, max(0, left // (len(lines) - index) - 1)))
         left -= len(fitted[-1].encode()) + 1
-    return _clip("\n".join((head, *fitted, *tail)), LIMIT)
-
-
-def _clip(text: str, limit: int) -> str:
-    encoded = text.encode()
-    if len(encoded) <= limit:
-        return text
-    return encoded[: max(0, limit - len(CUT))].decode(errors="ignore") + CUT
+    return clip("\n".join((head, *fitted, *tail)))

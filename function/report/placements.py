@@ -2,34 +2,38 @@
 
 from collections.abc import Sequence
 
+from function.domain.cache import Hydration
 from function.domain.placement import Placement
 from function.exchange import Condition
 from function.kube.manifests import Manifest, flag, prune
 from function.kube.quantity import gib
 from function.observe.objects import ObservedObject
+from function.observe.weights import StorageState
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.report import services
-from function.report.weights import StorageState
+from function.report.caches import remembered
+from function.report.weights import sentence
 from function.storage.plan import StoragePlan
 
 
-def storage_ready(said: StorageState) -> Condition:
+def storage_ready(state: StorageState) -> Condition:
     """Return StorageReady as the weights say."""
-    return Condition(type=ConditionType.STORAGE_READY, status=said.status, reason=said.reason, message=said.message)
+    message = sentence(state)
+    return Condition(type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=message)
 
 
 def progress(
-    xr: Manifest, conditions: Sequence[Condition], said: StorageState | None, service: ObservedObject
+    xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject
 ) -> Manifest:
     """Return the phase, and the latch `served`: it was Ready once, now or before."""
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
     return {
-        "phase": _phase(conditions, said, service),
+        "phase": _phase(conditions, state, service),
         "served": serves or flag(xr, "status.served"),
     }
 
 
-def _phase(conditions: Sequence[Condition], said: StorageState | None, service: ObservedObject) -> Phase:
+def _phase(conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject) -> Phase:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
         return Phase.READY
@@ -37,26 +41,27 @@ def _phase(conditions: Sequence[Condition], said: StorageState | None, service: 
         return Phase.FAILED
     if service.seen:
         return Phase.STARTING
-    if said is None:
+    if state is None:
         return Phase.PENDING
-    return Phase.STARTING if said.status is Status.TRUE else said.phase
+    return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
 def status(
-    placement: Placement, service: ObservedObject, name: str, namespace: str, plan: StoragePlan | None
+    placement: Placement, service: ObservedObject, name: str, namespace: str, uri: str, stored: Manifest
 ) -> Manifest:
-    """Return the status beside phase and latch. `plan` None: how the weights get there could not be planned."""
+    """Return the status beside phase and latch. `uri`: what the service reads; `stored`: where the weights are."""
+    url = services.url(service.manifest)
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
     return prune(
         {
             "gpus": gpus,
-            "service": prune({"name": name, "namespace": namespace, "url": services.url(service.manifest) or None}),
-            "storage": storage(plan) if plan else None,
+            "service": prune({"name": name, "namespace": namespace, "url": url or None, "uri": uri or None}),
+            "storage": stored or None,
         }
     )
 
 
-def storage(plan: StoragePlan) -> Manifest:
+def storage(plan: StoragePlan, hydration: Hydration) -> Manifest:
     """Return where the weights are and how large they may be."""
     return prune(
         {
@@ -67,5 +72,6 @@ def storage(plan: StoragePlan) -> Manifest:
             "size": gib(plan.size.amount) if plan.size else None,
             "sizeFrom": plan.size.source if plan.size else None,
             "job": plan.job.name if plan.job else None,
+            **(remembered(hydration) if plan.job else {}),
         }
     )

@@ -13,8 +13,6 @@ from function.kube.names import VERSION
 from function.parse.problems import wrong
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
 
-# A condition message; longer lists of faults stand on the object itself.
-_LIMIT = 1024
 _KEPT = "What runs is kept"
 
 
@@ -112,8 +110,7 @@ def _unresolved(
     message: str,
     type_: ConditionType = ConditionType.REFERENCES_RESOLVED,
 ) -> Condition:
-    cut = message if len(message) <= _LIMIT else f"{message[: _LIMIT - 1]}…"
-    return Condition(type=type_, status=Status.FALSE, reason=reason, message=cut)
+    return Condition(type=type_, status=Status.FALSE, reason=reason, message=message)
 
 
 def _listed(problems: Iterable[Problem]) -> str:

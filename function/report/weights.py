@@ -1,22 +1,13 @@
-"""What is said of weights on one environment: the claim, the token, the download, and what to do about a failure.
+"""What is said of weights on one environment: one sentence for each state, with what to do about a failure.
 
-ModelPlacement says it as StorageReady, ModelCache in one row for each environment; the same records, the same words.
+ModelPlacement says it as StorageReady, ModelCache in one row for each environment; the same states, the same words.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from function.domain.cache import CacheEntry
-from function.domain.problem import Problem
-from function.kube.manifests import Manifest, integer, text
-from function.observe.health import Level, assess
-from function.observe.objects import ObservedObject, State
-from function.reasons import Phase, PlacementStorage, Status
-from function.report import storage_faults
+from function.observe.weights import Finding, StorageState
 from function.report.objects import obstacle
-from function.storage.checks import FaultKind, StorageFault
-from function.storage.failures import Failure, failure
-from function.storage.volume_claim import ClaimPlan, Ownership, shared
+from function.storage.failures import Failure
 
 ADVICE: Mapping[Failure, str] = {
     Failure.UNAUTHORISED: "the source refused access: check the token, and that its owner may read the repository",
@@ -32,157 +23,50 @@ ADVICE: Mapping[Failure, str] = {
     Failure.EXHAUSTED: "every attempt was ended from outside (eviction, node loss): look at the pod's events",
 }
 
+_SENTENCES: Mapping[Finding, str] = {
+    Finding.NOT_NEEDED: "Each pod fetches its weights itself; no claim is needed",
+    Finding.PRESTAGED: "The weights are used where they are; nothing is downloaded",
+    Finding.UNPLANNABLE: "{problems}",
+    Finding.TOKEN_MISSING: "Create Secret {name}: it does not exist",
+    Finding.TOKEN_KEY_MISSING: "Add the key to Secret {name}: {said}",
+    Finding.TOKEN_REFUSED: "The cluster refused the copy of Secret {name}: {said}",
+    Finding.TOKEN_SILENT: "The copy of Secret {name}: {obstacle}",
+    Finding.CLAIM_REFUSED: "The cluster refused claim {where}: {said}",
+    Finding.CLAIM_NOT_FOUND: "Claim {where} does not exist; create it. Nothing else is used in its place",
+    Finding.CLAIM_NOT_SEEN: "Waits for the cluster's answer about claim {where}",
+    Finding.CLAIM_NOT_SHARED: "Claim {where} is {said}, and several nodes or replicas need ReadWriteMany",
+    Finding.CLAIM_NOT_BOUND: "Environment {environment}: the claim is not bound yet",
+    Finding.SILENT: "Environment {environment}: {obstacle}",
+    Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
+    Finding.JOB_FAILED: (
+        "Job {name} failed ({cause}): {advice}. Then set another modelCache.retry; what is downloaded already is kept"
+    ),
+    Finding.JOB_NOT_STARTED: "The download has not started yet",
+    Finding.JOB_RUNNING: "Job {name}: {said}",
+    Finding.HYDRATED: "The weights are downloaded and verified",
+    Finding.CACHE_NOT_SHARED: "{problems}",
+    Finding.CACHE_EMPTY: "The ModelCache has nothing on environment {environment} yet",
+    Finding.CACHE_PENDING: "The ModelCache says: {said}",
+    Finding.CACHE_DOWNLOADING: "The ModelCache is downloading",
+    Finding.CACHE_FAILED: "The ModelCache says: {said}",
+    Finding.CACHE_UNREACHABLE: "The ModelCache says: {said}",
+    Finding.CACHE_HYDRATED: "The ModelCache's weights are downloaded and verified",
+}
 
-@dataclass(frozen=True, slots=True)
-class StorageState:
-    """The state of weights in words: a condition without its type."""
 
-    status: Status
-    reason: PlacementStorage
-    message: str
-
-    @property
-    def phase(self) -> Phase:
-        """The phase that the state amounts to."""
-        if self.status is Status.TRUE:
-            return Phase.READY
-        if self.reason is PlacementStorage.DOWNLOADING:
-            return Phase.DOWNLOADING
-        if self.reason in {PlacementStorage.DOWNLOAD_FAILED, PlacementStorage.CLAIM_NOT_SHARED}:
-            return Phase.FAILED
-        return Phase.PENDING
-
-
-def unplannable(faults: tuple[StorageFault, ...]) -> StorageState:
-    """Return what is said where no plan can be made for want of a class or for a contradiction."""
-    unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in faults)
-    reason = PlacementStorage.CLAIM_NOT_SHARED if unshared else PlacementStorage.CLAIM_PENDING
-    return StorageState(Status.FALSE, reason, "; ".join(str(storage_faults.problem(fault)) for fault in faults))
-
-
-def unneeded(*, prestaged: bool) -> StorageState:
-    """Return what is said where nothing is downloaded by us."""
-    if prestaged:
-        return StorageState(
-            Status.TRUE,
-            PlacementStorage.PRESTAGED,
-            "The weights are used where they are; nothing is downloaded",
-        )
-    return StorageState(
-        Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
+def sentence(state: StorageState) -> str:
+    """Return what is said of a state."""
+    problems = "; ".join(map(str, state.problems))
+    text = _SENTENCES[state.finding].format(
+        environment=state.environment,
+        where=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
+        name=state.name,
+        said=state.said,
+        cause=state.cause,
+        advice=ADVICE[Failure(state.cause)] if state.cause else "",
+        problems=problems,
+        obstacle=obstacle(state.remote),
     )
-
-
-def token(remote: ObservedObject, secret: str) -> StorageState | None:
-    """Return what is wrong with the copy of a token, if anything; `secret` names it on the control plane."""
-    match remote.state:
-        case State.NO_REFERENCE:
-            return StorageState(
-                Status.FALSE, PlacementStorage.TOKEN_MISSING, f"Create Secret {secret}: it does not exist"
-            )
-        case State.NO_REFERENCE_KEY:
-            message = f"Add the key to Secret {secret}: {remote.message}"
-            return StorageState(Status.FALSE, PlacementStorage.TOKEN_MISSING, message)
-        case _ if remote.refused:
-            message = f"The cluster refused the copy of Secret {secret}: {remote.message}"
-            return StorageState(Status.FALSE, PlacementStorage.TOKEN_MISSING, message)
-        case _ if remote.silent:
-            return _unknown(f"The copy of Secret {secret}", remote)
-        case _:
-            return None
-
-
-def claim(plan: ClaimPlan, remote: ObservedObject, environment: str, nodes: int) -> StorageState | None:
-    """Return what stands in the way on the claim's side, if anything."""
-    where = f"claim {plan.name} in namespace {plan.namespace} of environment {environment}"
-    if remote.silent:
-        return silent(environment, remote)
-    if remote.refused:
-        return StorageState(
-            Status.FALSE, PlacementStorage.CLAIM_PENDING, f"The cluster refused {where}: {remote.message}"
-        )
-    if plan.ownership is not Ownership.OBSERVED:
-        return None
-    if remote.state is State.ABSENT:
-        message = f"{where} does not exist; create it. Nothing else is used in its place"
-        return StorageState(Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND, message[0].upper() + message[1:])
-    if not remote.present:
-        waits = obstacle(remote) or f"Waits for the cluster's answer about {where}"
-        return StorageState(Status.UNKNOWN, PlacementStorage.CLAIM_PENDING, waits)
-    if not shared(remote.manifest, nodes):
-        message = f"{where} is not ReadWriteMany, and {nodes} nodes need it; use a ReadWriteMany claim"
-        return StorageState(Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED, message[0].upper() + message[1:])
-    return None
-
-
-def download(
-    job: ObservedObject, claim_: ObservedObject, environment: str, remarks: tuple[Problem, ...]
-) -> StorageState:
-    """Return how the download goes."""
-    if job.silent:
-        return silent(environment, job)
-    health = assess(job.manifest)
-    if health.up:
-        said = "; ".join(["The weights are downloaded and verified", *map(str, remarks)])
-        return StorageState(Status.TRUE, PlacementStorage.HYDRATED, said)
-    if health.level is Level.FAILED:
-        return StorageState(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, _failed(job.manifest))
-    if job.refused:
-        return StorageState(
-            Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, f"The cluster refused the Job: {job.message}"
-        )
-    if claim_.seen and not assess(claim_.manifest).up and not integer(job.manifest, "status.active"):
-        return StorageState(
-            Status.FALSE,
-            PlacementStorage.CLAIM_PENDING,
-            f"Environment {environment}: the claim is not bound yet",
-        )
-    name = text(job.manifest, "metadata.name")
-    message = f"Job {name}: {health.message}" if name else "The download has not started yet"
-    return StorageState(Status.FALSE, PlacementStorage.DOWNLOADING, message)
-
-
-def used_as_it_is(remote: ObservedObject, environment: str) -> StorageState:
-    """Return what is said of a claim that is used without a download of ours."""
-    if remote.silent:
-        return silent(environment, remote)
-    return unneeded(prestaged=True)
-
-
-def cached(entry: CacheEntry | None, environment: str) -> StorageState:
-    """Return what a ModelCache says about its bytes on one environment."""
-    if entry is None:
-        return StorageState(
-            Status.FALSE,
-            PlacementStorage.CLAIM_PENDING,
-            f"The ModelCache has nothing on environment {environment} yet",
-        )
-    match entry.phase:
-        case Phase.READY:
-            return StorageState(
-                Status.TRUE, PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
-            )
-        case Phase.FAILED:
-            return StorageState(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, f"The ModelCache says: {entry.message}")
-        case Phase.DOWNLOADING:
-            return StorageState(Status.FALSE, PlacementStorage.DOWNLOADING, "The ModelCache is downloading")
-        case _:
-            return StorageState(Status.FALSE, PlacementStorage.CLAIM_PENDING, f"The ModelCache says: {entry.message}")
-
-
-def silent(environment: str, remote: ObservedObject) -> StorageState:
-    """Return what is said while nothing is learned from a cluster."""
-    return _unknown(f"Environment {environment}", remote)
-
-
-def _unknown(subject: str, remote: ObservedObject) -> StorageState:
-    reason = PlacementStorage.UNREACHABLE if remote.out_of_reach else PlacementStorage.SYNC_FAILED
-    return StorageState(Status.UNKNOWN, reason, f"{subject}: {obstacle(remote)}")
-
-
-def _failed(job: Manifest) -> str:
-    cause = failure(job) or Failure.UNKNOWN
-    return (
-        f"Job {text(job, 'metadata.name')} failed ({cause}): {ADVICE[cause]}. Then set another "
-        "modelCache.retry; what is downloaded already is kept"
-    )
+    if state.finding is Finding.CLAIM_NOT_SEEN:
+        text = obstacle(state.remote) or text
+    return f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text

@@ -8,6 +8,7 @@ from function.domain.model import Model, Shape
 from function.domain.settings import Settings
 from function.storage.checks import StorageFault, faults
 from function.storage.request import NamedCacheFacts, StorageRequest
+from function.storage.volume_claim import READ_WRITE_MANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class PlacedWeights:
             model=self.cache.model,
             claim=entry.claim if entry else "",
             path=entry.path if entry else "",
+            # One that an earlier release reported says nothing of the mode.
+            access_mode=(entry.access_mode if entry else "") or READ_WRITE_MANY,
             expected=self.cache.selects(environment),
         )
 

@@ -43,7 +43,7 @@ class Row:
 
 # The cases that write to a claim. The others compose neither claim nor Job.
 CASES = {
-    Case.USER_CLAIM: Row(claim=Ownership.OBSERVED, job=Ownership.MANAGED, without_preload=Gate.CLAIM),
+    Case.USER_CLAIM: Row(claim=Ownership.OBSERVED, job=Ownership.RETAINED, without_preload=Gate.CLAIM),
     Case.SHARED: Row(claim=Ownership.RETAINED, job=Ownership.RETAINED, without_preload=Gate.NOTHING),
     Case.RETAINED: Row(claim=Ownership.RETAINED, job=Ownership.RETAINED, without_preload=Gate.NOTHING),
     Case.MANAGED: Row(claim=Ownership.MANAGED, job=Ownership.MANAGED, without_preload=Gate.NOTHING),
@@ -52,9 +52,10 @@ CASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The download Job, and how long it lives."""
+    """The download Job, and how long it lives. `stem` begins its name."""
 
     name: str
+    stem: str
     ownership: Ownership
     manifest: Manifest
 
@@ -172,7 +173,9 @@ def _fetched(
     key, ownership = cachekey.key(source), CASES[request.case].job
     # What several placements describe at once must not carry the name of one of them.
     stem = f"weights-{key}" if ownership is Ownership.RETAINED else request.owner
-    secret = credential(source, request.download.token_secret, _secret_name(request, stem), lasting=False)
+    # On a claim of the user's a Job and its token are of that claim: another one may be filled meanwhile.
+    own = (claim,) if request.case is Case.USER_CLAIM else _kind(request, key)
+    secret = credential(source, request.download.token_secret, _secret_name(request, stem, *own), lasting=False)
     task = job.DownloadSpec(
         namespace=request.namespace,
         stem=stem,
@@ -183,7 +186,8 @@ def _fetched(
         retry=retry,
     )
     manifest = job.build(task)
-    return JobPlan(name=manifests.text(manifest, "metadata.name"), ownership=ownership, manifest=manifest), secret
+    name = manifests.text(manifest, "metadata.name")
+    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest), secret
 
 
 def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:
@@ -200,14 +204,22 @@ def _claim_name(request: StorageRequest, key: str) -> str:
         case Case.RETAINED:
             return names.named(f"weights-{key}", request.namespace, key)
         case _:
-            return names.named(request.owner, request.namespace, request.owner, key)
+            return names.named(request.owner, request.namespace, *_kind(request, key), request.owner, key)
 
 
-def _secret_name(request: StorageRequest, stem: str) -> str:
+def _kind(request: StorageRequest, key: str) -> tuple[str, ...]:
+    """Return what tells a ModelCache's own objects from those of a placement of its name; earlier ones keep theirs."""
+    if not request.for_cache or request.case is not Case.MANAGED:
+        return ()
+    earlier = names.named(request.owner, request.namespace, request.owner, key)
+    return () if earlier in request.existing else ("ModelCache",)
+
+
+def _secret_name(request: StorageRequest, stem: str, *owner: str) -> str:
     source = request.model.source
     secret = source.secret if isinstance(source, HuggingFaceSource | UriSource) else None
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
-    return names.named(stem, request.namespace, stem, "credential", *identity)
+    return names.named(stem, request.namespace, *owner, stem, "credential", *identity)
 
 
 def _uri(claim: str, path: str) -> str:

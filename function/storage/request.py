@@ -44,7 +44,7 @@ class StorageRequest:
 
     `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
     replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
-    chosen.
+    chosen. `existing` are the claims that are there already, which keep the names they were given.
     """
 
     model: Model
@@ -59,6 +59,12 @@ class StorageRequest:
     gpu_memory: int | None = None
     named: NamedCacheFacts | None = None
     for_cache: bool = False
+    existing: frozenset[str] = frozenset()
+
+    @property
+    def pods(self) -> int:
+        """How many pods mount the weights at once, each on a node of its own."""
+        return self.shape_nodes * max(1, self.replicas)
 
     @property
     def wishes(self) -> ManagedCache:

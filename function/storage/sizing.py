@@ -31,6 +31,11 @@ class Size:
     amount: int
     source: SizeFrom
 
+    @property
+    def stated(self) -> bool:
+        """Whether somebody stated it of these bytes, so that it is no bound that drifts with pools and profiles."""
+        return self.source in (SizeFrom.EXPLICIT, SizeFrom.DISK)
+
 
 def size(explicit: int | None, model: Model, gpu_memory: int | None) -> Size | None:
     """Return how large the weights' claim must be, None where nothing says so."""

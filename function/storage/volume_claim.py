@@ -71,9 +71,15 @@ def changed(plan: ClaimPlan, observed: Manifest) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def shared(observed: Manifest, nodes: int) -> bool:
-    """Tell whether pods on this many nodes can use a user's claim that is written before it is served."""
-    return nodes == 1 or READ_WRITE_MANY in _modes(observed)
+def shared(observed: Manifest, pods: int) -> bool:
+    """Tell whether so many pods can use a user's claim, each on a node of its own."""
+    return pods <= 1 or READ_WRITE_MANY in _modes(observed)
+
+
+def mode(observed: Manifest) -> str:
+    """Return the widest access mode of an observed claim, empty where none is known."""
+    modes = _modes(observed)
+    return READ_WRITE_MANY if READ_WRITE_MANY in modes else next(iter(modes), "")
 
 
 def _modes(observed: Manifest) -> tuple[str, ...]:

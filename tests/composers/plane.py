@@ -5,6 +5,7 @@ import copy
 from pathlib import Path
 
 import yaml
+from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.cli.control_plane import ControlPlane
@@ -54,3 +55,32 @@ def remote(control: ControlPlane, ref: Ref, prefix: str) -> dict[str, Manifest]:
     """Return the remote manifests that a composite desires now, of the composed resources with a prefix."""
     latest = control.rounds[-1].rendered[ref]
     return {key: manifest for key, manifest in latest.remote.items() if key.startswith(prefix)}
+
+
+def request_of(control: ControlPlane, ref: Ref) -> fnv1.RunFunctionRequest:
+    """Return the request for a composite at rest, with all requirements answered."""
+    request = fnv1.RunFunctionRequest()
+    resource.update(request.observed.composite, control.composites[ref])
+    for key, observed in control.store.owned(ref).items():
+        resource.update(request.observed.resources[key], observed)
+    for name, selector in call(request).requirements.resources.items():
+        answer = request.required_resources[name]
+        for manifest in control.composites.values():
+            named = selector.match_name in {"", text(manifest, "metadata.name")}
+            if manifest["kind"] == selector.kind and named:
+                resource.update(answer.items.add(), manifest)
+    return request
+
+
+def change(control: ControlPlane, ref: Ref, path: str, value: object) -> None:
+    """Set a field of a composite; absent maps on the way are made, None removes it."""
+    changed = copy.deepcopy(control.composites[ref])
+    *way, last = path.split(".")
+    place = changed
+    for key in way:
+        place = place.setdefault(key, {})  # type: ignore[assignment]  # maps all the way
+    if value is None:
+        place.pop(last, None)
+    else:
+        place[last] = value  # type: ignore[assignment]  # any JSON
+    control.composites[ref] = changed

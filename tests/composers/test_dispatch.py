@@ -64,5 +64,5 @@ def test_many_slips_leave_room_for_the_condition_itself() -> None:
     story["input"] = {f"field{i}": "ü" * 50 for i in range(100)}
     message = _answer(story)["conditions"][0]["message"]
     assert message.startswith("Model, environment and pool are known. Platform settings: input.field0: is not a field")
-    assert message.endswith("…")
+    assert "..." in message, "its middle is left out"
     assert len(message.encode()) <= 1024

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import pytest
-from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from function.kube.manifests import text
-from tests.composers.plane import call, only, plane
+from tests.composers.plane import call, only, plane, request_of
 
 STORY = "kimi-k2-two-nodes"
 
@@ -60,24 +58,6 @@ CASES = (
 )
 
 
-def _request(kind: str) -> fnv1.RunFunctionRequest:
-    """Return the request for a composite that serves, with all requirements answered."""
-    control = plane(STORY)
-    ref = only(control, kind)
-    request = fnv1.RunFunctionRequest()
-    resource.update(request.observed.composite, control.composites[ref])
-    for key, observed in control.rounds[-1].observed[ref].items():
-        resource.update(request.observed.resources[key], observed)
-    wanted = call(request).requirements.resources
-    for name, selector in wanted.items():
-        answer = request.required_resources[name]
-        for manifest in control.composites.values():
-            named = selector.match_name in {"", text(manifest, "metadata.name")}
-            if manifest["kind"] == selector.kind and named:
-                resource.update(answer.items.add(), manifest)
-    return request
-
-
 def _reason(response: fnv1.RunFunctionResponse, type_: str) -> tuple[int, str]:
     (found,) = [c for c in response.conditions if c.type == type_]
     return found.status, found.reason
@@ -85,7 +65,8 @@ def _reason(response: fnv1.RunFunctionResponse, type_: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_three_states(case: Case) -> None:
-    request = _request(case.kind)
+    control = plane(STORY)
+    request = request_of(control, only(control, case.kind))
     answered = call(request)
     del request.required_resources[case.requirement].items[:]
     none = call(request)

@@ -187,8 +187,8 @@ def test_a_copied_token_goes_with_the_verified_download() -> None:
 def test_a_shared_claim_is_never_deleted() -> None:
     control = plane("shared-claim")
     for placement in control.all("ModelPlacement"):
-        for prefix in ("claim-", "job-"):
-            assert _policies(control, placement, prefix) in ([], [NEVER_DELETED])
+        assert _policies(control, placement, "claim-") in ([], [NEVER_DELETED])
+        assert _policies(control, placement, "job-") in ([], [["Observe"]]), "it has finished"
     assert any(_policies(control, placement, "claim-") for placement in control.all("ModelPlacement"))
 
 
@@ -202,7 +202,8 @@ def test_retained_weights_are_found_again_by_name() -> None:
     control.settle()
     placement, deployment = only(control, "ModelPlacement"), only(control, "ModelDeployment")
     before = {**remote(control, placement, "claim-"), **remote(control, placement, "job-")}
-    assert _policies(control, placement, "claim-") == _policies(control, placement, "job-") == [NEVER_DELETED]
+    assert _policies(control, placement, "claim-") == [NEVER_DELETED]
+    assert _policies(control, placement, "job-") == [["Observe"]], "it has finished"
     control.delete(deployment)
     other = copy.deepcopy(next(m for m in found if m["kind"] == "ModelDeployment"))
     mapping(other, "metadata")["name"] = "another-name"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.cache import CacheEntry, CacheType, ManagedCache, ModelCache, UserClaim
+from function.domain.cache import CacheEntry, CacheType, Hydration, ManagedCache, ModelCache, Reader, UserClaim
 from function.domain.placement import ModelRef
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest
@@ -40,9 +40,14 @@ FULL |= {
                 "path": "models/0",
                 "message": "done",
                 "completedAt": "2026-01-01T00:00:00Z",
+                "claimUid": "u",
+                "retry": "2",
+                "accessMode": "ReadWriteMany",
+                "unreachable": True,
             },
             {"name": "west", "phase": "Thinking"},
-        ]
+        ],
+        "readers": [{"name": "p", "environment": "east", "uri": "pvc://c/models/0"}],
     },
 }
 READ = ModelCache(
@@ -64,13 +69,16 @@ READ = ModelCache(
         CacheEntry(
             environment="east",
             phase=Phase.READY,
-            claim="c",
-            path="models/0",
+            unreachable=True,
+            access_mode="ReadWriteMany",
             message="done",
-            completed_at="2026-01-01T00:00:00Z",
+            hydration=Hydration(
+                claim="c", path="models/0", completed_at="2026-01-01T00:00:00Z", claim_uid="u", retry="2"
+            ),
         ),
         CacheEntry(environment="west"),
     ),
+    readers=(Reader(name="p", environment="east", uri="pvc://c/models/0"),),
     deleting=True,
 )
 

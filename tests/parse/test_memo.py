@@ -7,7 +7,7 @@ import pytest
 
 from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
-from function.parse.memo import Memo
+from function.parse.memo import Memo, MemoBy
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,20 @@ def test_a_fact_may_be_none() -> None:
     assert memo.read([item]) == (None,)
     assert memo.read([item]) == (None,)
     assert len(calls) == 1, "nothing is a result like any other"
+
+
+def test_each_value_has_a_memo_of_its_own_and_few_are_kept() -> None:
+    seen: list[str] = []
+
+    def parse(manifest: Manifest, value: dict[str, int]) -> str:
+        seen.append(f"{manifest['name']}{value['n']}")
+        return seen[-1]
+
+    memo: MemoBy[dict[str, int], str] = MemoBy(parse)
+    item = RequiredResource(b"a", partial(dict, name="a"))
+    for n in (1, 2, 1, 2):
+        assert memo.read([item], {"n": n}) == (f"a{n}",)
+    assert seen == ["a1", "a2"], "equal values need not be the same, nor have a hash"
+    for n in (3, 4, 5, 1):
+        memo.read([item], {"n": n})
+    assert seen == ["a1", "a2", "a3", "a4", "a5", "a1"]

@@ -4,16 +4,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheEntry
+from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import PvcSource, SecretKey
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import Manifest, mapping
 from function.observe.objects import ObservedObject, State
+from function.observe.weights import Finding, StorageState
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
 from function.report import caches, conditions, deployments, environments, events, models, placements, references
 from function.report.caches import Row
-from function.report.weights import unneeded
 from tests import builders
 
 _seen = ObservedObject
@@ -104,8 +104,8 @@ def test_a_prestaged_model_has_an_address_and_no_key() -> None:
     assert mapping(models.status(model), "storage") == {"uri": "pvc://c/a"}
 
 
-def _row(phase: Phase, *, claim_missing: bool = False) -> Row:
-    return Row(environment="e", phase=phase, message="m", claim_missing=claim_missing)
+def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False) -> Row:
+    return Row(environment="e", phase=phase, message="m", claim_missing=claim_missing, unreachable=unreachable)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,8 @@ def _row(phase: Phase, *, claim_missing: bool = False) -> Row:
         ((_row(Phase.DOWNLOADING),), Hydrated.DOWNLOADING),
         ((_row(Phase.READY), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
         ((_row(Phase.PENDING, claim_missing=True),), Hydrated.CLAIM_NOT_FOUND),
+        ((_row(Phase.READY, unreachable=True), _row(Phase.DOWNLOADING)), Hydrated.UNREACHABLE),
+        ((_row(Phase.READY, unreachable=True), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
     ],
     ids=str,
 )
@@ -125,10 +127,42 @@ def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
 
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
-    entry = CacheEntry(environment="e", phase=Phase.READY, claim="c", path="models/k")
-    assert caches.missing("e", entry).phase is Phase.READY
+    done = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
+    entry = CacheEntry(environment="e", phase=Phase.READY, hydration=done)
+    found = caches.missing("e", entry)
+    assert (found.phase, found.hydration) == (Phase.READY, done)
     assert caches.missing("e", None).phase is Phase.PENDING
     assert caches.invalid([Problem("spec.x", "y")]).message == "spec.x: y"
+
+
+@pytest.mark.parametrize(
+    ("there", "earlier", "want"),
+    [
+        (True, None, Phase.READY),
+        (False, CacheEntry(environment="e", phase=Phase.FAILED), Phase.FAILED),
+        (False, None, Phase.PENDING),
+    ],
+)
+def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
+    state = StorageState(finding=Finding.SILENT, environment="e", said="dial tcp")
+    found = caches.row("e", state, Hydration(), "", earlier, there=there)
+    assert (found.phase, found.unreachable) == (want, True)
+
+
+def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
+    phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
+    rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
+    message = caches.hydrated(rows).message
+    assert len(message.encode()) <= 1024
+    assert message.startswith("25 of 100 environments have the weights. e003: m")
+    assert message.endswith(" and 70 more")
+    found = [builders.placement(f"e{n}", phase=Phase.STARTING) for n in range(99)]
+    waiting = [*found[:77], replace(found[77], phase=Phase.FAILED), *found[78:]]
+    message = deployments.placements_ready(waiting, 99).message
+    assert len(message.encode()) <= 1024
+    assert message.startswith("0 of 99 placements are ready; chat-e77 on e77: Failed; ")
+    silent = [replace(p, unreachable=True) for p in waiting]
+    assert " and 94 more: " in deployments.placements_ready(silent, 99).message
 
 
 def test_an_outage_makes_a_deployment_unknown() -> None:
@@ -157,14 +191,18 @@ def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ..
 )
 def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bool, planned: bool, want: Phase) -> None:
     remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
-    said = unneeded(prestaged=False) if planned else None
+    said = StorageState(finding=Finding.NOT_NEEDED) if planned else None
     assert placements.progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
 
 
 def test_a_long_list_of_faults_is_cut() -> None:
     problems = [Problem(f"spec.serving[{n}]", "x" * 50) for n in range(40)]
     ref = builders.MODEL
-    assert len(references.model_invalid(ConditionType.MODEL_RESOLVED, ref, problems).message) == 1024
+    found = references.model_invalid(ConditionType.MODEL_RESOLVED, ref, problems)
+    (sent, *_) = conditions.complete("ModelDeployment", [found], "Pending")
+    assert len(sent.message.encode()) == 1024
+    (event, *_) = events.changes({}, [replace(found, message="ü" * 2000)])
+    assert 1020 <= len(event.message.encode()) <= 1024
     assert "spec.topology" in references.unreadable_topology().message
 
 

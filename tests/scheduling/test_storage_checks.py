@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.cache import CacheEntry, ManagedCache, ModelCache, NamedCache, UserClaim
+from function.domain.cache import CacheEntry, Hydration, ManagedCache, ModelCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
@@ -21,7 +21,7 @@ HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()
 
 def cached(where: str, path: str = HELD) -> ModelCache:
     """Return a ModelCache of the model under test that keeps weights on an environment."""
-    entry = CacheEntry(environment=where, phase=Phase.READY, claim="kept", path=path)
+    entry = CacheEntry(environment=where, phase=Phase.READY, hydration=Hydration(claim="kept", path=path))
     return ModelCache(namespace=NAMESPACE, name="weights", model=MODEL, environments=(where,), entries=(entry,))
 
 

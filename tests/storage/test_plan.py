@@ -136,7 +136,7 @@ CASES = (
         ON_CLAIM,
         Gate.JOB,
         Ownership.OBSERVED,
-        Ownership.MANAGED,
+        Ownership.RETAINED,
     ),
     Case(
         "users-claim-without-preload",
@@ -237,7 +237,12 @@ def test_managed_names_belong_to_one_placement() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [replace(MULTI, choice=ManagedCache(retain=True)), replace(MULTI, environment=SHARED)]
+    "asked",
+    [
+        replace(MULTI, choice=ManagedCache(retain=True)),
+        replace(MULTI, environment=SHARED),
+        replace(MULTI, choice=UserClaim(claim="mine")),
+    ],
 )
 def test_retained_and_shared_names_are_everybodys(asked: StorageRequest) -> None:
     gated = replace(asked, model=model(GATED))
@@ -245,6 +250,28 @@ def test_retained_and_shared_names_are_everybodys(asked: StorageRequest) -> None
     assert mine.claim_name == other.claim_name
     assert mine.job == other.job, "a re-created deployment must find the finished Job"
     assert mine.credential == other.credential, "the Job names the Secret"
+
+
+def test_what_is_of_one_claim_of_the_user_is_of_no_other() -> None:
+    asked = replace(MULTI, model=model(GATED), choice=UserClaim(claim="mine"))
+    mine, other = planned(asked), planned(replace(asked, choice=UserClaim(claim="theirs")))
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+    assert mine.credential != other.credential, "one may be filled while the other is not"
+
+
+def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
+    source = model(GATED, disk=GIB)
+    placement, cache = replace(MULTI, model=source), replace(MULTI, model=source, for_cache=True)
+    mine, other = planned(placement), planned(cache)
+    assert mine.claim_name != other.claim_name
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+    assert mine.credential != other.credential
+    before = planned(replace(cache, existing=frozenset({mine.claim_name})))
+    assert (before.claim_name, before.credential, before.job) == (mine.claim_name, mine.credential, mine.job)
 
 
 def test_names_are_dns_1035() -> None:

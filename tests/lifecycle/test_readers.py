@@ -1,0 +1,212 @@
+"""Nothing that a service reads is deleted: readers are known by name and by the URI that they serve from."""
+
+import copy
+from dataclasses import dataclass, replace
+
+import pytest
+from crossplane.function import resource
+
+from function.cli.control_plane import ControlPlane
+from function.cli.store import Ref
+from function.domain.cache import ModelCache, NamedCache, Reader
+from function.domain.placement import Placement
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.lifecycle import readers
+from function.observe.objects import ObservedObject, State
+from tests import builders
+from tests.composers.plane import call, change, only, plane, remote, request_of
+
+STORY = "model-cache"
+PLACEMENTS = "placements"
+
+
+def _cache(control: ControlPlane) -> Ref:
+    return only(control, "ModelCache")
+
+
+def _reader(control: ControlPlane) -> Ref:
+    return only(control, "ModelPlacement")
+
+
+def _environment(control: ControlPlane) -> str:
+    return text(control.composites[_reader(control)], "spec.inferenceEnvironmentRef.name")
+
+
+def _bytes(names: set[str]) -> set[str]:
+    return {name for name in names if "/claim-" in name or "/job-" in name}
+
+
+def _deselect(control: ControlPlane) -> None:
+    change(control, _cache(control), "spec.environmentSelector", {"matchLabels": {"nobody": "has-this"}})
+
+
+def _composed(control: ControlPlane, **changes: list[Manifest] | None) -> set[str]:
+    """Return what is composed of the cache when answers are other than they should be; None takes one back."""
+    request = request_of(control, _cache(control))
+    for name, manifests in changes.items():
+        for key in [k for k in request.required_resources if k == name or k.startswith(f"{name}-")]:
+            del request.required_resources[key]
+            if manifests is not None:
+                items = request.required_resources[key].items
+                for manifest in manifests:
+                    resource.update(items.add(), manifest)
+    return _bytes(set(call(request).desired.resources))
+
+
+def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
+    control = plane(STORY)
+    read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
+    _deselect(control)
+    kept = _composed(control, placements=[])
+    assert kept == _bytes(read), "the reader is asked for by name, and answers"
+
+
+def test_a_reader_that_has_not_answered_deletes_nothing() -> None:
+    control = plane(STORY)
+    before = _bytes(set(control.store.owned(_cache(control))))
+    _deselect(control)
+    assert _composed(control, placements=[], reader=None) == before
+
+
+def test_bytes_go_when_no_reader_is_left() -> None:
+    control = plane(STORY)
+    _deselect(control)
+    assert _composed(control, placements=[], reader=[]) == set()
+
+
+def test_a_reader_that_cannot_be_parsed_is_a_reader() -> None:
+    control = plane(STORY)
+    broken = copy.deepcopy(control.composites[_reader(control)])
+    mapping(broken, "spec").pop("inferenceEnvironmentRef")
+    _deselect(control)
+    environment = _environment(control)
+    assert {key.partition("/")[0] for key in _composed(control, placements=[], reader=[broken])} == {environment}
+
+
+def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> None:
+    control = plane(STORY)
+    cache, reader, environment = _cache(control), _reader(control), _environment(control)
+    old = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
+    change(control, only(control, "ClusterModel"), "spec.huggingFace.revision", "v2")
+    still = False
+    for _ in range(20):
+        control.advance()
+        served = text(control.composites[reader], "status.service.uri")
+        planned = text(control.composites[reader], "status.storage.uri")
+        there = old <= set(remote(control, cache, f"{environment}/"))
+        assert there or served == planned, "planned is not served"
+        still |= there and served != planned
+        # A list that shows nobody changes nothing, at any time on the way.
+        if served != planned:
+            assert old <= _composed(control, placements=[])
+    assert still
+    assert not old & set(remote(control, cache, f"{environment}/")), "then they go"
+
+
+def test_a_placement_that_left_the_cache_reads_from_it_until_its_service_has_moved() -> None:
+    control = plane(STORY)
+    deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
+    old = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
+    change(control, deployment, "spec.modelCache", {"type": "PVC", "size": "600Gi"})
+    _deselect(control)
+    seen = False
+    for _ in range(12):
+        before = text(control.composites[_reader(control)], "status.service.uri")
+        control.advance()
+        reads = any(f"pvc://{key.partition('/claim-')[2]}/" in before for key in old)
+        seen |= reads
+        assert not reads or old <= set(remote(control, cache, f"{environment}/"))
+    assert seen
+    assert not old & set(remote(control, cache, f"{environment}/"))
+
+
+def test_readers_are_remembered_by_name() -> None:
+    control = plane(STORY)
+    status = mapping(control.composites[_cache(control)], "status")
+    placement = control.composites[_reader(control)]
+    assert listing(status, "readers") == [
+        {
+            "name": text(placement, "metadata.name"),
+            "environment": _environment(control),
+            "uri": text(placement, "status.service.uri"),
+        }
+    ]
+    assert text(placement, "status.service.uri") == text(placement, "status.storage.uri")
+    assert status["usedBy"] == ["qwen"]
+
+
+CACHE = ModelCache(namespace=builders.NAMESPACE, name="weights", model=builders.MODEL)
+OURS = NamedCache(name="weights")
+ON_IT = builders.placement(cache=OURS)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    placement: Placement
+    want: list[str]
+
+
+CASES = (
+    Case("serves", "what is served counts", replace(ON_IT, reads="pvc://c/old", uri="pvc://c/new"), ["pvc://c/old"]),
+    Case("plans", "without a service it reads what it plans", replace(ON_IT, uri="pvc://c/new"), ["pvc://c/new"]),
+    Case("silent", "an earlier release did not say what it served", replace(ON_IT, served=True, uri="pvc://c/n"), [""]),
+    Case("left", "its service has not moved yet", builders.placement(name="p"), []),
+    Case(
+        "left-and-still-there",
+        "its service is on a claim of the cache",
+        replace(builders.placement(), reads="pvc://mine/models/0"),
+        ["pvc://mine/models/0"],
+    ),
+    Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_who_reads(case: Case) -> None:
+    found = readers.readers(CACHE, [case.placement], {"env": {"mine"}})
+    assert [reader.uri for reader in found] == case.want, case.reason
+
+
+@pytest.mark.parametrize(
+    ("uri", "wanted", "want"),
+    [
+        ("", "pvc://c/new", True),
+        ("pvc://c/old", "pvc://c/new", True),
+        ("pvc://c/new", "pvc://c/new", False),
+        ("pvc://elsewhere/old", "pvc://c/new", False),
+        ("hf://org/model:main", "", False),
+        ("pvc://c/new", "", True),
+    ],
+)
+def test_is_read(uri: str, wanted: str, want: bool) -> None:
+    assert readers.is_read({"c"}, [Reader(name="p", environment="e", uri=uri)], wanted) is want
+
+
+def _service(uri: str, ready: str) -> Manifest:
+    conditions: list[JSON] = [{"type": kind, "status": ready} for kind in ("Ready", "PresetsCombined")]
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "spec": {"model": {"uri": uri}},
+        "status": {"conditions": conditions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other", "earlier", "want"),
+    [
+        (("new", "True"), None, "old", "new"),
+        (("new", "False"), None, "old", "old"),
+        (("new", "False"), None, "", "new"),
+        (None, "old", "", "old"),
+        (None, None, "old", "old"),
+        (None, None, "", ""),
+    ],
+)
+def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None, earlier: str, want: str) -> None:
+    unseen = ObservedObject(State.UNSEEN, {})
+    own = ObservedObject(State.PRESENT, _service(*wanted)) if wanted else unseen
+    others: list[Manifest] = [{"status": {"atProvider": {"manifest": _service(other, "False")}}}] if other else []
+    assert readers.served_uri(own, others, earlier) == want

@@ -1,0 +1,25 @@
+"""Messages within 1,024 bytes, head and tail kept."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function.report.bounded import clip, listed
+
+
+@given(st.text(), st.integers(0, 40))
+def test_never_longer_than_the_limit(text: str, limit: int) -> None:
+    found = clip(text, limit)
+    assert len(found.encode()) <= max(limit, 3)
+    assert found == text or "..." in found
+
+
+def test_head_and_tail_are_kept() -> None:
+    assert clip("head" + "x" * 2000 + "tail", 20) == "headxxxxx...xxxxtail"
+
+
+@pytest.mark.parametrize(
+    ("items", "want"), [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c"], "a, b and 1 more")]
+)
+def test_a_list_names_its_first(items: list[str], want: str) -> None:
+    assert listed(items, 2) == want
