@@ -11,7 +11,7 @@ written at all leaves what runs as it is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import BUILT_IN
@@ -54,8 +54,7 @@ def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, ke
     observed = mapping(writer.observed.get(key), _MANIFEST)
     earlier = _carried(writer)
     if observed:
-        scaled = _scaled(observed, resolved.placement.replicas)
-        earlier |= writer.named({key: writer.compose(key, scaled, Lifetime.OWNED)})
+        earlier |= writer.named({key: _composed(writer, key, _scaled(observed, resolved.placement.replicas))})
     if stored.plan is None:
         return Written(composed=earlier)
     request = _request(resolved, stored.plan)
@@ -66,7 +65,14 @@ def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, ke
         return Written(composed=earlier)
     if observed and _runs(writer.read(key), served=resolved.placement.served):
         built = _scaled(_kept(built, observed, request), resolved.placement.replicas)
-    return Written(composed=writer.named({key: writer.compose(key, built, Lifetime.OWNED)}))
+    return Written(composed=writer.named({key: _composed(writer, key, built)}))
+
+
+def _composed(writer: ObjectWriter, key: str, service: Manifest) -> Composed:
+    """Return the service's Object; one without replicas is ready unless it is refused: nobody waits for its pods."""
+    composed, remote = writer.compose(key, service, Lifetime.OWNED), writer.read(key)
+    at_rest = mapping(service, "spec").get("replicas") == 0 and remote.present
+    return replace(composed, ready=assess(remote.manifest).level is not Level.FAILED) if at_rest else composed
 
 
 def serving(writer: ObjectWriter, written: Written, key: str) -> ObservedObject:

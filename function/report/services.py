@@ -71,7 +71,8 @@ def _serving(remote: ObservedObject, replicas: int, *, served: bool) -> tuple[St
         return Status.UNKNOWN, ServiceReady.UNREACHABLE, f"{obstacle(remote)}{_last(remote)}"
     health = assess(remote.manifest)
     if replicas == 0 and health.level is not Level.FAILED:
-        return Status.TRUE, ServiceReady.SCALED_TO_ZERO, "No replicas are asked for"
+        waits = f". KServe: {health.message}" if health.message else ""
+        return Status.TRUE, ServiceReady.SCALED_TO_ZERO, f"No replicas are asked for{waits}"
     if health.up:
         return Status.TRUE, ServiceReady.SERVING, f"Serving at {url(remote.manifest) or 'no URL yet'}"
     reason = ServiceReady.DEGRADED if served else ServiceReady.STARTING

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from function.kube.manifests import Manifest, get, integer, text
+from function.kube.manifests import Manifest, condition, get, integer, text
 from tests.e2e.objects import VLLM, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
-from tools.stack.waiting import until
+from tools.stack.waiting import steady, until
 
 pytestmark = pytest.mark.e2e
 TEAM = "changing"
@@ -39,6 +39,37 @@ def test_replicas_up_and_down_keep_the_service(world: World) -> None:
         )
         assert _service_uid(world) == before
     world.ready(TEAM, "changing")
+
+
+def test_no_replicas_are_ready(world: World) -> None:
+    """KServe 0.20 itself says Ready at zero, and so do we; the weights stay."""
+    before = _service_uid(world)
+    world.apply(deployment(TEAM, "changing", "changing", on="changing", replicas=0))
+    until("no pods", partial(_has_pods, world, 0))
+    found = world.ready(TEAM, "changing")
+    placement = world.placement(TEAM, "changing")
+    assert text(condition(placement, "ServiceReady"), "reason") == "ScaledToZero"
+    assert get(found, "status.gpus") == 0
+    service = world.service(placement)
+    assert condition(service, "Ready").get("status") == "True"
+    assert condition(service, "WorkerWorkloadReady").get("status") == "True"
+    world.apply(deployment(TEAM, "changing", "changing", on="changing", replicas=1))
+    until("pods again", partial(_has_pods, world, 2))
+    world.ready(TEAM, "changing")
+    assert _service_uid(world) == before
+
+
+def test_what_is_derived_restarts_nothing(world: World) -> None:
+    """More memory means a longer startup budget for who starts anew, and nothing for who serves."""
+    before = world.remote_uids(TEAM)
+    generation = get(world.service(world.placement(TEAM, "changing")), "metadata.generation")
+    world.apply(model("changing", profile=spanning(2, 8), resources={"vram": "3000Gi"}))
+    until(
+        "the model's new memory",
+        lambda: text(world.stack.hub.get("ClusterModel", "changing") or {}, "status.storage.size") == "3000Gi",
+    )
+    steady("pods and service", lambda: world.remote_uids(TEAM) == before, seconds=5)
+    assert get(world.service(world.placement(TEAM, "changing")), "metadata.generation") == generation
 
 
 def test_an_edited_profile_changes_the_service_in_place(world: World) -> None:
