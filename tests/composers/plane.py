@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 from pathlib import Path
 
 import yaml
@@ -32,8 +33,19 @@ def manifests(story: str) -> list[Manifest]:
 
 
 def plane(story: str, world: World | None = None, settings: Manifest | None = None) -> ControlPlane:
-    """Return a control plane with an example applied, at rest."""
-    started = ControlPlane(renderer=Engine(call, settings), world=world or World())
+    """Return a control plane with an example applied, at rest; another one for each caller."""
+    if world is None and settings is None:
+        return copy.deepcopy(_usual(story))
+    return _at_rest(story, world or World(), settings)
+
+
+@functools.cache
+def _usual(story: str) -> ControlPlane:
+    return _at_rest(story, World(), None)
+
+
+def _at_rest(story: str, world: World, settings: Manifest | None) -> ControlPlane:
+    started = ControlPlane(renderer=Engine(call, settings), world=world)
     started.apply(manifests(story))
     started.settle()
     return started

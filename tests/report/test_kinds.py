@@ -104,6 +104,13 @@ def test_a_prestaged_model_has_an_address_and_no_key() -> None:
     assert mapping(models.status(model), "storage") == {"uri": "pvc://c/a"}
 
 
+def test_a_profile_without_a_shape_says_what_sizes_it() -> None:
+    computed = builders.model(builders.profile("computed"), vram="100Gi")
+    assert models.status(computed)["profiles"] == [
+        {"name": "computed", "message": "Sized by spec.resources.vram, for each pool"}
+    ]
+
+
 def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False) -> Row:
     return Row(environment="e", phase=phase, message="m", claim_missing=claim_missing, unreachable=unreachable)
 

@@ -312,6 +312,20 @@ CASES = (
         ),
     ),
     Case(
+        id="nothing-says-how-large",
+        reason="the pool would bound the claim if it said how much memory its GPUs have",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        request=request(of=model(profile("two", shape(2)), name="m")),
+        environments=(site("a", pool("dark", memory=None)),),
+        says=(
+            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            (
+                "a: profile two: pool dark does not declare memoryPerGpu, and neither modelCache.size "
+                "nor the model's disk or vram says how large a claim to make"
+            ),
+        ),
+    ),
+    Case(
         id="pool-too-small",
         reason="never: it would not fit were the pool empty",
         want=Refused.POOL_TOO_SMALL,

@@ -1,0 +1,19 @@
+"""Fields that a schema does not have, by path and with the nearest that it has."""
+
+from function.domain.problem import Problem
+from function.parse.fields import unknown_fields
+from function.schemas.deployment import DeploymentSpec
+
+
+def test_a_field_that_is_not_there_names_the_nearest() -> None:
+    found = unknown_fields(DeploymentSpec, {"environmnts": 2}, "spec")
+    assert [*found] == [Problem("spec.environmnts", "is not a field; did you mean environments?")]
+
+
+def test_what_crossplane_keeps_beside_our_fields_is_its_own() -> None:
+    """Every composite has `spec.crossplane`; below it nothing is ours to judge."""
+    assert not [*unknown_fields(DeploymentSpec, {"crossplane": {"compositionRef": {"name": "x"}}}, "spec")]
+
+
+def test_what_is_no_map_has_no_fields() -> None:
+    assert not [*unknown_fields(DeploymentSpec, ["environments"], "spec")]
