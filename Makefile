@@ -27,7 +27,7 @@ demo: $(VENV)/runtime.stamp
 	$(BIN)/python -m tools.demo
 
 test: $(VENV)/dev.stamp
-	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report= tests
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= tests
 	$(BIN)/coverage report --include '$(PURE)' --fail-under 100
 
 lint: $(VENV)/dev.stamp
