@@ -8,9 +8,9 @@ from function.exchange import Condition
 from function.kube.manifests import Manifest, flag, prune
 from function.kube.quantity import gib
 from function.observe.objects import ObservedObject
+from function.observe.services import url
 from function.observe.weights import StorageState
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
-from function.report import services
 from function.report.caches import remembered
 from function.report.weights import sentence
 from function.storage.plan import StoragePlan
@@ -50,12 +50,12 @@ def status(
     placement: Placement, service: ObservedObject, name: str, namespace: str, uri: str, stored: Manifest
 ) -> Manifest:
     """Return the status beside phase and latch. `uri`: what the service reads; `stored`: where the weights are."""
-    url = services.url(service.manifest)
+    address = url(service.manifest)
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
     return prune(
         {
             "gpus": gpus,
-            "service": prune({"name": name, "namespace": namespace, "url": url or None, "uri": uri or None}),
+            "service": prune({"name": name, "namespace": namespace, "url": address or None, "uri": uri or None}),
             "storage": stored or None,
         }
     )

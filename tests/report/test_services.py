@@ -7,8 +7,9 @@ import pytest
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.observe.objects import ObservedObject, State
+from function.observe.services import url
 from function.reasons import ServiceAccepted, ServiceReady, Status
-from function.report.services import accepted, invalid, serving, url
+from function.report.services import accepted, invalid, serving
 
 _seen = ObservedObject
 
