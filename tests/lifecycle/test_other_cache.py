@@ -1,0 +1,28 @@
+"""A ModelCache that turns out to be of another model: what runs is kept as it is, and both models are named."""
+
+from function.kube.manifests import get
+from function.reasons import Status
+from tests.lifecycle.scene import Scene, at_rest, put
+
+OTHER = "models/0123456789abcdef"
+
+
+def test_a_cache_of_another_model_changes_nothing_that_runs() -> None:
+    rest = at_rest("model-cache")
+
+    def other(found: Scene) -> None:
+        cache = found.answers["cache"]
+        put(cache, "spec.modelRef.name", "llama")
+        rows = get(cache, "status.environments")
+        assert isinstance(rows, list)
+        for row in rows:
+            assert isinstance(row, dict)
+            row["path"] = OTHER
+
+    changed = rest.edited(other)
+    assert changed.composed() == rest.composed()
+    state = changed.said("StorageReady")
+    assert state.status is Status.FALSE
+    assert state.message.startswith("spec.modelCache.name: ModelCache ")
+    assert "keeps model llama, not qwen3-235b" in state.message
+    assert changed.said("ServiceReady").status is Status.TRUE
