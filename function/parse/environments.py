@@ -18,7 +18,7 @@ from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_current, is_ready
-from function.schemas.environment import EnvironmentSpec
+from function.schemas import EnvironmentSpec
 
 _SOURCES = {"Existing": "existing", "GKE": "gke"}
 

@@ -15,7 +15,7 @@ from function.parse.readiness import is_ready
 from function.parse.references import read_model_ref
 from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
-from function.schemas.placement import PlacementSpec
+from function.schemas import PlacementSpec
 
 _NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
