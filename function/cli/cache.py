@@ -32,21 +32,14 @@ _TIMEOUT = click.option(
 
 @click.group(
     epilog=examples(
-        "modelplane cache list -A",
-        "modelplane cache preload kimi-k2-instruct --environment h200-east --wait",
+        "modelplane cache list -A", "modelplane cache preload kimi-k2-instruct --environment h200-east --wait"
     )
 )
 def cache() -> None:
     """List, preload, clear and retry ModelCaches."""
 
 
-@cache.command(
-    "list",
-    epilog=examples(
-        "modelplane cache list -A",
-        "modelplane cache list -n assistants --watch",
-    ),
-)
+@cache.command("list", epilog=examples("modelplane cache list -A", "modelplane cache list -n assistants --watch"))
 @sources
 @click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
 @form(*EVERY_FORM)
@@ -147,11 +140,7 @@ def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Targe
     hint(f"cache list -n {ref.namespace}")
 
 
-@cache.command(
-    epilog=examples(
-        "modelplane cache retry kimi-k2-instruct -n assistants --wait",
-    )
-)
+@cache.command(epilog=examples("modelplane cache retry kimi-k2-instruct -n assistants --wait"))
 @click.argument("name", shell_complete=names("ModelCache"))
 @_WAIT
 @_TIMEOUT

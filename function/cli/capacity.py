@@ -60,13 +60,7 @@ class Usage:
         return spread if self.pool.multi_node else [(min(nodes, 1), level) for nodes, level in spread]
 
 
-@click.command(
-    epilog=examples(
-        "modelplane capacity",
-        "modelplane capacity -o wide",
-        "modelplane capacity -f fleet/",
-    )
-)
+@click.command(epilog=examples("modelplane capacity", "modelplane capacity -o wide", "modelplane capacity -f fleet/"))
 @sources
 @form(*EVERY_FORM)
 def capacity(*, sources: Sources, form: Form) -> None:

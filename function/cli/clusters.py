@@ -89,12 +89,7 @@ def uid(identity: str) -> str:
 
 def condition(type_: str, *, ok: bool, reason: str, message: str = "") -> Manifest:
     """Return a condition that has never changed."""
-    found: Manifest = {
-        "type": type_,
-        "status": "True" if ok else "False",
-        "reason": reason,
-        "lastTransitionTime": NOW,
-    }
+    found: Manifest = {"type": type_, "status": "True" if ok else "False", "reason": reason, "lastTransitionTime": NOW}
     return {**found, "message": message} if message else found
 
 
@@ -140,12 +135,7 @@ def _service(manifest: Manifest) -> tuple[Manifest, ...]:
     address = f"{text(manifest, 'metadata.namespace')}/{text(manifest, 'metadata.name')}"
     url = f"http://inference.example.org/{address}"
     accepted: Manifest = {"observedGeneration": 1, "conditions": starting}
-    ready: Manifest = {
-        "observedGeneration": 1,
-        "conditions": serving,
-        "url": url,
-        "addresses": [{"url": url}],
-    }
+    ready: Manifest = {"observedGeneration": 1, "conditions": serving, "url": url, "addresses": [{"url": url}]}
     return {"status": {}}, {"status": accepted}, {"status": ready}
 
 

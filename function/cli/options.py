@@ -34,11 +34,7 @@ def _gathered(name: str, make: Maker, keys: tuple[str, ...], options: tuple[Opti
 _TARGET_KEYS = ("context", "kubeconfig", "namespace", "everywhere")
 _TARGET = (
     click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        shell_complete=namespaces,
-        help="Namespace; the context's own by default.",
+        "-n", "--namespace", metavar="NAME", shell_complete=namespaces, help="Namespace; the context's own by default."
     ),
     click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."),
     click.option("--context", metavar="NAME", shell_complete=contexts, help="Context of the kubeconfig."),

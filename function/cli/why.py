@@ -37,10 +37,7 @@ class Reason:
 
 
 @click.command(
-    epilog=examples(
-        "modelplane why kimi-k2 -n assistants",
-        "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes",
-    )
+    epilog=examples("modelplane why kimi-k2 -n assistants", "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes")
 )
 @click.argument("deployment", shell_complete=names("ModelDeployment"))
 @sources

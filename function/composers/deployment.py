@@ -16,9 +16,7 @@ from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, get, text
-from function.kube.names import (
-    named,
-)
+from function.kube.names import named
 from function.lifecycle.carry_over import carried
 from function.lifecycle.orphans import orphans
 from function.lifecycle.placement_writer import placement_manifest

@@ -68,18 +68,13 @@ def _composed(
 ) -> dict[str, Composed]:
     composed = {
         CONFIG: Composed(
-            manifest=_provider_config(parsed.value.provider_config, access),
-            ready=CONFIG in call.observed,
+            manifest=_provider_config(parsed.value.provider_config, access), ready=CONFIG in call.observed
         ),
         PRESET: writer.compose(PRESET, pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
     }
     name = parsed.value.storage.class_name
     if name:
-        manifest: Manifest = {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": name},
-        }
+        manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         composed[CLASS] = writer.compose(CLASS, manifest, Lifetime.OBSERVED)
     return composed
 

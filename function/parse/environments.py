@@ -105,9 +105,7 @@ def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess |
 
 def _secret(block: Block, name: str, key: str, namespace: str) -> SecretKey:
     return SecretKey(
-        name=block.text("name", name),
-        namespace=block.text("namespace", namespace),
-        key=block.text("key", key),
+        name=block.text("name", name), namespace=block.text("namespace", namespace), key=block.text("key", key)
     )
 
 

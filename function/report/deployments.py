@@ -16,10 +16,7 @@ from function.scheduling.verdicts import Decision
 def scheduled(explanation: Explanation) -> Condition:
     """Return Scheduled as explained."""
     return Condition(
-        type=ConditionType.SCHEDULED,
-        status=explanation.status,
-        reason=explanation.reason,
-        message=explanation.message,
+        type=ConditionType.SCHEDULED, status=explanation.status, reason=explanation.reason, message=explanation.message
     )
 
 

@@ -53,12 +53,7 @@ def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condit
         ConditionType.STORAGE_READY: EnvironmentStorage.NOT_CONFIGURED,
     }
     return tuple(
-        Condition(
-            type=type_,
-            status=Status.FALSE,
-            reason=reasons[type_],
-            message="; ".join(map(str, sorted(problems))),
-        )
+        Condition(type=type_, status=Status.FALSE, reason=reasons[type_], message="; ".join(map(str, sorted(problems))))
         for type_, problems in found.items()
         if problems
     )

@@ -106,9 +106,7 @@ def unreadable_topology() -> Condition:
 
 
 def _unresolved(
-    reason: ModelResolved | ReferencesResolved,
-    message: str,
-    type_: ConditionType = ConditionType.REFERENCES_RESOLVED,
+    reason: ModelResolved | ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
 ) -> Condition:
     return Condition(type=type_, status=Status.FALSE, reason=reason, message=message)
 
