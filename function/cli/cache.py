@@ -9,12 +9,12 @@ from function.cli.cachelist import entries, listed
 from function.cli.complete import names
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
-from function.cli.options import examples, form, sources, target
+from function.cli.options import WATCH, examples, form, sources, target
 from function.cli.progress import wait_for
 from function.cli.purge import purge
 from function.cli.sources import gather
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
-from function.cli.tables import hint, look_again, structured
+from function.cli.tables import hint, show, structured
 from function.cli.users import users
 from function.kube.manifests import JSON, Manifest, prune, text
 from function.kube.names import VERSION
@@ -41,7 +41,7 @@ def cache() -> None:
 
 @cache.command("list", epilog=examples("modelplane cache list -A", "modelplane cache list -n assistants --watch"))
 @sources
-@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
+@WATCH
 @form(*EVERY_FORM)
 def list_(*, sources: Sources, watch: bool, form: Form) -> None:
     """List ModelCaches, one line for each environment, with size, state and users."""
@@ -50,9 +50,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
         world = gather(sources, _KINDS, within=True)
         return listed(entries(world.store, world.namespace), form)
 
-    if watch:
-        look_again(look)
-    click.echo(look())
+    show(look, watch=watch)
     if form.for_people:
         hint("cache preload MODEL -e ENVIRONMENT --wait")
 

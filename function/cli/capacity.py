@@ -74,8 +74,7 @@ def capacity(*, sources: Sources, form: Form) -> None:
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
-            again = "".join(f" -f {file}" for file in sources.files)
-            hint(f"plan{again or ' -f deployment.yaml --live'}")
+            hint(f"plan{sources.again or ' -f deployment.yaml --live'}")
         case Form.NAME:
             for environment in environments:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")

@@ -49,6 +49,7 @@ _FILES = click.option(
     multiple=True,
     help="File, folder or - for standard input; may be repeated.",
 )
+WATCH = click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
 _LIVE = click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there.")
 _STRICT = click.option(
     "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."

@@ -109,7 +109,7 @@ def size(  # click's options
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:
         _tell(found)
-        hint("validate FILE" if not sources.files else "plan" + "".join(f" -f {file}" for file in sources.files))
+        hint(f"plan{sources.again}" if sources.files else "validate FILE")
     else:
         click.echo(structured(form, [_structured(size_, fits) for size_, fits in found]))
 

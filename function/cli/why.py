@@ -21,6 +21,7 @@ from function.exchange import Condition
 from function.kube.manifests import Manifest, listing, text
 from function.reasons import Outlook, Status
 from function.report.conditions import OWNED
+from function.report.explain import open_misses
 from function.report.sentences import remedy, sentence
 from function.scheduling.verdicts import Miss
 
@@ -63,13 +64,7 @@ def _refusals(made: Plan) -> Iterator[Reason]:
     decision = made.considered.decision
     if decision.fault is not None:
         yield Reason(subject=str(made.ref), reason=decision.fault.reason, faults=(sentence(decision.fault),))
-    open_ = (
-        decision.refusals
-        if decision.placed < decision.wanted
-        else [m for m in decision.refusals if m.keeps is not None]
-    )
-    for miss in sorted(open_, key=lambda m: (-m.step, m.environment)):
-        yield _reason(miss)
+    yield from map(_reason, open_misses(decision))
 
 
 def _reason(miss: Miss) -> Reason:
@@ -134,7 +129,6 @@ def _structured(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reaso
 
 
 def _next(ref: Ref, sources: Sources, *, placed: bool) -> str:
-    files = "".join(f" -f {file}" for file in sources.files)
     if not placed:
-        return f"capacity{files}"
-    return f"render{files}" if files else f"tree {ref.name} -n {ref.namespace}"
+        return f"capacity{sources.again}"
+    return f"render{sources.again}" if sources.files else f"tree {ref.name} -n {ref.namespace}"
