@@ -16,13 +16,11 @@ from function.kube.names import MANAGED_BY
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.observe.objects import ObservedObject
 from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
-from function.parse.memo import Memo
-from function.parse.placements import read_placement
+from function.parse.placements import PLACEMENTS
 from function.report import environments as report
 from function.serving.presets import pipeline_preset
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
-_PLACEMENTS = Memo(read_placement)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -107,5 +105,4 @@ def _status(call: Call, environment: Environment, storage_class: ObservedObject)
     answer = call.answer(requirements.PLACEMENTS)
     if answer is Answer.PENDING:
         return observed_status(call.xr) or report.status(environment, storage_class, ())
-    placements = (parsed.value for parsed in _PLACEMENTS.read(answer) if parsed.value)
-    return report.status(environment, storage_class, placements)
+    return report.status(environment, storage_class, filter(None, PLACEMENTS.read(answer)))

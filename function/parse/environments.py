@@ -16,6 +16,7 @@ from function.kube.manifests import Manifest, condition, get, strings, text
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
+from function.parse.memo import MemoBy
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_current, is_ready
 from function.schemas import EnvironmentSpec
@@ -75,6 +76,14 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
     return ParsedEnvironment(environment, problems, access=access, pool_problems=pool_problems)
+
+
+def _value(manifest: Manifest, settings: Settings) -> Environment:
+    return read_environment(manifest, settings).value
+
+
+# Of all environments, whichever composer is sent them.
+ENVIRONMENTS: MemoBy[Settings, Environment] = MemoBy(_value)
 
 
 def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess | None:

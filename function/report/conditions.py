@@ -39,6 +39,11 @@ def complete(kind: str, known: Iterable[Condition], reason: str, message: str = 
     return tuple(replace(c, message=clip(c.message)) for c in every)
 
 
+def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Condition:
+    """Return the condition of a type that is False for these faults."""
+    return Condition(type=type_, status=Status.FALSE, reason=reason, message="; ".join(map(str, problems)))
+
+
 def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tuple[Condition, ...]:
     """Return the conditions, the first of which also says what is wrong with the platform's settings.
 

@@ -8,6 +8,7 @@ from function.kube.manifests import Manifest, condition, listing, text
 from function.observe.health import Level, assess, current
 from function.observe.objects import ObservedObject, State
 from function.reasons import ConditionType, ServiceAccepted, ServiceReady, Status
+from function.report.conditions import faulty
 from function.report.objects import obstacle
 
 # The cluster answers, whatever became of what was written: what is mirrored is how it is.
@@ -47,12 +48,7 @@ def _acceptance(remote: ObservedObject, *, gate_open: bool) -> tuple[Status, Ser
 
 def invalid(problems: Sequence[Problem]) -> Condition:
     """Return ServiceAccepted for a service that cannot be written at all."""
-    return Condition(
-        type=ConditionType.SERVICE_ACCEPTED,
-        status=Status.FALSE,
-        reason=ServiceAccepted.REJECTED,
-        message="; ".join(map(str, problems)),
-    )
+    return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, problems)
 
 
 def serving(remote: ObservedObject, replicas: int, *, served: bool) -> Condition:
