@@ -212,8 +212,7 @@ def _refer(store: Store, manifest: Manifest) -> None:
     wanted += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
     for ref in wanted:
         if store.get(ref) is None:
-            close = nearest(ref.name, [other.name for other in store.refs(ref.kind)])
-            raise CliError(f"there is no {ref}." + (f" Did you mean {close}?" if close else ""), Code.NOT_FOUND)
+            raise _missing(store, ref)
 
 
 def _found(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, Ref]:
@@ -221,7 +220,10 @@ def _found(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, 
     store = Store(cluster.objects(kinds, cluster.namespace))
     ref = Ref("ModelCache", cluster.namespace, name)
     if store.get(ref) is None:
-        close = nearest(name, [other.name for other in store.refs("ModelCache")])
-        hint_ = f"Did you mean {close}?" if close else "Look for it with 'cache list -A'"
-        raise CliError(f"there is no {ref}. {hint_}", Code.NOT_FOUND)
+        raise _missing(store, ref, " Look for it with 'cache list -A'")
     return store, ref
+
+
+def _missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
+    close = nearest(ref.name, [other.name for other in store.refs(ref.kind)])
+    return CliError(f"there is no {ref}.{f' Did you mean {close}?' if close else otherwise}", Code.NOT_FOUND)

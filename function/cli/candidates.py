@@ -13,7 +13,7 @@ from function.composers.deployment import Considered
 from function.domain.environment import Environment
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
-from function.report.sentences import count, sentence, show, unmet
+from function.report.sentences import count, replica, sentence, show, unmet
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
@@ -143,7 +143,7 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
 
 
 def _replica(shape: Shape | None) -> str:
-    return f"{count(shape.nodes, 'node')} x {count(shape.gpus_per_node, 'GPU')}" if shape else ""
+    return replica(shape.nodes, shape.gpus_per_node) if shape else ""
 
 
 def _room(candidate: Candidate, ledger: Ledger) -> int:

@@ -17,7 +17,7 @@ from function.kube.manifests import Manifest
 from function.kube.quantity import gib
 from function.parse.environments import read_environment
 from function.parse.placements import read_placement
-from function.report.sentences import count
+from function.report.sentences import replica
 from function.scheduling.ledger import charge, charge_order
 from function.scheduling.pool_capacity import PoolCapacity
 
@@ -50,7 +50,7 @@ class Usage:
         """The largest replica that still fits: so many GPUs on each of so many nodes."""
         shapes = self._shapes()
         nodes, gpus = max(shapes, key=lambda s: (s[0] * s[1], s[1]), default=(0, 0))
-        return f"{count(nodes, 'node')} x {count(gpus, 'GPU')}" if gpus and nodes else "none"
+        return replica(nodes, gpus) if gpus and nodes else "none"
 
     def _shapes(self) -> list[tuple[int, int]]:
         if self.pool is None or self.room is None:

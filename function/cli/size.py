@@ -27,7 +27,7 @@ from function.kube.manifests import Manifest
 from function.kube.quantity import GIB, gib
 from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.report.sentences import count
+from function.report.sentences import count, replica
 from function.scheduling.shape import replica_shape
 
 # Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
@@ -233,9 +233,9 @@ def _tell(found: list[tuple[Size, list[Fit]]]) -> None:
 
 def _cells(fit: Fit) -> tuple[object, ...]:
     shape, pool = fit.shape, fit.pool
-    replica = f"{count(shape.nodes, 'node')} x {count(shape.gpus_per_node, 'GPU')}"
+    how_big = replica(shape.nodes, shape.gpus_per_node)
     memory = gib(shape.gpus * pool.memory_per_gpu) if pool.memory_per_gpu else ""
-    return fit.environment, pool.name, fit.profile, fit.arithmetic, replica, shape.gpus, memory, fit.obstacle
+    return fit.environment, pool.name, fit.profile, fit.arithmetic, how_big, shape.gpus, memory, fit.obstacle
 
 
 def _structured(size_: Size, fits: list[Fit]) -> Manifest:

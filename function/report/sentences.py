@@ -125,8 +125,12 @@ def _replicas(refusal: Refusal) -> str:
 
 def size(replicas: int, shape: Shape) -> str:
     """Say how big so many replicas of a shape are."""
-    nodes, gpus = count(shape.nodes, "node"), count(shape.gpus_per_node, "GPU")
-    return f"{count(replicas, 'replica')} of {nodes} x {gpus}"
+    return f"{count(replicas, 'replica')} of {replica(shape.nodes, shape.gpus_per_node)}"
+
+
+def replica(nodes: int, gpus: int) -> str:
+    """Say how big one replica is."""
+    return f"{count(nodes, 'node')} x {count(gpus, 'GPU')}"
 
 
 def count(number: int, noun: str) -> str:
