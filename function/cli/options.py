@@ -10,11 +10,10 @@ from function.cli.asked import Form, Sources, Target
 from function.cli.complete import contexts, namespaces
 
 Function: TypeAlias = Callable[..., object]
-Maker: TypeAlias = Callable[..., object]
 Option: TypeAlias = Callable[[Function], Function]
 
 
-def _gathered(name: str, make: Maker, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
+def _gathered(name: str, make: Function, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
     """Return a decorator that adds options and passes them on as one value."""
 
     def decorate(function: Function) -> Function:
@@ -64,7 +63,7 @@ _WHAT_IF = click.option(
 
 
 def _sources(**given: object) -> object:
-    make_target, make_sources = (Target, Sources)  # type: tuple[Maker, Maker]
+    make_target, make_sources = (Target, Sources)  # type: tuple[Function, Function]
     target = make_target(**{key: given.pop(key) for key in _TARGET_KEYS})
     return make_sources(**given, target=target)
 

@@ -89,22 +89,20 @@ def _composite(manifest: Manifest) -> Node:
 
 def _object(manifest: Manifest) -> Node:
     wanted, remote = mapping(manifest, "spec.forProvider.manifest"), read(manifest)
-    title = f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}"
-    since = text(remote.manifest, "metadata.creationTimestamp")
-    children = tuple(_conditions(remote.manifest))
-    if not remote.present:
+    if remote.present:
+        health = assess(remote.manifest)
+        status = Status.TRUE if health.up else Status.FALSE
+        state, message = health.level.value, health.message
+    else:
         status = Status.UNKNOWN if remote.silent or remote.state is State.UNSEEN else Status.FALSE
-        state = remote.state.name.replace("_", " ").capitalize()
-        message = _first_line(remote.message or remote.state.value)
-        return Node(title=title, since=since, ready=status, state=state, message=message, children=children)
-    health = assess(remote.manifest)
+        state, message = remote.state.name.replace("_", " "), remote.message or remote.state.value
     return Node(
-        title=title,
-        since=since,
-        ready=Status.TRUE if health.up else Status.FALSE,
-        state=health.level.value.capitalize(),
-        message=_first_line(health.message),
-        children=children,
+        title=f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}",
+        since=text(remote.manifest, "metadata.creationTimestamp"),
+        ready=status,
+        state=state.capitalize(),
+        message=_first_line(message),
+        children=tuple(_conditions(remote.manifest)),
     )
 
 

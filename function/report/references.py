@@ -5,8 +5,7 @@ Deployments, placements and caches say it under their own condition type, with t
 
 from collections.abc import Iterable, Sequence
 
-from function.domain.model import Model
-from function.domain.placement import ModelRef
+from function.domain.model import Model, ModelRef
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.names import VERSION
