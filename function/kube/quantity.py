@@ -42,7 +42,7 @@ def whole(value: str | int) -> int:
 
 
 def observed(value: str) -> int:
-    """Return a quantity that was read and not asked for as `whole` does, at most `MOST`: some storage reports no end."""
+    """Return what was read and not asked for as `whole` does, at most `MOST`: some storage reports no end."""
     return MOST if parse(value) >= MOST else whole(value)
 
 
