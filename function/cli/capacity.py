@@ -9,13 +9,12 @@ from function.cli.asked import EVERY_FORM, Form, Sources
 from function.cli.invalid_pools import InvalidPool, invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
+from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
-from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
-from function.parse.environments import read_environment
 from function.parse.placements import read_placement
 from function.report.sentences import replica
 from function.scheduling.ledger import charge, charge_order
@@ -66,17 +65,17 @@ class Usage:
 def capacity(*, sources: Sources, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = gather(sources, _KINDS).store
-    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
+    known = environments(store)
     parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
-    invalid = invalid_pools(store, environments)
-    usages = use(environments, [p.value for p in parsed if p.value], invalid)
+    invalid = invalid_pools(store, known)
+    usages = use(known, [p.value for p in parsed if p.value], invalid)
     warn(invalid)
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
             hint(f"plan{sources.again or ' -f deployment.yaml --live'}")
         case Form.NAME:
-            for environment in environments:
+            for environment in known:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")
         case _:
             click.echo(structured(form, [_structured(usage) for usage in usages]))

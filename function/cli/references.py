@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, environments, is_ours
 from function.domain.cache import NamedCache
-from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
@@ -12,7 +11,6 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, text
 from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
-from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.problems import nearest
@@ -55,7 +53,7 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         return
     weights = _weights(store, deployment, model)
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
-    fault = unsuited(request, _environments(store))
+    fault = unsuited(request, environments(store))
     if fault is not None:
         yield problem(fault)
 
@@ -74,7 +72,7 @@ def _cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, cache.model, manifest) if cache else None
     if cache is None or model is None:
         return
-    for environment in _environments(store):
+    for environment in environments(store):
         if cache.selects(environment):
             yield from map(problem, faults_of(cached_weights(model, cache, environment, BUILT_IN)))
 
@@ -82,7 +80,7 @@ def _cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
 def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     name = text(manifest, "spec.inferenceEnvironmentRef.name")
     yield from _named(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
-    environment = next((e for e in _environments(store) if e.name == name), None)
+    environment = next((e for e in environments(store) if e.name == name), None)
     placement = read_placement(manifest).value
     if environment is None or placement is None:
         return
@@ -103,11 +101,6 @@ _CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {
     "ModelCache": _cache,
     "ModelPlacement": _placement,
 }
-
-
-def _environments(store: Store) -> list[Environment]:
-    found = (store.get(ref) for ref in store.refs("InferenceEnvironment"))
-    return [read_environment(manifest, BUILT_IN).value for manifest in found if manifest]
 
 
 def _weights(store: Store, of: Deployment | Placement, model: Model) -> PlacedWeights:

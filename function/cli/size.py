@@ -18,14 +18,12 @@ from function.cli.hub import measure
 from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
-from function.cli.store import Store
+from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Environment, Pool
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
-from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from function.kube.quantity import GIB, gib
-from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.report.sentences import count, replica
 from function.scheduling.shape import replica_shape
@@ -103,9 +101,9 @@ def size(  # click's options
     else:
         sizes = [_of_model(model, headroom, measured=hub is not None) for model in models]
     profiles = () if params or hub else models
-    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
-    warn(invalid_pools(store, environments))
-    pools = _pools(environments)
+    known = environments(store)
+    warn(invalid_pools(store, known))
+    pools = _pools(known)
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:
         _tell(found)

@@ -5,7 +5,7 @@ but not ready, the placements' own conditions say what is waited for.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -28,13 +28,13 @@ from function.scheduling.verdicts import Miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why one environment or placement does not serve. `outlook`: whether waiting can help."""
+    """Why one environment or placement does not serve, as it is written. `outlook`: whether waiting can help."""
 
     subject: str
     reason: str
+    outlook: str = ""
     faults: tuple[str, ...]
     remedies: tuple[str, ...] = ()
-    outlook: str = ""
 
 
 @click.command(
@@ -112,19 +112,8 @@ def _structured(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reaso
     return {
         "namespace": ref.namespace,
         "name": ref.name,
-        "conditions": [
-            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message} for c in conditions
-        ],
-        "reasons": [
-            {
-                "subject": r.subject,
-                "reason": r.reason,
-                "outlook": r.outlook,
-                "faults": list(r.faults),
-                "remedies": list(r.remedies),
-            }
-            for r in reasons
-        ],
+        "conditions": list(map(asdict, conditions)),
+        "reasons": list(map(asdict, reasons)),
     }
 
 
