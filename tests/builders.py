@@ -11,6 +11,7 @@ from function.domain.model import (
     EngineName,
     HuggingFaceSource,
     Model,
+    ModelRef,
     Parallelism,
     Profile,
     Requires,
@@ -18,7 +19,7 @@ from function.domain.model import (
     Source,
     Spread,
 )
-from function.domain.placement import Deployment, ModelRef, Placement
+from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.quantity import whole

@@ -33,6 +33,11 @@ class Sources:
         """Whether the control plane is asked: always where no file is given."""
         return self.live or not self.files
 
+    @property
+    def again(self) -> str:
+        """The options that name the same files once more."""
+        return "".join(f" -f {file}" for file in self.files)
+
 
 class Form(StrEnum):
     """How a result is written."""

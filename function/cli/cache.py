@@ -9,12 +9,12 @@ from function.cli.cachelist import entries, listed
 from function.cli.complete import names
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
-from function.cli.options import examples, form, sources, target
+from function.cli.options import WATCH, examples, form, sources, target
 from function.cli.progress import wait_for
 from function.cli.purge import purge
 from function.cli.sources import gather
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
-from function.cli.tables import hint, look_again, structured
+from function.cli.tables import hint, show, structured
 from function.cli.users import users
 from function.kube.manifests import JSON, Manifest, prune, text
 from function.kube.names import VERSION
@@ -32,23 +32,16 @@ _TIMEOUT = click.option(
 
 @click.group(
     epilog=examples(
-        "modelplane cache list -A",
-        "modelplane cache preload kimi-k2-instruct --environment h200-east --wait",
+        "modelplane cache list -A", "modelplane cache preload kimi-k2-instruct --environment h200-east --wait"
     )
 )
 def cache() -> None:
     """List, preload, clear and retry ModelCaches."""
 
 
-@cache.command(
-    "list",
-    epilog=examples(
-        "modelplane cache list -A",
-        "modelplane cache list -n assistants --watch",
-    ),
-)
+@cache.command("list", epilog=examples("modelplane cache list -A", "modelplane cache list -n assistants --watch"))
 @sources
-@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
+@WATCH
 @form(*EVERY_FORM)
 def list_(*, sources: Sources, watch: bool, form: Form) -> None:
     """List ModelCaches, one line for each environment, with size, state and users."""
@@ -57,9 +50,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
         world = gather(sources, _KINDS, within=True)
         return listed(entries(world.store, world.namespace), form)
 
-    if watch:
-        look_again(look)
-    click.echo(look())
+    show(look, watch=watch)
     if form.for_people:
         hint("cache preload MODEL -e ENVIRONMENT --wait")
 
@@ -147,11 +138,7 @@ def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Targe
     hint(f"cache list -n {ref.namespace}")
 
 
-@cache.command(
-    epilog=examples(
-        "modelplane cache retry kimi-k2-instruct -n assistants --wait",
-    )
-)
+@cache.command(epilog=examples("modelplane cache retry kimi-k2-instruct -n assistants --wait"))
 @click.argument("name", shell_complete=names("ModelCache"))
 @_WAIT
 @_TIMEOUT
@@ -225,8 +212,7 @@ def _refer(store: Store, manifest: Manifest) -> None:
     wanted += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
     for ref in wanted:
         if store.get(ref) is None:
-            close = nearest(ref.name, [other.name for other in store.refs(ref.kind)])
-            raise CliError(f"there is no {ref}." + (f" Did you mean {close}?" if close else ""), Code.NOT_FOUND)
+            raise _missing(store, ref)
 
 
 def _found(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, Ref]:
@@ -234,7 +220,10 @@ def _found(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, 
     store = Store(cluster.objects(kinds, cluster.namespace))
     ref = Ref("ModelCache", cluster.namespace, name)
     if store.get(ref) is None:
-        close = nearest(name, [other.name for other in store.refs("ModelCache")])
-        hint_ = f"Did you mean {close}?" if close else "Look for it with 'cache list -A'"
-        raise CliError(f"there is no {ref}. {hint_}", Code.NOT_FOUND)
+        raise _missing(store, ref, " Look for it with 'cache list -A'")
     return store, ref
+
+
+def _missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
+    close = nearest(ref.name, [other.name for other in store.refs(ref.kind)])
+    return CliError(f"there is no {ref}.{f' Did you mean {close}?' if close else otherwise}", Code.NOT_FOUND)

@@ -1,7 +1,7 @@
 """ModelCaches as one line for each environment."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from function.cli.asked import Form
 from function.cli.store import Ref, Store
@@ -46,12 +46,8 @@ def _of(store: Store, cache: Manifest) -> Iterator[Entry]:
     )
     rows = listing(cache, "status.environments")
     for row in rows:
-        yield Entry(
-            ref=ref,
-            model=whole.model,
-            size=whole.size,
-            created=whole.created,
-            users=whole.users,
+        yield replace(
+            whole,
             environment=text(row, "name"),
             phase=text(row, "phase"),
             claim=text(row, "claimName"),

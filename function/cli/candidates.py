@@ -13,14 +13,13 @@ from function.composers.deployment import Considered
 from function.domain.environment import Environment
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
-from function.kube.selectors import Requirement
-from function.report.sentences import count, sentence, show
+from function.report.sentences import count, replica, sentence, show, unmet
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Assignment, Field, Refusal, Value
+from function.scheduling.verdicts import Assignment, Field, Refusal
 from function.storage.checks import FaultKind
 
 
@@ -144,7 +143,7 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
 
 
 def _replica(shape: Shape | None) -> str:
-    return f"{count(shape.nodes, 'node')} x {count(shape.gpus_per_node, 'GPU')}" if shape else ""
+    return replica(shape.nodes, shape.gpus_per_node) if shape else ""
 
 
 def _room(candidate: Candidate, ledger: Ledger) -> int:
@@ -166,14 +165,9 @@ def _declared(refusal: Refusal) -> tuple[str, str]:
 
 
 def _labels(refusal: Refusal) -> tuple[str, str]:
-    found: dict[str, str] = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
-    unmet = [requirement for requirement in _items(refusal.wanted) if isinstance(requirement, Requirement)]
-    there = [f"{r.key}={found[r.key]}" if r.key in found else f"no {r.key}" for r in unmet]
-    return ", ".join(map(str, unmet)), ", ".join(there)
-
-
-def _items(value: Value) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else ()
+    pairs = unmet(refusal)
+    there = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in pairs]
+    return ", ".join(str(requirement) for requirement, _ in pairs), ", ".join(there)
 
 
 def _replicas(refusal: Refusal) -> tuple[str, str]:

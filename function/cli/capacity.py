@@ -9,15 +9,14 @@ from function.cli.asked import EVERY_FORM, Form, Sources
 from function.cli.invalid_pools import InvalidPool, invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
+from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
-from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
-from function.parse.environments import read_environment
 from function.parse.placements import read_placement
-from function.report.sentences import count
+from function.report.sentences import replica
 from function.scheduling.ledger import charge, charge_order
 from function.scheduling.pool_capacity import PoolCapacity
 
@@ -50,7 +49,7 @@ class Usage:
         """The largest replica that still fits: so many GPUs on each of so many nodes."""
         shapes = self._shapes()
         nodes, gpus = max(shapes, key=lambda s: (s[0] * s[1], s[1]), default=(0, 0))
-        return f"{count(nodes, 'node')} x {count(gpus, 'GPU')}" if gpus and nodes else "none"
+        return replica(nodes, gpus) if gpus and nodes else "none"
 
     def _shapes(self) -> list[tuple[int, int]]:
         if self.pool is None or self.room is None:
@@ -60,30 +59,23 @@ class Usage:
         return spread if self.pool.multi_node else [(min(nodes, 1), level) for nodes, level in spread]
 
 
-@click.command(
-    epilog=examples(
-        "modelplane capacity",
-        "modelplane capacity -o wide",
-        "modelplane capacity -f fleet/",
-    )
-)
+@click.command(epilog=examples("modelplane capacity", "modelplane capacity -o wide", "modelplane capacity -f fleet/"))
 @sources
 @form(*EVERY_FORM)
 def capacity(*, sources: Sources, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = gather(sources, _KINDS).store
-    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
+    known = environments(store)
     parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
-    invalid = invalid_pools(store, environments)
-    usages = use(environments, [p.value for p in parsed if p.value], invalid)
+    invalid = invalid_pools(store, known)
+    usages = use(known, [p.value for p in parsed if p.value], invalid)
     warn(invalid)
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
-            again = "".join(f" -f {file}" for file in sources.files)
-            hint(f"plan{again or ' -f deployment.yaml --live'}")
+            hint(f"plan{sources.again or ' -f deployment.yaml --live'}")
         case Form.NAME:
-            for environment in environments:
+            for environment in known:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")
         case _:
             click.echo(structured(form, [_structured(usage) for usage in usages]))

@@ -56,7 +56,7 @@ def reported(resource: Manifest, step: int) -> Manifest:
     if text(resource, "kind") != "Object" or step == 0:
         return resource
     manifest = mapping(resource, "spec.forProvider.manifest")
-    stages = STAGES.get(text(manifest, "kind"), _nothing)(manifest)
+    stages = STAGES.get(text(manifest, "kind"), _at_once())(manifest)
     ready = step >= len(stages) or text(resource, "spec.readiness.policy") in {"", "SuccessfulCreate"}
     conditions: list[JSON] = [
         condition("Synced", ok=True, reason="ReconcileSuccess"),
@@ -89,12 +89,7 @@ def uid(identity: str) -> str:
 
 def condition(type_: str, *, ok: bool, reason: str, message: str = "") -> Manifest:
     """Return a condition that has never changed."""
-    found: Manifest = {
-        "type": type_,
-        "status": "True" if ok else "False",
-        "reason": reason,
-        "lastTransitionTime": NOW,
-    }
+    found: Manifest = {"type": type_, "status": "True" if ok else "False", "reason": reason, "lastTransitionTime": NOW}
     return {**found, "message": message} if message else found
 
 
@@ -140,38 +135,20 @@ def _service(manifest: Manifest) -> tuple[Manifest, ...]:
     address = f"{text(manifest, 'metadata.namespace')}/{text(manifest, 'metadata.name')}"
     url = f"http://inference.example.org/{address}"
     accepted: Manifest = {"observedGeneration": 1, "conditions": starting}
-    ready: Manifest = {
-        "observedGeneration": 1,
-        "conditions": serving,
-        "url": url,
-        "addresses": [{"url": url}],
-    }
+    ready: Manifest = {"observedGeneration": 1, "conditions": serving, "url": url, "addresses": [{"url": url}]}
     return {"status": {}}, {"status": accepted}, {"status": ready}
 
 
-def _namespace(_manifest: Manifest) -> tuple[Manifest, ...]:
-    return ({"status": {"phase": "Active"}},)
-
-
-def _class(_manifest: Manifest) -> tuple[Manifest, ...]:
-    return ({"provisioner": "example.org/shared", "volumeBindingMode": "WaitForFirstConsumer"},)
-
-
-def _definition(_manifest: Manifest) -> tuple[Manifest, ...]:
-    return ({"status": {"conditions": [condition("Established", ok=True, reason="InitialNames")]}},)
-
-
-def _nothing(_manifest: Manifest) -> tuple[Manifest, ...]:
-    return ({},)
+def _at_once(**stage: JSON) -> Callable[[Manifest], tuple[Manifest, ...]]:
+    return lambda _: (stage,)
 
 
 # What each step adds to the manifest, by kind.
 STAGES: Mapping[str, Callable[[Manifest], tuple[Manifest, ...]]] = {
-    "Namespace": _namespace,
+    "Namespace": _at_once(status={"phase": "Active"}),
     "PersistentVolumeClaim": _claim,
     "Job": _job,
-    "StorageClass": _class,
-    "CustomResourceDefinition": _definition,
+    "StorageClass": _at_once(provisioner="example.org/shared", volumeBindingMode="WaitForFirstConsumer"),
     "LLMInferenceService": _service,
 }
 _LAST = max(len(stages({})) for stages in STAGES.values())

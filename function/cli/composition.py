@@ -20,11 +20,7 @@ _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def first_call(store: Store, xr: Manifest) -> Call:
-    """Return the first call that Crossplane would make for a composite.
-
-    Raises:
-        CliError: Crossplane would make none.
-    """
+    """Return the first call that Crossplane would make for a composite."""
     composition = composition_of(store, xr)
     environment: Manifest = {}
     given: Manifest = {}

@@ -18,7 +18,7 @@ class Code(IntEnum):
 
 
 class CliError(click.ClickException):
-    """A failure that the user can do something about."""
+    """A failure that the user can do something about; whatever meets one raises it, up to main.py."""
 
     def __init__(self, message: str, code: Code = Code.USAGE) -> None:
         super().__init__(message)

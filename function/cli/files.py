@@ -33,11 +33,7 @@ class Found:
 
 
 def read(paths: Iterable[str]) -> list[Found]:
-    """Return the manifests of files, in their order.
-
-    Raises:
-        CliError: A file cannot be read, or is not YAML.
-    """
+    """Return the manifests of files, in their order."""
     return [
         Found(manifest, name) for path in paths for name, said in _contents(path) for manifest in _items(name, said)
     ]

@@ -39,11 +39,7 @@ class Repository:
 
 
 def measure(source: HuggingFaceSource) -> Repository:
-    """Return what a repository holds.
-
-    Raises:
-        CliError: The hub does not answer, or refuses.
-    """
+    """Return what a repository holds."""
     base = os.environ.get("HF_ENDPOINT", ENDPOINT).rstrip("/")
     model = f"{base}/api/models/{quote(source.repo)}"
     revision = quote(source.revision, safe="")
@@ -76,9 +72,7 @@ def _tree(url: str, repo: str) -> list[tuple[str, int]]:
 
 
 def _wanted(path: str, source: HuggingFaceSource) -> bool:
-    if source.allow and not _any(path, source.allow):
-        return False
-    return not _any(path, source.ignore)
+    return (not source.allow or _any(path, source.allow)) and not _any(path, source.ignore)
 
 
 def _any(path: str, patterns: Sequence[str]) -> bool:

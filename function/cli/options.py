@@ -10,11 +10,10 @@ from function.cli.asked import Form, Sources, Target
 from function.cli.complete import contexts, namespaces
 
 Function: TypeAlias = Callable[..., object]
-Maker: TypeAlias = Callable[..., object]
 Option: TypeAlias = Callable[[Function], Function]
 
 
-def _gathered(name: str, make: Maker, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
+def _gathered(name: str, make: Function, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
     """Return a decorator that adds options and passes them on as one value."""
 
     def decorate(function: Function) -> Function:
@@ -34,11 +33,7 @@ def _gathered(name: str, make: Maker, keys: tuple[str, ...], options: tuple[Opti
 _TARGET_KEYS = ("context", "kubeconfig", "namespace", "everywhere")
 _TARGET = (
     click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        shell_complete=namespaces,
-        help="Namespace; the context's own by default.",
+        "-n", "--namespace", metavar="NAME", shell_complete=namespaces, help="Namespace; the context's own by default."
     ),
     click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."),
     click.option("--context", metavar="NAME", shell_complete=contexts, help="Context of the kubeconfig."),
@@ -53,6 +48,7 @@ _FILES = click.option(
     multiple=True,
     help="File, folder or - for standard input; may be repeated.",
 )
+WATCH = click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
 _LIVE = click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there.")
 _STRICT = click.option(
     "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."
@@ -67,7 +63,7 @@ _WHAT_IF = click.option(
 
 
 def _sources(**given: object) -> object:
-    make_target, make_sources = (Target, Sources)  # type: tuple[Maker, Maker]
+    make_target, make_sources = (Target, Sources)  # type: tuple[Function, Function]
     target = make_target(**{key: given.pop(key) for key in _TARGET_KEYS})
     return make_sources(**given, target=target)
 

@@ -67,7 +67,7 @@ def _tell(plans: list[Plan], sources: Sources, *, wide: bool, diff: bool) -> Non
 
 
 def _next(plans: list[Plan], sources: Sources) -> str:
-    given = "".join(f" -f {file}" for file in sources.files) + (" --live" if sources.live else "")
+    given = sources.again + (" --live" if sources.live else "")
     shown = next((p for p in plans if p.decision.status is not Status.TRUE), None)
     if shown:
         return f"why {shown.ref.name} -n {shown.ref.namespace}{given}"

@@ -58,13 +58,7 @@ def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome)
     if considered:
         invalid = invalid_pools(store, (e for e in considered.environments if not e.deleting))
         rows = (*candidates(considered, names), *map(unusable, invalid))
-    return Plan(
-        ref=ref,
-        outcome=outcome,
-        rows=rows,
-        changes=changes(before, outcome.composed),
-        considered=considered,
-    )
+    return Plan(ref=ref, outcome=outcome, rows=rows, changes=changes(before, outcome.composed), considered=considered)
 
 
 def look(store: Store, ref: Ref) -> Considered | None:

@@ -23,11 +23,7 @@ _HOPELESS = {
 
 
 def wait_for(cluster: Cluster, ref: Ref, timeout: int) -> None:
-    """Wait until every environment has the weights; may be interrupted, the download goes on.
-
-    Raises:
-        CliError: It cannot succeed as things are, or takes longer than the timeout.
-    """
+    """Wait until every environment has the weights; may be interrupted, the download goes on."""
     deadline = time.monotonic() + timeout
     shown = ""
     while True:

@@ -38,11 +38,7 @@ class Removal:
         return f"{self.directory.removeprefix('/mnt/models/')} of claim {self.claim} on {self.environment}"
 
     def run(self, cluster: Cluster, cache: Ref, timeout: int) -> None:
-        """Remove it once the cache is gone, so that nothing is downloaded meanwhile.
-
-        Raises:
-            CliError: It failed, or took too long.
-        """
+        """Remove it once the cache is gone, so that nothing is downloaded meanwhile."""
         deadline = time.monotonic() + timeout
         ref = Ref.of(self.manifest)
         while cluster.get(cache) is not None:
@@ -66,11 +62,7 @@ class Removal:
 
 
 def purge(store: Store, cache: Ref) -> tuple[Removal, ...]:
-    """Return what there is to remove beyond what goes with the cache.
-
-    Raises:
-        CliError: Something is being downloaded.
-    """
+    """Return what there is to remove beyond what goes with the cache."""
     for entry in listing(store.get(cache), "status.environments"):
         if text(entry, "phase") == "Downloading":
             where = text(entry, "name")

@@ -1,17 +1,16 @@
 """What objects say of each other: a name that leads nowhere, with the nearest that exists."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours
-from function.domain.cache import CacheChoice, ModelCache, NamedCache
-from function.domain.environment import Environment
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, environments, is_ours
+from function.domain.cache import NamedCache
 from function.domain.model import Model, ModelRef
+from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, text
 from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
-from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.problems import nearest
@@ -24,18 +23,10 @@ from function.storage.placed import PlacedWeights, cached_weights
 
 def faults(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return every reference of an object that leads nowhere, or to what does not go with it."""
-    if not is_ours(manifest):
-        return
-    match text(manifest, "kind"):
-        case "ModelDeployment":
-            yield from _model(store, manifest)
-            yield from _deployment(store, manifest)
-        case "ModelCache":
-            yield from _model(store, manifest)
-            yield from _cache(store, manifest)
-        case "ModelPlacement":
-            yield from _model(store, manifest)
-            yield from _placement(store, manifest)
+    check = _CHECKS.get(text(manifest, "kind"))
+    if check and is_ours(manifest):
+        yield from _model(store, manifest)
+        yield from check(store, manifest)
 
 
 def _model(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -60,16 +51,9 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, deployment.model, manifest)
     if model is None:
         return
-    weights = PlacedWeights(
-        model=model,
-        choice=deployment.cache,
-        cache=_named_cache(store, deployment.cache, deployment.namespace),
-        settings=BUILT_IN,
-        namespace=deployment.namespace,
-        owner=deployment.name,
-    )
+    weights = _weights(store, deployment, model)
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
-    fault = unsuited(request, _environments(store))
+    fault = unsuited(request, environments(store))
     if fault is not None:
         yield problem(fault)
 
@@ -88,7 +72,7 @@ def _cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, cache.model, manifest) if cache else None
     if cache is None or model is None:
         return
-    for environment in _environments(store):
+    for environment in environments(store):
         if cache.selects(environment):
             yield from map(problem, faults_of(cached_weights(model, cache, environment, BUILT_IN)))
 
@@ -96,7 +80,7 @@ def _cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
 def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     name = text(manifest, "spec.inferenceEnvironmentRef.name")
     yield from _named(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
-    environment = next((e for e in _environments(store) if e.name == name), None)
+    environment = next((e for e in environments(store) if e.name == name), None)
     placement = read_placement(manifest).value
     if environment is None or placement is None:
         return
@@ -108,25 +92,27 @@ def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, placement.model, manifest)
     if model is None or pool is None or placement.shape is None:
         return
-    weights = PlacedWeights(
-        model=model,
-        choice=placement.cache,
-        cache=_named_cache(store, placement.cache, placement.namespace),
-        settings=BUILT_IN,
-        namespace=placement.namespace,
-        owner=placement.name,
-    )
+    weights = _weights(store, placement, model)
     yield from map(problem, weights.faults(environment, pool, placement.shape, placement.replicas))
 
 
-def _environments(store: Store) -> list[Environment]:
-    found = (store.get(ref) for ref in store.refs("InferenceEnvironment"))
-    return [read_environment(manifest, BUILT_IN).value for manifest in found if manifest]
+_CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {
+    "ModelDeployment": _deployment,
+    "ModelCache": _cache,
+    "ModelPlacement": _placement,
+}
 
 
-def _named_cache(store: Store, choice: CacheChoice, namespace: str) -> ModelCache | None:
-    found = store.get(Ref("ModelCache", namespace, choice.name)) if isinstance(choice, NamedCache) else None
-    return read_cache(found).value if found else None
+def _weights(store: Store, of: Deployment | Placement, model: Model) -> PlacedWeights:
+    cache = store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, NamedCache) else None
+    return PlacedWeights(
+        model=model,
+        choice=of.cache,
+        cache=read_cache(cache).value if cache else None,
+        settings=BUILT_IN,
+        namespace=of.namespace,
+        owner=of.name,
+    )
 
 
 def _named(store: Store, ref: Ref, path: str) -> Iterator[Problem]:

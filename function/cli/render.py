@@ -15,12 +15,11 @@ from function.cli.control_plane import in_turn, simulate
 from function.cli.errors import CliError, Code
 from function.cli.options import examples, form, sources
 from function.cli.sources import KINDS, World, gather
-from function.cli.store import Ref, Store
+from function.cli.store import Ref, Store, environments
 from function.cli.tables import structured
 from function.exchange import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.lifecycle.carry_over import carried
-from function.parse.environments import provider_config
 from function.reasons import ConditionType, Status
 
 _HERE = "control plane"
@@ -96,7 +95,7 @@ def settle(world: World) -> dict[Ref, Outcome]:
 
 def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
     """Return what composites composed, and what of that exists on remote clusters."""
-    clusters = _clusters(store)
+    clusters = {environment.provider_config: environment.name for environment in environments(store)}
     for ref in refs:
         for observed in store.owned(ref).values():
             # Without status, without what Crossplane adds, and never with the data of a Secret.
@@ -107,14 +106,6 @@ def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifes
             remote = mapping(manifest, "spec.forProvider.manifest")
             config = text(manifest, "spec.providerConfigRef.name")
             yield Place(clusters.get(config, config), Ref.of(remote)), remote
-
-
-def _clusters(store: Store) -> dict[str, str]:
-    found = {}
-    for ref in store.refs("InferenceEnvironment"):
-        recorded = text(store.get(ref), "status.providerConfigRef.name")
-        found[recorded or provider_config(ref.name)] = ref.name
-    return found
 
 
 def _write(found: dict[Place, Manifest], form: Form) -> None:

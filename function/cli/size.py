@@ -18,16 +18,14 @@ from function.cli.hub import measure
 from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.sources import gather
-from function.cli.store import Store
+from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Environment, Pool
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
-from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from function.kube.quantity import GIB, gib
-from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.report.sentences import count
+from function.report.sentences import count, replica
 from function.scheduling.shape import replica_shape
 
 # Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
@@ -103,13 +101,13 @@ def size(  # click's options
     else:
         sizes = [_of_model(model, headroom, measured=hub is not None) for model in models]
     profiles = () if params or hub else models
-    environments = [read_environment(m, BUILT_IN).value for m in store.all("InferenceEnvironment")]
-    warn(invalid_pools(store, environments))
-    pools = _pools(environments)
+    known = environments(store)
+    warn(invalid_pools(store, known))
+    pools = _pools(known)
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:
         _tell(found)
-        hint("validate FILE" if not sources.files else "plan" + "".join(f" -f {file}" for file in sources.files))
+        hint(f"plan{sources.again}" if sources.files else "validate FILE")
     else:
         click.echo(structured(form, [_structured(size_, fits) for size_, fits in found]))
 
@@ -233,9 +231,9 @@ def _tell(found: list[tuple[Size, list[Fit]]]) -> None:
 
 def _cells(fit: Fit) -> tuple[object, ...]:
     shape, pool = fit.shape, fit.pool
-    replica = f"{count(shape.nodes, 'node')} x {count(shape.gpus_per_node, 'GPU')}"
+    how_big = replica(shape.nodes, shape.gpus_per_node)
     memory = gib(shape.gpus * pool.memory_per_gpu) if pool.memory_per_gpu else ""
-    return fit.environment, pool.name, fit.profile, fit.arithmetic, replica, shape.gpus, memory, fit.obstacle
+    return fit.environment, pool.name, fit.profile, fit.arithmetic, how_big, shape.gpus, memory, fit.obstacle
 
 
 def _structured(size_: Size, fits: list[Fit]) -> Manifest:

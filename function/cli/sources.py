@@ -31,14 +31,9 @@ class World:
     store: Store
     namespace: str
     given: frozenset[Ref] = frozenset()
-    cluster: Cluster | None = None
 
     def deployments(self, names: Sequence[str] = ()) -> list[Ref]:
-        """Return the deployments that are meant: those named, else those in files, else all that are in scope.
-
-        Raises:
-            CliError: There is none, or none of a name.
-        """
+        """Return the deployments that are meant: those named, else those in files, else all that are in scope."""
         every = self.store.refs("ModelDeployment")
         if names:
             return [self._named(name, every) for name in names]
@@ -49,11 +44,7 @@ class World:
         return found
 
     def deployment(self, name: str) -> Ref:
-        """Return the deployment of a name.
-
-        Raises:
-            CliError: There is none, or several.
-        """
+        """Return the deployment of a name."""
         return self._named(name, self.store.refs("ModelDeployment"))
 
     def _named(self, name: str, every: Iterable[Ref]) -> Ref:
@@ -74,12 +65,8 @@ class World:
 
 
 def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = False) -> World:
-    """Read what was asked for; `within`: of the one namespace that is in scope, and no settings.
-
-    Raises:
-        CliError: A file cannot be read, or the control plane does not answer.
-    """
-    target, store, cluster = sources.target, Store(), None
+    """Read what was asked for; `within`: of the one namespace that is in scope, and no settings."""
+    target, store = sources.target, Store()
     # Without a control plane there is no namespace that is the caller's own.
     namespace = target.namespace or ""
     if sources.connects:
@@ -92,7 +79,7 @@ def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = Fal
     changed = _lay_over(store, sources.what_if, namespace or "default")
     if not sources.strict:
         _assume_ready(store, given | changed)
-    return World(store, "" if target.everywhere else namespace, given, cluster)
+    return World(store, "" if target.everywhere else namespace, given)
 
 
 def _settings(cluster: Cluster) -> list[Manifest]:

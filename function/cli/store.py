@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 
 from function.composers import COMPOSERS
+from function.domain.environment import Environment
+from function.domain.settings import BUILT_IN
 from function.exchange import Answered, RequiredResource, Requirement
 from function.kube.manifests import Manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
+from function.parse.environments import read_environment
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
@@ -117,6 +120,11 @@ def is_known(manifest: Manifest) -> bool:
 def is_ours(manifest: Manifest) -> bool:
     """Tell whether an object is a composite of this function."""
     return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
+
+
+def environments(store: Store) -> list[Environment]:
+    """Return every environment, whatever is wrong with it, with what is built in where it says nothing."""
+    return [read_environment(manifest, BUILT_IN).value for manifest in store.all("InferenceEnvironment")]
 
 
 def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:

@@ -65,8 +65,14 @@ def age(timestamp: str, now: datetime | None = None) -> str:
     return f"{seconds // 86400}d"
 
 
-def look_again(look: Callable[[], str]) -> None:
-    """Look again every two seconds until interrupted: a terminal is redrawn, a pipe gets what has changed."""
+def show(look: Callable[[], str], *, watch: bool) -> None:
+    """Show what is seen; `watch`: every two seconds until interrupted.
+
+    A terminal is redrawn, a pipe gets what has changed.
+    """
+    if not watch:
+        click.echo(look())
+        return
     shown = None
     while True:
         seen = look()

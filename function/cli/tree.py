@@ -11,10 +11,10 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.complete import names
-from function.cli.options import examples, form, sources
+from function.cli.options import WATCH, examples, form, sources
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT, age, hint, look_again, paint, structured, table
+from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.observe.health import assess
 from function.observe.objects import State, read
@@ -45,7 +45,7 @@ class Node:
 )
 @click.argument("deployment", shell_complete=names("ModelDeployment"))
 @sources
-@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
+@WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
 def tree(deployment: str, *, sources: Sources, watch: bool, form: Form) -> None:
     """Show a deployment with its placements and their remote objects, with age, state and message."""
@@ -54,12 +54,10 @@ def tree(deployment: str, *, sources: Sources, watch: bool, form: Form) -> None:
         world = gather(sources, _KINDS, within=True)
         return _written(grown(world.store, world.deployment(deployment)), form)
 
-    if watch:
-        look_again(look)
-    click.echo(look())
+    show(look, watch=watch)
     if form.for_people:
         again = f" -n {sources.target.namespace}" if sources.target.namespace else ""
-        hint(f"why {deployment}{again}" + "".join(f" -f {file}" for file in sources.files))
+        hint(f"why {deployment}{again}{sources.again}")
 
 
 def grown(store: Store, ref: Ref) -> Node:
@@ -91,22 +89,20 @@ def _composite(manifest: Manifest) -> Node:
 
 def _object(manifest: Manifest) -> Node:
     wanted, remote = mapping(manifest, "spec.forProvider.manifest"), read(manifest)
-    title = f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}"
-    since = text(remote.manifest, "metadata.creationTimestamp")
-    children = tuple(_conditions(remote.manifest))
-    if not remote.present:
+    if remote.present:
+        health = assess(remote.manifest)
+        status = Status.TRUE if health.up else Status.FALSE
+        state, message = health.level.value, health.message
+    else:
         status = Status.UNKNOWN if remote.silent or remote.state is State.UNSEEN else Status.FALSE
-        state = remote.state.name.replace("_", " ").capitalize()
-        message = _first_line(remote.message or remote.state.value)
-        return Node(title=title, since=since, ready=status, state=state, message=message, children=children)
-    health = assess(remote.manifest)
+        state, message = remote.state.name.replace("_", " "), remote.message or remote.state.value
     return Node(
-        title=title,
-        since=since,
-        ready=Status.TRUE if health.up else Status.FALSE,
-        state=health.level.value.capitalize(),
-        message=_first_line(health.message),
-        children=children,
+        title=f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}",
+        since=text(remote.manifest, "metadata.creationTimestamp"),
+        ready=status,
+        state=state.capitalize(),
+        message=_first_line(message),
+        children=tuple(_conditions(remote.manifest)),
     )
 
 

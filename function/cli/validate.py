@@ -5,7 +5,7 @@ reference is followed where an object of its kind is among the files, or with --
 neither is so, nothing can be said about it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -29,11 +29,19 @@ from function.parse.deployments import read_deployment
 from function.parse.environments import read_environment
 from function.parse.fields import SPECS, unknown_fields
 from function.parse.models import read_model
+from function.parse.parsed import Parsed
 from function.parse.placements import read_placement
 from function.parse.problems import join, unknown
 from function.parse.settings import read_settings
 
 _INPUT = "modelplane.fn.crossplane.io/"
+# The function's own parsers; the other two kinds have read_model.
+_READ: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
+    "InferenceEnvironment": lambda manifest: read_environment(manifest, BUILT_IN),
+    "ModelPlacement": read_placement,
+    "ModelDeployment": read_deployment,
+    "ModelCache": read_cache,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,27 +105,12 @@ def _problems(manifest: Manifest) -> Iterator[Problem]:
         yield from _composition(manifest)
     elif is_ours(manifest):
         yield from unknown_fields(SPECS[text(manifest, "kind")], manifest.get("spec"), "spec")
-        yield from _rules(manifest)
+        yield from _READ.get(text(manifest, "kind"), read_model)(manifest).problems
     elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
         if text(manifest, "apiVersion") != VERSION:
             yield unknown("apiVersion", manifest.get("apiVersion"), (VERSION,))
         if text(manifest, "kind") not in COMPOSERS:
             yield unknown("kind", manifest.get("kind"), tuple(COMPOSERS))
-
-
-def _rules(manifest: Manifest) -> tuple[Problem, ...]:
-    """Return what the function's own parser finds."""
-    match text(manifest, "kind"):
-        case "InferenceEnvironment":
-            return read_environment(manifest, BUILT_IN).problems
-        case "ModelPlacement":
-            return read_placement(manifest).problems
-        case "ModelDeployment":
-            return read_deployment(manifest).problems
-        case "ModelCache":
-            return read_cache(manifest).problems
-        case _:
-            return read_model(manifest).problems
 
 
 def _composition(manifest: Manifest) -> Iterator[Problem]:

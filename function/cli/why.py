@@ -5,7 +5,7 @@ but not ready, the placements' own conditions say what is waited for.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -21,26 +21,24 @@ from function.exchange import Condition
 from function.kube.manifests import Manifest, listing, text
 from function.reasons import Outlook, Status
 from function.report.conditions import OWNED
+from function.report.explain import open_misses
 from function.report.sentences import remedy, sentence
 from function.scheduling.verdicts import Miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why one environment or placement does not serve. `outlook`: whether waiting can help."""
+    """Why one environment or placement does not serve, as it is written. `outlook`: whether waiting can help."""
 
     subject: str
     reason: str
+    outlook: str = ""
     faults: tuple[str, ...]
     remedies: tuple[str, ...] = ()
-    outlook: str = ""
 
 
 @click.command(
-    epilog=examples(
-        "modelplane why kimi-k2 -n assistants",
-        "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes",
-    )
+    epilog=examples("modelplane why kimi-k2 -n assistants", "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes")
 )
 @click.argument("deployment", shell_complete=names("ModelDeployment"))
 @sources
@@ -66,13 +64,7 @@ def _refusals(made: Plan) -> Iterator[Reason]:
     decision = made.considered.decision
     if decision.fault is not None:
         yield Reason(subject=str(made.ref), reason=decision.fault.reason, faults=(sentence(decision.fault),))
-    open_ = (
-        decision.refusals
-        if decision.placed < decision.wanted
-        else [m for m in decision.refusals if m.keeps is not None]
-    )
-    for miss in sorted(open_, key=lambda m: (-m.step, m.environment)):
-        yield _reason(miss)
+    yield from map(_reason, open_misses(decision))
 
 
 def _reason(miss: Miss) -> Reason:
@@ -120,24 +112,12 @@ def _structured(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reaso
     return {
         "namespace": ref.namespace,
         "name": ref.name,
-        "conditions": [
-            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message} for c in conditions
-        ],
-        "reasons": [
-            {
-                "subject": r.subject,
-                "reason": r.reason,
-                "outlook": r.outlook,
-                "faults": list(r.faults),
-                "remedies": list(r.remedies),
-            }
-            for r in reasons
-        ],
+        "conditions": list(map(asdict, conditions)),
+        "reasons": list(map(asdict, reasons)),
     }
 
 
 def _next(ref: Ref, sources: Sources, *, placed: bool) -> str:
-    files = "".join(f" -f {file}" for file in sources.files)
     if not placed:
-        return f"capacity{files}"
-    return f"render{files}" if files else f"tree {ref.name} -n {ref.namespace}"
+        return f"capacity{sources.again}"
+    return f"render{sources.again}" if sources.files else f"tree {ref.name} -n {ref.namespace}"

@@ -60,11 +60,7 @@ def _unknown(call: Call) -> Outcome:
     version, kind = text(call.xr, "apiVersion"), text(call.xr, "kind")
     ours = version.startswith(f"{GROUP}/")
     event = Event(reason="UnknownKind", message=clip(unknown_kind(version, kind, tuple(COMPOSERS))), warning=True)
-    return Outcome(
-        composed=carry_over(call.observed),
-        status=observed_status(call.xr) if ours else {},
-        events=(event,),
-    )
+    return Outcome(composed=carry_over(call.observed), status=observed_status(call.xr) if ours else {}, events=(event,))
 
 
 def recover(call: Call) -> Outcome:

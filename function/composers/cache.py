@@ -23,9 +23,8 @@ from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.weights import Weights, weigh
 from function.parse.caches import read_cache
-from function.parse.environments import read_environment
-from function.parse.memo import Memo, MemoBy
-from function.parse.placements import read_placement
+from function.parse.environments import ENVIRONMENTS
+from function.parse.placements import PLACEMENTS, read_placement
 from function.reasons import ConditionType, Status
 from function.report import caches as report
 from function.report import references
@@ -33,14 +32,6 @@ from function.storage.placed import cached_weights
 from function.storage.sizing import Size
 
 _SEPARATOR = "/"
-
-
-def _environment(manifest: Manifest, settings: Settings) -> Environment:
-    return read_environment(manifest, settings).value
-
-
-_ENVIRONMENTS: MemoBy[Settings, Environment] = MemoBy(_environment)
-_PLACEMENTS: Memo[Placement | None] = Memo(lambda manifest: read_placement(manifest).value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +78,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
     conditions = (references.model_resolved(ConditionType.MODEL_RESOLVED, task.model), report.hydrated(rows))
     composed = {key: item for scope in scopes for key, item in scope.composed.items()}
     settled = all(c.status is Status.TRUE for c in conditions)
+    users = sorted({p.deployment or p.name for p in task.users})
     return finish(
         call,
         settings,
         requirements=asked,
         composed=composed,
-        status=report.status(task.model, sizes[0] if sizes else None, rows, _users(task), task.readers),
+        status=report.status(task.model, sizes[0] if sizes else None, rows, users, task.readers),
         conditions=conditions,
         settled=settled,
         ready=unready(composed, works=settled),
@@ -126,7 +118,7 @@ def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condit
     return _Task(
         cache=cache,
         model=model,
-        environments={e.name: e for e in _ENVIRONMENTS.read(environments, settings)},
+        environments={e.name: e for e in ENVIRONMENTS.read(environments, settings)},
         users=tuple(p for p in found if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)),
         readers=(*readers.readers(cache, found, _owned_claims(call)), *unreadable),
         settings=settings,
@@ -138,7 +130,7 @@ def _placements(call: Call, cache: ModelCache) -> tuple[Collection[Placement], l
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return Answer.PENDING
-    every = [p for p in _PLACEMENTS.read(listed) if p]
+    every = [p for p in PLACEMENTS.read(listed) if p]
     found = {(p.namespace, p.name): p for p in every}
     unreadable = []
     for reader in cache.readers:
@@ -222,7 +214,3 @@ def _is_read(task: _Task, environment: str, stored: Weights, observed: Mapping[s
 
 def _prefixed(prefix: str, composed: Mapping[str, Composed]) -> dict[str, Composed]:
     return {prefix + key: item for key, item in composed.items()}
-
-
-def _users(task: _Task) -> list[str]:
-    return sorted({p.deployment or p.name for p in task.users})

@@ -16,17 +16,14 @@ from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, get, text
-from function.kube.names import (
-    named,
-)
+from function.kube.names import named
 from function.lifecycle.carry_over import carried
 from function.lifecycle.orphans import orphans
 from function.lifecycle.placement_writer import placement_manifest
 from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
-from function.parse.environments import read_environment
-from function.parse.memo import Memo
-from function.parse.placements import read_placement
+from function.parse.environments import ENVIRONMENTS
+from function.parse.placements import PLACEMENTS, read_placement
 from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
@@ -35,18 +32,6 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
 from function.storage.placed import PlacedWeights
-
-
-def _environment(manifest: Manifest) -> Environment:
-    return read_environment(manifest, BUILT_IN).value
-
-
-def _readable(manifest: Manifest) -> Placement | None:
-    return read_placement(manifest).value
-
-
-_ENVIRONMENTS: Memo[Environment] = Memo(_environment)
-_PLACEMENTS: Memo[Placement | None] = Memo(_readable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +131,7 @@ class _Seen:
             cache = call.answer(requirements.CACHE)
         if environments is Answer.PENDING or placements is Answer.PENDING or cache is Answer.PENDING:
             return None
-        every = _PLACEMENTS.read(placements)
+        every = PLACEMENTS.read(placements)
         lost = orphans(call.xr, call.observed, zip(placements, every, strict=True))
         own = (*_own(call.observed), *_own(lost))
         mine = {(p.namespace, p.name) for p in own}
@@ -157,11 +142,11 @@ class _Seen:
             if p and (p.namespace, p.name) not in mine
         )
         caches = [c for c in (read_cache(item.load()).value for item in cache) if c]
-        return cls(_ENVIRONMENTS.read(environments), own, tuple(others), lost, caches[0] if caches else None)
+        return cls(ENVIRONMENTS.read(environments, BUILT_IN), own, tuple(others), lost, caches[0] if caches else None)
 
 
 def _own(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
-    parsed = (_readable(manifest) for _, manifest in sorted(composed.items()))
+    parsed = (read_placement(manifest).value for _, manifest in sorted(composed.items()))
     return tuple(p for p in parsed if p)
 
 

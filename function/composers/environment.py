@@ -16,13 +16,11 @@ from function.kube.names import MANAGED_BY
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.observe.objects import ObservedObject
 from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
-from function.parse.memo import Memo
-from function.parse.placements import read_placement
+from function.parse.placements import PLACEMENTS
 from function.report import environments as report
 from function.serving.presets import pipeline_preset
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
-_PLACEMENTS = Memo(read_placement)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -68,18 +66,13 @@ def _composed(
 ) -> dict[str, Composed]:
     composed = {
         CONFIG: Composed(
-            manifest=_provider_config(parsed.value.provider_config, access),
-            ready=CONFIG in call.observed,
+            manifest=_provider_config(parsed.value.provider_config, access), ready=CONFIG in call.observed
         ),
         PRESET: writer.compose(PRESET, pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
     }
     name = parsed.value.storage.class_name
     if name:
-        manifest: Manifest = {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": name},
-        }
+        manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         composed[CLASS] = writer.compose(CLASS, manifest, Lifetime.OBSERVED)
     return composed
 
@@ -112,5 +105,4 @@ def _status(call: Call, environment: Environment, storage_class: ObservedObject)
     answer = call.answer(requirements.PLACEMENTS)
     if answer is Answer.PENDING:
         return observed_status(call.xr) or report.status(environment, storage_class, ())
-    placements = (parsed.value for parsed in _PLACEMENTS.read(answer) if parsed.value)
-    return report.status(environment, storage_class, placements)
+    return report.status(environment, storage_class, filter(None, PLACEMENTS.read(answer)))

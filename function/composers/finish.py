@@ -46,10 +46,7 @@ def finish(  # noqa: PLR0913  # the parts of an Outcome
 
 
 def keep_observed(
-    call: Call,
-    settings: Settings,
-    requirements: Mapping[str, Requirement],
-    conditions: Iterable[Condition],
+    call: Call, settings: Settings, requirements: Mapping[str, Requirement], conditions: Iterable[Condition]
 ) -> Outcome:
     """Return the outcome that keeps everything as observed, resources and status, while an input is unusable.
 

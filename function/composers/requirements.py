@@ -1,6 +1,6 @@
 """What each composer asks Crossplane for, under names that depend on no order and on no answer in one reconcile."""
 
-from function.domain.placement import ModelRef
+from function.domain.model import ModelRef
 from function.exchange import Requirement
 from function.kube.names import VERSION
 

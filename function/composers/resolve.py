@@ -6,8 +6,8 @@ Not answered yet, answered with none and answered are three different results: t
 from function.composers import requirements
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
-from function.domain.model import Model
-from function.domain.placement import ModelRef, Placement
+from function.domain.model import Model, ModelRef
+from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Condition

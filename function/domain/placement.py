@@ -7,8 +7,6 @@ from function.domain.model import ModelRef, Shape
 from function.kube.selectors import Selector
 from function.reasons import Phase
 
-__all__ = ["Deployment", "ModelRef", "Placement"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:

@@ -37,6 +37,20 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Initializer:
+    """What KServe's own initializer is given where it downloads into the pod; a token is one of `env`.
+
+    `named`: what of it somebody asked for, by the fields of a container; the rest is built in.
+    """
+
+    image: str | None = None
+    resources: Manifest | None = None
+    env: tuple[Manifest, ...] = ()
+    env_from: tuple[Manifest, ...] = ()
+    named: Manifest = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kserve:
     """KServe's installation on the remote cluster."""
 

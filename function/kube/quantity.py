@@ -37,20 +37,12 @@ def parse(value: str | int) -> Decimal:
 
 
 def whole(value: str | int) -> int:
-    """Return the quantity rounded up to a whole base unit (bytes).
-
-    Raises:
-        ValueError: The value is not a quantity.
-    """
+    """Return the quantity rounded up to a whole base unit (bytes); raises what `parse` does."""
     return int(parse(value).to_integral_value(ROUND_CEILING))
 
 
 def observed(value: str) -> int:
-    """Return a quantity that was read and not asked for as `whole` does, at most `MOST`: some storage reports no end.
-
-    Raises:
-        ValueError: The value is not a quantity.
-    """
+    """Return what was read and not asked for as `whole` does, at most `MOST`: some storage reports no end."""
     return MOST if parse(value) >= MOST else whole(value)
 
 

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from function.domain.resolved import ResolvedPlacement
-from function.domain.settings import BUILT_IN
 from function.exchange import Composed, Condition
-from function.kube.manifests import JSON, Manifest, mapping, prune, strings, text
+from function.kube.manifests import Manifest, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle.carry_over import carried, carry_over
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
@@ -25,9 +24,8 @@ from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
 from function.report import services
 from function.serving.derived import as_observed, initializer_as_observed
-from function.serving.request import Initializer, ServingRequest
+from function.serving.request import ServingRequest
 from function.serving.service import build, identity
-from function.storage import job
 from function.storage.plan import StoragePlan
 
 SERVICE = "service-"
@@ -149,33 +147,6 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan) -> ServingRequest:
         replicas=placement.replicas,
         uri=plan.uri,
         kserve=environment.kserve,
-        initializer=_initializer(plan),
-        weights=_weights(resolved),
+        initializer=plan.initializer,
+        weights=resolved.model.disk or resolved.model.vram,
     )
-
-
-def _initializer(plan: StoragePlan) -> Initializer | None:
-    """Return what downloads in the pods, and what of it somebody asked for."""
-    given, ours = plan.initializer, BUILT_IN.download
-    if given is None:
-        return None
-    env: list[JSON] = [entry for entry in given.env if not job.built_in(entry)]
-    return Initializer(
-        image=given.image,
-        resources=given.resources,
-        env=given.env,
-        env_from=given.env_from,
-        named=prune(
-            {
-                "image": given.image if given.image != ours.image else None,
-                "resources": given.resources if given.resources != ours.resources else None,
-                "env": env or None,
-                "envFrom": [*given.env_from] or None,
-            }
-        ),
-    )
-
-
-def _weights(resolved: ResolvedPlacement) -> int | None:
-    """Return how many bytes an engine loads at most."""
-    return resolved.model.disk or resolved.model.vram

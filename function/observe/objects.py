@@ -81,7 +81,6 @@ _PHRASES: tuple[tuple[tuple[str, ...], State], ...] = (
     (("cannot patch from referenced resource",), State.NO_REFERENCE_KEY),
     (("cannot get credentials",), State.NO_CREDENTIALS),
     (("cannot extract from secret key",), State.NO_CREDENTIALS),
-    (("cannot get credentials secret",), State.NO_CREDENTIALS),
     (("cannot get provider config",), State.NO_CREDENTIALS),
     # The API server cannot reach its webhook, in the same words as we would not reach the API server.
     (("failed calling webhook",), State.WEBHOOK_FAILED),

@@ -13,62 +13,39 @@ from function.reasons import Phase, PlacementStorage, Status
 
 
 class Finding(Enum):
-    """What was found; the first obstacle where there are several."""
+    """What was found; the first obstacle where there are several. With it come the condition's status and reason."""
 
-    NOT_NEEDED = "each pod fetches its own copy"
-    PRESTAGED = "they are used where they are"
-    UNPLANNABLE = "no plan can be made"
-    TOKEN_MISSING = "the Secret of the source does not exist"  # noqa: S105  # a description
-    TOKEN_KEY_MISSING = "the Secret of the source lacks the key"  # noqa: S105  # a description
-    TOKEN_REFUSED = "the cluster refused the copy of the Secret"  # noqa: S105  # a description
-    TOKEN_SILENT = "nothing is learned of the copy of the Secret"  # noqa: S105  # a description
-    CLAIM_REFUSED = "the cluster refused the claim"
-    CLAIM_NOT_FOUND = "a claim of the user's does not exist"
-    CLAIM_NOT_SEEN = "nothing is known of a claim of the user's yet"
-    CLAIM_NOT_SHARED = "the claim cannot be mounted by all pods"
-    CLAIM_NOT_BOUND = "the claim has no volume yet"
-    SILENT = "nothing is learned from the cluster"
-    JOB_REFUSED = "the cluster refused the Job"
-    JOB_FAILED = "the Job failed for good"
-    JOB_NOT_STARTED = "there is no Job yet"
-    JOB_RUNNING = "the Job runs"
-    HYDRATED = "downloaded and verified"
-    CACHE_NOT_SHARED = "the ModelCache's claim cannot be mounted by all pods"
-    CACHE_EMPTY = "the ModelCache has nothing here"
-    CACHE_PENDING = "the ModelCache waits"
-    CACHE_DOWNLOADING = "the ModelCache downloads"
-    CACHE_FAILED = "the ModelCache's download failed"
-    CACHE_UNREACHABLE = "the ModelCache knows of no answer from the cluster"
-    CACHE_HYDRATED = "the ModelCache has them"
+    NOT_NEEDED = "each pod fetches its own copy", Status.TRUE, PlacementStorage.NOT_NEEDED
+    PRESTAGED = "they are used where they are", Status.TRUE, PlacementStorage.PRESTAGED
+    UNPLANNABLE = "no plan can be made", Status.FALSE, PlacementStorage.CLAIM_PENDING
+    TOKEN_MISSING = "the Secret of the source does not exist", Status.FALSE, PlacementStorage.TOKEN_MISSING
+    TOKEN_KEY_MISSING = "the Secret of the source lacks the key", Status.FALSE, PlacementStorage.TOKEN_MISSING
+    TOKEN_REFUSED = "the cluster refused the copy of the Secret", Status.FALSE, PlacementStorage.TOKEN_MISSING
+    TOKEN_SILENT = "nothing is learned of the copy of the Secret", Status.UNKNOWN, PlacementStorage.UNREACHABLE
+    CLAIM_REFUSED = "the cluster refused the claim", Status.FALSE, PlacementStorage.CLAIM_PENDING
+    CLAIM_NOT_FOUND = "a claim of the user's does not exist", Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND
+    CLAIM_NOT_SEEN = "nothing is known of a claim of the user's yet", Status.UNKNOWN, PlacementStorage.CLAIM_PENDING
+    CLAIM_NOT_SHARED = "the claim cannot be mounted by all pods", Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED
+    CLAIM_NOT_BOUND = "the claim has no volume yet", Status.FALSE, PlacementStorage.CLAIM_PENDING
+    SILENT = "nothing is learned from the cluster", Status.UNKNOWN, PlacementStorage.UNREACHABLE
+    JOB_REFUSED = "the cluster refused the Job", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
+    JOB_FAILED = "the Job failed for good", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
+    JOB_NOT_STARTED = "there is no Job yet", Status.FALSE, PlacementStorage.DOWNLOADING
+    JOB_RUNNING = "the Job runs", Status.FALSE, PlacementStorage.DOWNLOADING
+    HYDRATED = "downloaded and verified", Status.TRUE, PlacementStorage.HYDRATED
+    CACHE_NOT_SHARED = "all pods cannot mount the ModelCache's claim", Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED
+    CACHE_EMPTY = "the ModelCache has nothing here", Status.FALSE, PlacementStorage.CLAIM_PENDING
+    CACHE_PENDING = "the ModelCache waits", Status.FALSE, PlacementStorage.CLAIM_PENDING
+    CACHE_DOWNLOADING = "the ModelCache downloads", Status.FALSE, PlacementStorage.DOWNLOADING
+    CACHE_FAILED = "the ModelCache's download failed", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
+    CACHE_UNREACHABLE = "the ModelCache knows of no answer", Status.UNKNOWN, PlacementStorage.UNREACHABLE
+    CACHE_HYDRATED = "the ModelCache has them", Status.TRUE, PlacementStorage.HYDRATED
+
+    def __init__(self, _: str, status: Status, reason: PlacementStorage) -> None:
+        self.status = status
+        self.reason = reason
 
 
-_RESULTS: Mapping[Finding, tuple[Status, PlacementStorage]] = {
-    Finding.NOT_NEEDED: (Status.TRUE, PlacementStorage.NOT_NEEDED),
-    Finding.PRESTAGED: (Status.TRUE, PlacementStorage.PRESTAGED),
-    Finding.UNPLANNABLE: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
-    Finding.TOKEN_MISSING: (Status.FALSE, PlacementStorage.TOKEN_MISSING),
-    Finding.TOKEN_KEY_MISSING: (Status.FALSE, PlacementStorage.TOKEN_MISSING),
-    Finding.TOKEN_REFUSED: (Status.FALSE, PlacementStorage.TOKEN_MISSING),
-    Finding.TOKEN_SILENT: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
-    Finding.CLAIM_REFUSED: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
-    Finding.CLAIM_NOT_FOUND: (Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND),
-    Finding.CLAIM_NOT_SEEN: (Status.UNKNOWN, PlacementStorage.CLAIM_PENDING),
-    Finding.CLAIM_NOT_SHARED: (Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED),
-    Finding.CLAIM_NOT_BOUND: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
-    Finding.SILENT: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
-    Finding.JOB_REFUSED: (Status.FALSE, PlacementStorage.DOWNLOAD_FAILED),
-    Finding.JOB_FAILED: (Status.FALSE, PlacementStorage.DOWNLOAD_FAILED),
-    Finding.JOB_NOT_STARTED: (Status.FALSE, PlacementStorage.DOWNLOADING),
-    Finding.JOB_RUNNING: (Status.FALSE, PlacementStorage.DOWNLOADING),
-    Finding.HYDRATED: (Status.TRUE, PlacementStorage.HYDRATED),
-    Finding.CACHE_NOT_SHARED: (Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED),
-    Finding.CACHE_EMPTY: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
-    Finding.CACHE_PENDING: (Status.FALSE, PlacementStorage.CLAIM_PENDING),
-    Finding.CACHE_DOWNLOADING: (Status.FALSE, PlacementStorage.DOWNLOADING),
-    Finding.CACHE_FAILED: (Status.FALSE, PlacementStorage.DOWNLOAD_FAILED),
-    Finding.CACHE_UNREACHABLE: (Status.UNKNOWN, PlacementStorage.UNREACHABLE),
-    Finding.CACHE_HYDRATED: (Status.TRUE, PlacementStorage.HYDRATED),
-}
 _SILENT = frozenset({Finding.SILENT, Finding.TOKEN_SILENT})
 _PHASES: Mapping[PlacementStorage, Phase] = {
     PlacementStorage.DOWNLOADING: Phase.DOWNLOADING,
@@ -98,14 +75,14 @@ class StorageState:
     @property
     def status(self) -> Status:
         """The status of the condition."""
-        return _RESULTS[self.finding][0]
+        return self.finding.status
 
     @property
     def reason(self) -> PlacementStorage:
         """The reason of the condition."""
         if self.finding in _SILENT and not self.remote.out_of_reach:
             return PlacementStorage.SYNC_FAILED
-        return _RESULTS[self.finding][1]
+        return self.finding.reason
 
     @property
     def phase(self) -> Phase:

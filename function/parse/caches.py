@@ -25,7 +25,7 @@ from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
 from function.reasons import Phase
-from function.schemas.cache import CacheSpec
+from function.schemas import CacheSpec
 
 _OF_MANAGED = ("type", "size", "storageClassName", "accessMode", "retain")
 _OF_DOWNLOADS = ("preload", "retry")

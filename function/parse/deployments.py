@@ -7,7 +7,7 @@ from function.parse.caches import read_choice
 from function.parse.parsed import Parsed
 from function.parse.references import read_model_ref
 from function.parse.selectors import read_selector
-from function.schemas.deployment import DeploymentSpec
+from function.schemas import DeploymentSpec
 
 
 def read_deployment(manifest: Manifest) -> Parsed[Deployment | None]:

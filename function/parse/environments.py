@@ -16,9 +16,10 @@ from function.kube.manifests import Manifest, condition, get, strings, text
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
+from function.parse.memo import MemoBy
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_current, is_ready
-from function.schemas.environment import EnvironmentSpec
+from function.schemas import EnvironmentSpec
 
 _SOURCES = {"Existing": "existing", "GKE": "gke"}
 
@@ -77,6 +78,14 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
     return ParsedEnvironment(environment, problems, access=access, pool_problems=pool_problems)
 
 
+def _value(manifest: Manifest, settings: Settings) -> Environment:
+    return read_environment(manifest, settings).value
+
+
+# Of all environments, whichever composer is sent them.
+ENVIRONMENTS: MemoBy[Settings, Environment] = MemoBy(_value)
+
+
 def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess | None:
     """Return the access to the cluster; None where it has faults.
 
@@ -105,9 +114,7 @@ def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess |
 
 def _secret(block: Block, name: str, key: str, namespace: str) -> SecretKey:
     return SecretKey(
-        name=block.text("name", name),
-        namespace=block.text("namespace", namespace),
-        key=block.text("key", key),
+        name=block.text("name", name), namespace=block.text("namespace", namespace), key=block.text("key", key)
     )
 
 

@@ -14,11 +14,7 @@ from pydantic.fields import FieldInfo
 from function.domain.problem import Problem
 from function.kube.manifests import JSON
 from function.parse.problems import join, nearest
-from function.schemas.cache import CacheSpec
-from function.schemas.deployment import DeploymentSpec
-from function.schemas.environment import EnvironmentSpec
-from function.schemas.model import ModelSpec
-from function.schemas.placement import PlacementSpec
+from function.schemas import CacheSpec, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec
 
 SPECS: Mapping[str, type[BaseModel]] = {
     "ClusterModel": ModelSpec,

@@ -12,7 +12,7 @@ from function.parse.parsed import Parsed
 from function.parse.profiles import read_profiles
 from function.parse.selectors import read_selector
 from function.parse.sources import SecretRule, read_source
-from function.schemas.model import ModelSpec
+from function.schemas import ModelSpec
 
 CLUSTER_MODEL = "ClusterModel"
 

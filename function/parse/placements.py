@@ -10,12 +10,13 @@ from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, text
 from function.parse.block import Block
 from function.parse.caches import read_choice, read_hydration
+from function.parse.memo import Memo
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_ready
 from function.parse.references import read_model_ref
 from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
-from function.schemas.placement import PlacementSpec
+from function.schemas import PlacementSpec
 
 _NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
@@ -53,6 +54,10 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         owner=_owner(manifest),
     )
     return Parsed(placement, spec.problems())
+
+
+# Of all placements, whichever composer is sent them.
+PLACEMENTS: Memo[Placement | None] = Memo(lambda manifest: read_placement(manifest).value)
 
 
 def _owner(manifest: Manifest) -> str:

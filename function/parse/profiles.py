@@ -64,12 +64,7 @@ def _engine(block: Block) -> Engine | None:
     name = block.text("name")
     if name not in tuple(EngineName):
         return None
-    return Engine(
-        name=EngineName(name),
-        image=block.text("image"),
-        args=block.texts("args"),
-        env=block.maps("env"),
-    )
+    return Engine(name=EngineName(name), image=block.text("image"), args=block.texts("args"), env=block.maps("env"))
 
 
 def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:

@@ -1,6 +1,6 @@
 """References from one object of ours to another."""
 
-from function.domain.placement import ModelRef
+from function.domain.model import ModelRef
 from function.parse.block import Block
 
 

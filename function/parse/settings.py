@@ -15,7 +15,7 @@ from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.fields import unknown_fields
 from function.parse.parsed import Parsed
-from function.schemas.defaults import Defaults
+from function.schemas import Defaults
 
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"

@@ -12,6 +12,7 @@ from function.kube.quantity import gib
 from function.observe.weights import Finding, StorageState
 from function.reasons import ConditionType, Hydrated, Phase, Status
 from function.report.bounded import clip, listed
+from function.report.conditions import faulty
 from function.report.weights import sentence
 from function.storage import cachekey
 from function.storage.sizing import Size
@@ -69,12 +70,7 @@ def missing(environment: str, earlier: CacheEntry | None) -> Row:
 
 def invalid(problems: Sequence[Problem]) -> Condition:
     """Return Hydrated for a cache whose own spec is at fault."""
-    return Condition(
-        type=ConditionType.HYDRATED,
-        status=Status.FALSE,
-        reason=Hydrated.INVALID_CACHE,
-        message="; ".join(map(str, problems)),
-    )
+    return faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, problems)
 
 
 def hydrated(rows: Sequence[Row]) -> Condition:

@@ -15,16 +15,8 @@ from function.report.bounded import LIMIT, clip
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ClusterModel": (ConditionType.MODEL_VALID,),
     "Model": (ConditionType.MODEL_VALID,),
-    "InferenceEnvironment": (
-        ConditionType.CLUSTER_READY,
-        ConditionType.POOLS_VALID,
-        ConditionType.STORAGE_READY,
-    ),
-    "ModelDeployment": (
-        ConditionType.MODEL_RESOLVED,
-        ConditionType.SCHEDULED,
-        ConditionType.PLACEMENTS_READY,
-    ),
+    "InferenceEnvironment": (ConditionType.CLUSTER_READY, ConditionType.POOLS_VALID, ConditionType.STORAGE_READY),
+    "ModelDeployment": (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED, ConditionType.PLACEMENTS_READY),
     "ModelPlacement": (
         ConditionType.REFERENCES_RESOLVED,
         ConditionType.STORAGE_READY,
@@ -45,6 +37,11 @@ def complete(kind: str, known: Iterable[Condition], reason: str, message: str = 
         for type_ in OWNED[kind]
     )
     return tuple(replace(c, message=clip(c.message)) for c in every)
+
+
+def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Condition:
+    """Return the condition of a type that is False for these faults."""
+    return Condition(type=type_, status=Status.FALSE, reason=reason, message="; ".join(map(str, problems)))
 
 
 def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tuple[Condition, ...]:

@@ -8,6 +8,7 @@ from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Status
 from function.report.bounded import listed
+from function.report.conditions import faulty
 from function.report.explain import Explanation, Unplaced
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Decision
@@ -16,10 +17,7 @@ from function.scheduling.verdicts import Decision
 def scheduled(explanation: Explanation) -> Condition:
     """Return Scheduled as explained."""
     return Condition(
-        type=ConditionType.SCHEDULED,
-        status=explanation.status,
-        reason=explanation.reason,
-        message=explanation.message,
+        type=ConditionType.SCHEDULED, status=explanation.status, reason=explanation.reason, message=explanation.message
     )
 
 
@@ -94,9 +92,4 @@ def _row(placement: Placement) -> Manifest:
 
 def invalid(problems: Iterable[Problem]) -> Condition:
     """Return Scheduled for a deployment whose own spec is at fault."""
-    return Condition(
-        type=ConditionType.SCHEDULED,
-        status=Status.FALSE,
-        reason=Refused.INVALID_DEPLOYMENT,
-        message="; ".join(map(str, problems)),
-    )
+    return faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, problems)

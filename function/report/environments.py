@@ -12,6 +12,7 @@ from function.kube.quantity import gib
 from function.observe import clusters
 from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
+from function.report.conditions import faulty
 from function.report.objects import obstacle
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
@@ -52,16 +53,7 @@ def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condit
         ConditionType.POOLS_VALID: PoolsValid.INVALID_POOL,
         ConditionType.STORAGE_READY: EnvironmentStorage.NOT_CONFIGURED,
     }
-    return tuple(
-        Condition(
-            type=type_,
-            status=Status.FALSE,
-            reason=reasons[type_],
-            message="; ".join(map(str, sorted(problems))),
-        )
-        for type_, problems in found.items()
-        if problems
-    )
+    return tuple(faulty(type_, reasons[type_], sorted(problems)) for type_, problems in found.items() if problems)
 
 
 def _owner(path: str) -> ConditionType:
@@ -84,8 +76,8 @@ def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
 def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
     """Return PoolsValid: every fault of every pool, or how many pools there are."""
     if problems:
-        status, reason, message = Status.FALSE, PoolsValid.INVALID_POOL, "; ".join(map(str, problems))
-    elif not pools:
+        return faulty(ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL, problems)
+    if not pools:
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
         message = "spec.nodePools: names no pool; nothing can be placed here until it does"
     else:

@@ -13,15 +13,7 @@ from function.report.bounded import clip
 
 # False, and yet nothing is wrong: it is on its way.
 _PROGRESS = frozenset(
-    {
-        "Starting",
-        "Applying",
-        "WaitingForStorage",
-        "ClaimPending",
-        "Downloading",
-        "Connecting",
-        "NothingPlaced",
-    }
+    {"Starting", "Applying", "WaitingForStorage", "ClaimPending", "Downloading", "Connecting", "NothingPlaced"}
 )
 
 

@@ -54,7 +54,7 @@ class Explanation:
 
 def explain(request: SchedulingRequest, decision: Decision) -> Explanation:
     """Explain a decision."""
-    misses = sorted(_open_misses(decision), key=_nearest_first)
+    misses = open_misses(decision)
     reason = _reason(decision, misses)
     if reason is Scheduled.PLACED:
         return Explanation(status=Status.TRUE, reason=reason, message=_placed(decision))
@@ -66,15 +66,11 @@ def explain(request: SchedulingRequest, decision: Decision) -> Explanation:
     )
 
 
-def _open_misses(decision: Decision) -> tuple[Miss, ...]:
-    """Return what is still to be mended: once enough is placed, only what cannot grow."""
-    if decision.placed < decision.wanted:
-        return decision.refusals
-    return tuple(miss for miss in decision.refusals if miss.keeps is not None)
-
-
-def _nearest_first(miss: Miss) -> tuple[int, str]:
-    return -miss.step, miss.environment
+def open_misses(decision: Decision) -> list[Miss]:
+    """Return what is still to be mended, nearest first: once enough is placed, only what cannot grow."""
+    short = decision.placed < decision.wanted
+    found = [miss for miss in decision.refusals if short or miss.keeps is not None]
+    return sorted(found, key=lambda miss: (-miss.step, miss.environment))
 
 
 def _unplaced(miss: Miss) -> Unplaced:

@@ -9,28 +9,24 @@ from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
+from function.report.conditions import faulty
 from function.storage import cachekey, sizing
 
 
 def invalid_source(problems: Sequence[Problem]) -> Condition:
     """Return ModelValid for a model that cannot be served at all."""
-    return _invalid(ModelValid.INVALID_SOURCE, problems)
+    return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, problems)
 
 
 def valid(model: Model) -> Condition:
     """Return ModelValid: every fault of every profile, or advice that is no fault."""
     if model.problems:
-        return _invalid(ModelValid.INVALID_PROFILE, model.problems)
+        return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
     advice = ""
     if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
         advice = "; spec.oci.image: names a tag, which may move; a digest always means the same weights"
     message = f"{len(model.profiles)} profiles can be served{advice}"
     return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
-
-
-def _invalid(reason: ModelValid, problems: Sequence[Problem]) -> Condition:
-    message = "; ".join(map(str, problems))
-    return Condition(type=ConditionType.MODEL_VALID, status=Status.FALSE, reason=reason, message=message)
 
 
 def status(model: Model) -> Manifest:

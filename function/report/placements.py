@@ -27,10 +27,7 @@ def progress(
 ) -> Manifest:
     """Return the phase, and the latch `served`: it was Ready once, now or before."""
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
-    return {
-        "phase": _phase(conditions, state, service),
-        "served": serves or flag(xr, "status.served"),
-    }
+    return {"phase": _phase(conditions, state, service), "served": serves or flag(xr, "status.served")}
 
 
 def _phase(conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject) -> Phase:

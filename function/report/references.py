@@ -5,8 +5,7 @@ Deployments, placements and caches say it under their own condition type, with t
 
 from collections.abc import Iterable, Sequence
 
-from function.domain.model import Model
-from function.domain.placement import ModelRef
+from function.domain.model import Model, ModelRef
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.names import VERSION
@@ -106,9 +105,7 @@ def unreadable_topology() -> Condition:
 
 
 def _unresolved(
-    reason: ModelResolved | ReferencesResolved,
-    message: str,
-    type_: ConditionType = ConditionType.REFERENCES_RESOLVED,
+    reason: ModelResolved | ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
 ) -> Condition:
     return Condition(type=type_, status=Status.FALSE, reason=reason, message=message)
 

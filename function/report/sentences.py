@@ -11,7 +11,7 @@ from function.kube.quantity import GIB
 from function.kube.selectors import Requirement
 from function.reasons import Refused
 from function.report import storage_faults
-from function.report.storage_faults import SHARED_STORAGE
+from function.report.storage_faults import SHARED_STORAGE, always
 from function.scheduling.verdicts import Field, Miss, Refusal, Value
 from function.storage.checks import FaultKind
 
@@ -39,14 +39,14 @@ def remedy(refusal: Refusal) -> str:
 
 
 def _selector(refusal: Refusal) -> str:
-    labels: dict[str, str] = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
-    unmet = [r for r in _items(refusal.wanted) if isinstance(r, Requirement)]
-    clauses = (f"{r} ({_label(labels.get(r.key))})" for r in unmet)
+    clauses = (f"{r} (found {'no such label' if label is None else label})" for r, label in unmet(refusal))
     return f"the {refusal.field} wants {', '.join(clauses)}"
 
 
-def _label(value: str | None) -> str:
-    return "found no such label" if value is None else f"found {value}"
+def unmet(refusal: Refusal) -> list[tuple[Requirement, str | None]]:
+    """Return what a selector wants in vain, with the value of the label that was found."""
+    labels: dict[str, str] = dict(pair for pair in _items(refusal.found) if isinstance(pair, tuple))
+    return [(r, labels.get(r.key)) for r in _items(refusal.wanted) if isinstance(r, Requirement)]
 
 
 def _items(value: Value) -> tuple[object, ...]:
@@ -86,20 +86,8 @@ def _memory(amount: int) -> str:
     return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
 
 
-def _no_environments(_: Refusal) -> str:
-    return "There is no InferenceEnvironment to run on"
-
-
-def _no_vram(_: Refusal) -> str:
-    return "no replicaTopology, and the model has no spec.resources.vram"
-
-
 def _engine_args(refusal: Refusal) -> str:
     return f"on pool {refusal.pool} {', '.join(map(str, _items(refusal.found)))}"
-
-
-def _environment(_: Refusal) -> str:
-    return "its spec is invalid, see its conditions"
 
 
 def _node_pools(refusal: Refusal) -> str:
@@ -137,8 +125,12 @@ def _replicas(refusal: Refusal) -> str:
 
 def size(replicas: int, shape: Shape) -> str:
     """Say how big so many replicas of a shape are."""
-    nodes, gpus = count(shape.nodes, "node"), count(shape.gpus_per_node, "GPU")
-    return f"{count(replicas, 'replica')} of {nodes} x {gpus}"
+    return f"{count(replicas, 'replica')} of {replica(shape.nodes, shape.gpus_per_node)}"
+
+
+def replica(nodes: int, gpus: int) -> str:
+    """Say how big one replica is."""
+    return f"{count(nodes, 'node')} x {count(gpus, 'GPU')}"
 
 
 def count(number: int, noun: str) -> str:
@@ -153,13 +145,13 @@ def _not_ready(refusal: Refusal) -> str:
 
 
 _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
-    Field.ENVIRONMENTS: _no_environments,
+    Field.ENVIRONMENTS: always("There is no InferenceEnvironment to run on"),
     Field.DEPLOYMENT_SELECTOR: _selector,
     Field.MODEL_SELECTOR: _selector,
     Field.PROFILE_SELECTOR: _selector,
-    Field.VRAM: _no_vram,
+    Field.VRAM: always("no replicaTopology, and the model has no spec.resources.vram"),
     Field.ENGINE_ARGS: _engine_args,
-    Field.ENVIRONMENT: _environment,
+    Field.ENVIRONMENT: always("its spec is invalid, see its conditions"),
     Field.NODE_POOLS: _node_pools,
     Field.MULTI_NODE: _multi_node,
     Field.STORAGE: _storage,

@@ -10,6 +10,7 @@ from function.observe.health import assess
 from function.observe.objects import ObservedObject
 from function.observe.services import Acceptance, url
 from function.reasons import ConditionType, ServiceAccepted, ServiceReady, Status
+from function.report.conditions import faulty
 from function.report.objects import obstacle
 
 _ACCEPTED: Mapping[Acceptance, str] = {
@@ -34,12 +35,7 @@ def accepted(remote: ObservedObject, *, gate_open: bool) -> Condition:
 
 def invalid(problems: Sequence[Problem]) -> Condition:
     """Return ServiceAccepted for a service that cannot be written at all."""
-    return Condition(
-        type=ConditionType.SERVICE_ACCEPTED,
-        status=Status.FALSE,
-        reason=ServiceAccepted.REJECTED,
-        message="; ".join(map(str, problems)),
-    )
+    return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, problems)
 
 
 def serving(remote: ObservedObject, replicas: int, *, served: bool) -> Condition:

@@ -41,30 +41,31 @@ def _empty_dir(fault: StorageFault) -> str:
     return f"found EmptyDir, which belongs to one pod; PVC is needed for {why}"
 
 
-def _always(text: str) -> Callable[[StorageFault], str]:
+def always(text: str) -> Callable[[object], str]:
+    """Return what says the same of everything."""
     return lambda _: text
 
 
 _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
-    FaultKind.NOTHING_TO_CACHE: _always(
+    FaultKind.NOTHING_TO_CACHE: always(
         "model {fault.found} has a source that is not downloaded, so nothing can be cached"
     ),
-    FaultKind.CLAIM_BESIDE_SOURCE: _always(
+    FaultKind.CLAIM_BESIDE_SOURCE: always(
         "{fault.found} must be left out, as the model's weights are on the claim {fault.wanted} already"
     ),
     FaultKind.EMPTY_DIR: _empty_dir,
-    FaultKind.OWN_ACCESS_MODE: _always(
+    FaultKind.OWN_ACCESS_MODE: always(
         "found {fault.found}, which serves one replica on one node; {several} need {fault.wanted}"
     ),
-    FaultKind.OTHER_MODEL: _always(
+    FaultKind.OTHER_MODEL: always(
         "ModelCache {fault.cache} keeps model {fault.found}, not {fault.wanted}; name a cache of this model"
     ),
-    FaultKind.SIZE: _always("must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"),
+    FaultKind.SIZE: always("must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"),
     FaultKind.STORAGE_CLASS: _storage_class,
     FaultKind.ACCESS_MODE: _access_mode,
-    FaultKind.CACHE_ABSENT: _always("ModelCache {fault.cache} does not keep the weights there"),
-    FaultKind.CACHE_PENDING: _always("ModelCache {fault.cache} has not reported these weights there yet"),
-    FaultKind.CACHE_NOT_SHARED: _always(
+    FaultKind.CACHE_ABSENT: always("ModelCache {fault.cache} does not keep the weights there"),
+    FaultKind.CACHE_PENDING: always("ModelCache {fault.cache} has not reported these weights there yet"),
+    FaultKind.CACHE_NOT_SHARED: always(
         "the claim of ModelCache {fault.cache} is {fault.found}; {several} need {fault.wanted}"
     ),
 }

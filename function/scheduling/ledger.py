@@ -23,13 +23,7 @@ def has_served(placement: Placement) -> bool:
 
 def charge_order(placement: Placement) -> tuple[bool, str, str, str, str]:
     """Sorts placements into the order in which they are charged."""
-    return (
-        not has_served(placement),
-        placement.created,
-        placement.uid,
-        placement.namespace,
-        placement.name,
-    )
+    return (not has_served(placement), placement.created, placement.uid, placement.namespace, placement.name)
 
 
 class Ledger:

@@ -4,8 +4,8 @@ A service that an earlier release wrote carries no wish. Whether it is what is w
 anew and taking all this from the one that runs: if the rest is the same, nothing that its pods must see has changed.
 """
 
+from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.serving.request import Initializer
 
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _PODS = ("template", "worker")

@@ -118,16 +118,11 @@ def _vllm_group(run: Run) -> Group:
     if by_ray:
         return Group(
             leader=Launch(
-                command=("/bin/bash", "-c", ray.LEADER, "leader"),
-                args=("vllm", "serve", *serve, *run.engine.args),
+                command=("/bin/bash", "-c", ray.LEADER, "leader"), args=("vllm", "serve", *serve, *run.engine.args)
             ),
             worker=Launch(command=("/bin/bash", "-c", ray.WORKER)),
         )
-    nodes = (
-        "--nnodes=$(LWS_GROUP_SIZE)",
-        "--node-rank=$(LWS_WORKER_INDEX)",
-        "--master-addr=$(LWS_LEADER_ADDRESS)",
-    )
+    nodes = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)")
     command = ("vllm", "serve")
     return Group(
         leader=Launch(command=command, args=(*serve, *nodes, *run.engine.args)),

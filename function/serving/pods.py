@@ -7,9 +7,10 @@ is no preset: the engines' processes get shared memory, and the right to lock me
 nodes needs.
 """
 
+from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, mapping, prune
 from function.serving.engines import Launch, Mode, mode_of
-from function.serving.request import Initializer, ServingRequest
+from function.serving.request import ServingRequest
 from function.serving.spread import affinity, tolerations
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: merged by name, ours replaces their size

@@ -21,10 +21,6 @@ def pipeline_preset(kserve: Kserve) -> Manifest:
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceServiceConfig",
-        "metadata": {
-            "name": pipeline_preset_name(kserve),
-            "namespace": kserve.namespace,
-            "labels": {**MANAGED_BY},
-        },
+        "metadata": {"name": pipeline_preset_name(kserve), "namespace": kserve.namespace, "labels": {**MANAGED_BY}},
         "spec": {},
     }

@@ -78,8 +78,7 @@ def _problems(request: ServingRequest) -> tuple[Problem, ...]:
     if engine.name is EngineName.SGLANG and mode_of(request.shape) is Mode.DATA:
         found.append(
             Problem(
-                f"{path}.replicaTopology.parallelism.data",
-                "must be left out, as SGLang spans nodes by pipeline only",
+                f"{path}.replicaTopology.parallelism.data", "must be left out, as SGLang spans nodes by pipeline only"
             )
         )
     return tuple(sorted(found))

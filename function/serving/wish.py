@@ -54,10 +54,7 @@ def _engine(engine: Engine) -> _Told:
 
 def _spread(profile: Profile, shape: Shape) -> _Told:
     pods, replicas = profile.pods_across_nodes, profile.replicas_across_nodes
-    return _told(
-        pods=_unless(pods, Spread.NONE) if shape.nodes > 1 else None,
-        replicas=_unless(replicas, Spread.NONE),
-    )
+    return _told(pods=_unless(pods, Spread.NONE) if shape.nodes > 1 else None, replicas=_unless(replicas, Spread.NONE))
 
 
 def _shape(shape: Shape) -> _Told:

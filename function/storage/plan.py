@@ -13,8 +13,9 @@ from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
+from function.domain.settings import BUILT_IN, Download, Initializer
 from function.kube import manifests, names
-from function.kube.manifests import Manifest
+from function.kube.manifests import JSON, Manifest
 from function.storage import cachekey, checks, job, sizing
 from function.storage.checks import StorageFault
 from function.storage.credentials import Credential, credential
@@ -58,16 +59,6 @@ class JobPlan:
     stem: str
     ownership: Ownership
     manifest: Manifest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Initializer:
-    """What the initializer in a single-node service's own pods is given."""
-
-    image: str
-    resources: Manifest
-    env: tuple[Manifest, ...]
-    env_from: tuple[Manifest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,19 +114,29 @@ def _downloaded(request: StorageRequest, source: HuggingFaceSource | UriSource) 
 
 
 def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key: str) -> StoragePlan:
-    download = request.download
-    secret = credential(source, download.token_secret, _secret_name(request, request.owner), lasting=True)
+    secret = credential(source, request.download.token_secret, _secret_name(request, request.owner), lasting=True)
     return StoragePlan(
         type=Case.INITIALIZER,
         uri=cachekey.uri(source),
         key=key,
         credential=secret,
-        initializer=Initializer(
-            image=download.image,
-            resources=download.resources,
-            env=tuple(job.variables(source, download, secret)),
-            env_from=secret.env_from if secret else (),
-        ),
+        initializer=_initializer(request.download, source, secret),
+    )
+
+
+def _initializer(download: Download, source: HuggingFaceSource | UriSource, secret: Credential | None) -> Initializer:
+    """Return what downloads in the pods, and what of it somebody asked for."""
+    built_in, env = BUILT_IN.download, tuple(job.variables(source, download, secret))
+    env_from = secret.env_from if secret else ()
+    asked: list[JSON] = [entry for entry in env if not job.built_in(entry)]
+    named: Manifest = {
+        "image": download.image if download.image != built_in.image else None,
+        "resources": download.resources if download.resources != built_in.resources else None,
+        "env": asked or None,
+        "envFrom": [*env_from] or None,
+    }
+    return Initializer(
+        image=download.image, resources=download.resources, env=env, env_from=env_from, named=manifests.prune(named)
     )
 
 

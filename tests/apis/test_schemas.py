@@ -7,12 +7,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from function.kube.manifests import JSON, Manifest
-from function.schemas.cache import CacheSpec
-from function.schemas.defaults import Defaults
-from function.schemas.deployment import DeploymentSpec
-from function.schemas.environment import EnvironmentSpec
-from function.schemas.model import ModelSpec
-from function.schemas.placement import PlacementSpec
+from function.schemas import CacheSpec, Defaults, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec
 from tools import generate
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

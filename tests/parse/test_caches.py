@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.cache import CacheEntry, CacheType, Hydration, ManagedCache, ModelCache, Reader, UserClaim
-from function.domain.placement import ModelRef
+from function.domain.model import ModelRef
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Requirement, Selector

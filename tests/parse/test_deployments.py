@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.placement import Deployment, ModelRef
+from function.domain.model import ModelRef
+from function.domain.placement import Deployment
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Requirement, Selector

@@ -2,7 +2,7 @@
 
 from function.domain.problem import Problem
 from function.parse.fields import unknown_fields
-from function.schemas.deployment import DeploymentSpec
+from function.schemas import DeploymentSpec
 
 
 def test_a_field_that_is_not_there_names_the_nearest() -> None:

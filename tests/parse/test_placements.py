@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.cache import UserClaim
-from function.domain.model import Parallelism, Shape
-from function.domain.placement import ModelRef, Placement
+from function.domain.model import ModelRef, Parallelism, Shape
+from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.parse.parsed import Parsed

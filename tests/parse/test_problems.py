@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from function.domain.problem import Problem
 from function.kube.manifests import JSON
 from function.parse.problems import nearest, shape_problems, shown, unknown
-from function.schemas.model import ModelSpec
+from function.schemas import ModelSpec
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from function.kube.manifests import JSON, Manifest, mapping, strings
 from function.kube.selectors import Selector
 from function.parse.block import Block
 from function.parse.selectors import read_selector
-from function.schemas.model import EnvironmentSelector
+from function.schemas import EnvironmentSelector
 
 ORACLE = json.loads(Path(__file__).parent.parent.joinpath("oracle", "selectors.json").read_text("utf-8"))
 

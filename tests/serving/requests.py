@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from function.domain.environment import Pool
 from function.domain.model import Engine, EngineName, Parallelism, Shape, Source, Spread
-from function.domain.settings import Kserve
+from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY
-from function.serving.request import Initializer, ServingRequest
+from function.serving.request import ServingRequest
 from tests.builders import GIB, HUB, model, pool, profile, shape
 
 NAME, NAMESPACE = "kimi-1a2b3c4d", "team"

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Engine, Shape
+from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get, listing
 from function.serving.engines import Launch
 from function.serving.pods import pod
-from function.serving.request import Initializer, ServingRequest
+from function.serving.request import ServingRequest
 from tests.builders import pool, shape
 from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, engine, request
 

@@ -10,10 +10,10 @@ import pytest
 
 from function.domain.model import Engine, Parallelism, Shape, Spread
 from function.domain.problem import Problem
-from function.domain.settings import Kserve
+from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_WISH
-from function.serving.request import Initializer, ServingRequest
+from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.serving.wish import wish
 from tests.builders import GIB, HUB, shape

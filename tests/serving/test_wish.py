@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from function.domain.model import Spread
-from function.domain.settings import BUILT_IN
+from function.domain.settings import BUILT_IN, Initializer
 from function.kube.names import ANNOTATION_WISH
 from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.serving.request import Initializer, ServingRequest
+from function.serving.request import ServingRequest
 from function.serving.service import build
 from function.serving.wish import wish
 from tests.builders import GIB, pool
