@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -47,7 +48,7 @@ class Scene:
         if wanted.kind != "Object":
             return self.control.store.find(wanted)
         return tuple(
-            RequiredResource(b"", lambda m=m: m)  # type: ignore[misc]  # mypy infers no default of a lambda
+            RequiredResource(b"", partial(copy.deepcopy, m))
             for m in self.objects.values()
             if (text(m, "metadata.name"), text(m, "metadata.namespace")) == (wanted.name, wanted.namespace)
         )
