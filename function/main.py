@@ -2,8 +2,8 @@
 
 The SDK's own `serve` takes no further services and stops abruptly on SIGINT, hence a server of our own. All
 calls run on one event loop, one after the other: they are arithmetic, the memos need no lock, and only one
-request at a time is unpacked in memory. On SIGTERM or SIGINT health turns to NOT_SERVING, calls that were on
-their way are still answered, then no call is accepted any more and those under way finish.
+request at a time is unpacked in memory. On SIGTERM or SIGINT health turns to NOT_SERVING and composing pauses until
+what has arrived is accepted; from then on no call is accepted any more, and those accepted are answered.
 """
 
 import asyncio
@@ -16,15 +16,16 @@ import grpc
 from crossplane.function import cli as sdk
 from crossplane.function import logging, runtime
 from crossplane.function.proto.v1 import run_function_pb2_grpc as v1
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
 from crossplane.function.proto.v1beta1 import run_function_pb2_grpc as v1beta1
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from function.fn import Runner
 
-# Calls that wait behind the one being answered are unknown to gRPC's own grace period.
-ARRIVED_SECONDS = 1
-GRACE_SECONDS = 10
+# Calls that wait behind the one being answered are unknown to gRPC's own grace period. Together less than a pod's 30 s.
+ARRIVED_SECONDS = 0.5
+GRACE_SECONDS = 28
 # The SDK's 4 MB end at about 1,140 environments (docs/facts.md, Crossplane).
 RECEIVE_MEGABYTES = 32
 SERVICES = (*runtime.SERVICE_NAMES, health.SERVICE_NAME)
@@ -54,6 +55,23 @@ def cli(
     asyncio.run(serve(Runner(), address, credentials, options))
 
 
+class Gate(v1.FunctionRunnerServiceServicer):
+    """Hands calls to another servicer while it is open, and keeps them in the meantime."""
+
+    def __init__(self, runner: v1.FunctionRunnerServiceServicer) -> None:
+        self._runner = runner
+        self.opened = asyncio.Event()
+        self.opened.set()
+
+    async def RunFunction(  # noqa: N802  # gRPC's name
+        self, request: RunFunctionRequest, context: grpc.aio.ServicerContext[RunFunctionRequest, RunFunctionResponse]
+    ) -> RunFunctionResponse:
+        """Answer one call."""
+        await self.opened.wait()
+        answer: RunFunctionResponse = await self._runner.RunFunction(request, context)
+        return answer
+
+
 async def serve(
     runner: v1.FunctionRunnerServiceServicer,
     address: str,
@@ -61,9 +79,9 @@ async def serve(
     options: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let the calls under way finish."""
-    server = grpc.aio.server(options=options)
-    v1.add_FunctionRunnerServiceServicer_to_server(runner, server)
-    v1beta1.add_FunctionRunnerServiceServicer_to_server(runtime.BetaFunctionRunner(runner), server)
+    server, gate = grpc.aio.server(options=options), Gate(runner)
+    v1.add_FunctionRunnerServiceServicer_to_server(gate, server)
+    v1beta1.add_FunctionRunnerServiceServicer_to_server(runtime.BetaFunctionRunner(gate), server)
     healthy = health.aio.HealthServicer()
     for service in (health.OVERALL_HEALTH, *SERVICES):
         await healthy.set(service, health_pb2.HealthCheckResponse.SERVING)
@@ -80,9 +98,14 @@ async def serve(
     logging.get_logger().info("serving", address=address, port=port, mtls=credentials is not None)
 
     await stop.wait()
+    gate.opened.clear()
     await healthy.enter_graceful_shutdown()
     await asyncio.sleep(ARRIVED_SECONDS)
-    await server.stop(GRACE_SECONDS)
+    stopped = asyncio.create_task(server.stop(GRACE_SECONDS))
+    await asyncio.sleep(ARRIVED_SECONDS)  # until everybody was told
+    logging.get_logger().info("stopping")
+    gate.opened.set()
+    await stopped
 
 
 def _credentials(directory: str | None) -> grpc.ServerCredentials:

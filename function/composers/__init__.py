@@ -27,8 +27,9 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "ModelPlacement": placement.compose,
     "ModelCache": cache.compose,
 }
-# What each asks of Crossplane depends on its composite alone, so that it is the same on every call, and after an error.
-REQUIREMENTS: Mapping[str, Callable[[Manifest], Mapping[str, Requirement]]] = {
+# What each asks of Crossplane depends on what is observed alone, so that it is the same on every call of a reconcile,
+# and after an error.
+REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "InferenceEnvironment": environment.asks,
     "ModelDeployment": deployment.asks,
     "ModelPlacement": placement.asks,
@@ -65,11 +66,12 @@ def _unknown(call: Call) -> Outcome:
 
 def recover(call: Call) -> Outcome:
     """Return the outcome after an internal error: everything stays as observed, and every condition says so."""
+    call = own(call)
     kind = _kind(call.xr)
     message = "The function failed on this object; its log has the details. What runs is kept"
     return Outcome(
-        requirements=REQUIREMENTS[kind](call.xr) if kind in REQUIREMENTS else {},
-        composed=carry_over(own(call).observed),
+        requirements=REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {},
+        composed=carry_over(call.observed),
         status=observed_status(call.xr),
         conditions=complete(kind, (), "InternalError", message) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,

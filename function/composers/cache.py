@@ -91,9 +91,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def asks(xr: Manifest) -> dict[str, Requirement]:
+def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelCache; nothing for one that says nothing."""
-    cache = read_cache(xr).value
+    cache = read_cache(call.xr).value
     return _requirements(cache) if cache else {}
 
 

@@ -94,9 +94,9 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     )
 
 
-def asks(xr: Manifest) -> dict[str, Requirement]:
+def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelDeployment; nothing for one that says nothing."""
-    deployment = read_deployment(xr).value
+    deployment = read_deployment(call.xr).value
     return _requirements(deployment) if deployment else {}
 
 

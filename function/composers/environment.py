@@ -26,7 +26,7 @@ CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
     parsed = read_environment(call.xr, settings)
-    asked = asks(call.xr)
+    asked = asks(call)
     access = parsed.access
     if access is None or parsed.value.broken:
         return keep_observed(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
@@ -56,7 +56,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def asks(_xr: Manifest) -> dict[str, Requirement]:
+def asks(_call: Call) -> dict[str, Requirement]:
     """Return what is asked for an InferenceEnvironment, whatever stands in it."""
     return {requirements.PLACEMENTS: requirements.placements()}
 

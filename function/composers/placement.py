@@ -12,12 +12,15 @@ from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
 from function.domain.cache import NamedCache
 from function.domain.placement import Placement
+from function.domain.problem import Problem
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
-from function.exchange import Call, Composed, Condition, Outcome, Requirement
+from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, named
 from function.lifecycle import services as lifecycle
+from function.lifecycle import strays
+from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
@@ -39,7 +42,23 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placement, faults = parsed.value, parsed.problems
     if placement is None:
         return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
-    asked = _requirements(placement)
+    answers = [call.answer(requirements.stray(name)) for name in strays.expected(call, placement)]
+    lost = strays.found(call, [answer for answer in answers if answer is not Answer.PENDING])
+    asked, call = _requirements(call, placement), strays.with_strays(call, lost)
+    outcome = _compose(call, settings, placement, faults, asked)
+    composed = dict(strays.kept(outcome.composed, call, lost))
+    if Answer.PENDING in answers:
+        composed = carry_over(call.observed) | composed
+    return replace(outcome, composed=composed)
+
+
+def _compose(
+    call: Call,
+    settings: Settings,
+    placement: Placement,
+    faults: tuple[Problem, ...],
+    asked: dict[str, Requirement],
+) -> Outcome:
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
         return _hold(call, settings, asked, resolved, placement)
@@ -59,19 +78,21 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def asks(xr: Manifest) -> dict[str, Requirement]:
+def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelPlacement; nothing for one that says nothing."""
-    placement = read_placement(xr).value
-    return _requirements(placement) if placement else {}
+    placement = read_placement(call.xr).value
+    return _requirements(call, placement) if placement else {}
 
 
-def _requirements(placement: Placement) -> dict[str, Requirement]:
+def _requirements(call: Call, placement: Placement) -> dict[str, Requirement]:
     asked = {
         requirements.MODEL: requirements.model(placement.model, placement.namespace),
         requirements.ENVIRONMENT: requirements.environment(placement.environment),
     }
     if isinstance(placement.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
+    for name in strays.expected(call, placement):
+        asked[requirements.stray(name)] = requirements.remote_object(name, placement.namespace)
     return asked
 
 
@@ -91,7 +112,7 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
 def _answer(
     call: Call, resolved: ResolvedPlacement, asked: dict[str, Requirement], writer: ObjectWriter, stored: Weights
 ) -> Outcome:
-    key = SERVICE + service_name(resolved)
+    key = SERVICE + service_name(resolved.placement, resolved.shape)
     written = lifecycle.write(resolved, writer, stored, key)
     remote = lifecycle.serving(writer, written, key)
     composed = {
@@ -121,7 +142,7 @@ def _answer(
             **report.status(
                 resolved.placement,
                 remote,
-                text(remote.manifest, "metadata.name") or service_name(resolved),
+                text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),
                 text(remote.manifest, "metadata.namespace") or resolved.namespace,
                 uri,
                 where,

@@ -3,6 +3,7 @@
 from function.domain.model import ModelRef
 from function.exchange import Requirement
 from function.kube.names import VERSION
+from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
 
 MODEL = "model"
 ENVIRONMENT = "environment"
@@ -10,6 +11,7 @@ ENVIRONMENTS = "environments"
 PLACEMENTS = "placements"
 CACHE = "cache"
 _READER = "reader-"
+_STRAY = "object-"
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -42,6 +44,16 @@ def reader(name: str) -> str:
 def placement(name: str, namespace: str) -> Requirement:
     """Ask for one placement."""
     return Requirement(api_version=VERSION, kind="ModelPlacement", name=name, namespace=namespace)
+
+
+def stray(name: str) -> str:
+    """Return the requirement's name for one Object that may be there unobserved."""
+    return f"{_STRAY}{name}"
+
+
+def remote_object(name: str, namespace: str) -> Requirement:
+    """Ask for one Object."""
+    return Requirement(api_version=OBJECT_VERSION, kind="Object", name=name, namespace=namespace)
 
 
 def cache(name: str, namespace: str) -> Requirement:

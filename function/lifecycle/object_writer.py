@@ -98,7 +98,7 @@ class ObjectWriter:
                 "apiVersion": API_VERSION,
                 "kind": "Object",
                 "metadata": {
-                    "name": named(f"{self.owner}-{name}", self.owner, self.scope, name, limit=_OBJECT_NAME_LIMIT),
+                    "name": object_name(self.owner, name, self.scope),
                     "namespace": self.namespace,
                     "labels": dict[str, JSON](MANAGED_BY),
                 },
@@ -106,6 +106,11 @@ class ObjectWriter:
             },
             ready=remote.present and assess(remote.manifest).up,
         )
+
+
+def object_name(owner: str, name: str, scope: str = "") -> str:
+    """Return the name of the Object behind a composed resource."""
+    return named(f"{owner}-{name}", owner, scope, name, limit=_OBJECT_NAME_LIMIT)
 
 
 def copied(name: str, namespace: str, field: str) -> Manifest:

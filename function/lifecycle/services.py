@@ -13,6 +13,8 @@ written at all leaves what runs as it is.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from function.domain.model import Shape
+from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, mapping, strings, text
@@ -41,10 +43,9 @@ class Written:
     refusal: Condition | None = None
 
 
-def service_name(resolved: ResolvedPlacement) -> str:
+def service_name(placement: Placement, shape: Shape) -> str:
     """Return the service's name: another group is another object, since KServe refuses to change its size."""
-    placement = resolved.placement
-    return named(placement.name, placement.namespace, placement.name, *identity(resolved.shape))
+    return named(placement.name, placement.namespace, placement.name, *identity(shape))
 
 
 def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, key: str) -> Written:
@@ -137,7 +138,7 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
 def _request(resolved: ResolvedPlacement, plan: StoragePlan) -> ServingRequest:
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
-        name=service_name(resolved),
+        name=service_name(placement, resolved.shape),
         namespace=resolved.namespace,
         labels={**MANAGED_BY, LABEL_DEPLOYMENT: label_value(placement.deployment or placement.name)},
         model=resolved.model,

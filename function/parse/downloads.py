@@ -5,6 +5,7 @@ Each is read over what a weaker level says, field by field: what is left out, or
 
 from function.domain.settings import Download, Kserve
 from function.parse.block import Block
+from function.parse.templates import refuse_templates
 
 
 def read_download(block: Block, weaker: Download) -> Download:
@@ -14,9 +15,10 @@ def read_download(block: Block, weaker: Download) -> Download:
         for name in amounts.fields:
             amounts.quantity(name, "")
     check_env(block)
+    refuse_templates(block)
     pull_secrets = tuple(item.text("name") for item in block.blocks("imagePullSecrets"))
     return Download(
-        image=block.text("image", weaker.image),
+        image=block.text("image") if block.sound("image") else weaker.image,
         resources=block.block("resources").fields if block.sound("resources") else weaker.resources,
         env=block.maps("env") if block.sound("env") else weaker.env,
         node_selector=dict(block.strings("nodeSelector")) if block.sound("nodeSelector") else weaker.node_selector,
@@ -38,6 +40,7 @@ def check_env(block: Block) -> None:
 
 def read_kserve(block: Block, weaker: Kserve) -> Kserve:
     """Return the settings of KServe's installation, completed by weaker ones."""
+    refuse_templates(block)
     return Kserve(
         namespace=block.text("namespace", weaker.namespace),
         config_prefix=block.text("configPrefix", weaker.config_prefix),

@@ -8,6 +8,7 @@ from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.parse.block import Block
+from function.parse.templates import refuse_templates
 
 _BANDWIDTH = ("multiNodeBandwidth", "interNodeBandwidth")
 
@@ -26,6 +27,7 @@ def read_requires(block: Block) -> Requires:
 
 def read_pool(block: Block) -> Pool:
     """Return a pool of an environment; its capacity in nodes is maxNodeCount, else nodeCount."""
+    refuse_templates(block)
     capabilities = block.block("capabilities")
     declared = capabilities.has("precisionSupport")
     return Pool(

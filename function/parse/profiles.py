@@ -1,19 +1,15 @@
 """Serving profiles: the static faults that make one unusable, wherever it might be placed.
 
 A profile with faults is kept with all of them, so that the others still serve and what runs on it stays.
-Nothing in a profile's engine may contain `{{`: KServe sends the merged spec through a Go template.
 """
-
-from collections.abc import Iterator
 
 from function.domain.engine_args import disagreements, parallel_flags
 from function.domain.model import BrokenProfile, Engine, EngineName, Profile, Shape, Spread
-from function.kube.manifests import JSON
 from function.parse.block import Block
 from function.parse.downloads import check_env
 from function.parse.hardware import read_requires
-from function.parse.problems import join, wrong
 from function.parse.selectors import read_selector
+from function.parse.templates import refuse_templates
 from function.parse.topology import fit_engine, read_shape
 
 
@@ -57,9 +53,7 @@ def _profile(block: Block, *, sized: bool) -> Profile | BrokenProfile:
 
 
 def _engine(block: Block) -> Engine | None:
-    for path, text in _texts(block.fields, block.path):
-        if "{{" in text:
-            block.faults.add(wrong(path, text, "without {{, which KServe reads as a template"))
+    refuse_templates(block)
     check_env(block)
     name = block.text("name")
     if name not in tuple(EngineName):
@@ -80,15 +74,3 @@ def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:
         return None
     block.faults.update(disagreements(engine.name, engine.args, shape, args_path))
     return fit_engine(topology, shape, engine, args_path)
-
-
-def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
-    """Yield every text within a value, with its path."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(item, join(path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, join(path, index))

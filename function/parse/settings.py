@@ -15,10 +15,12 @@ from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.fields import unknown_fields
 from function.parse.parsed import Parsed
+from function.parse.templates import refuse_templates
 from function.schemas import Defaults
 
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
+_IMAGE = "storageInitializerImage"
 
 _META = ("apiVersion", "kind", "metadata")
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
@@ -41,7 +43,9 @@ def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     if isinstance(fields, dict):
         fields = prune(fields)
     block = Block.checked(Defaults, fields, path)
-    download = replace(weaker.download, image=block.text("storageInitializerImage", weaker.download.image))
+    refuse_templates(block, _IMAGE)
+    image = block.text(_IMAGE) if block.sound(_IMAGE) else weaker.download.image
+    download = replace(weaker.download, image=image)
     ttl = block.block("ttl")
     settings = Settings(
         download=read_download(block.block("download"), download),

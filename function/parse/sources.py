@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
 from function.parse.block import Block
 from function.parse.problems import nearest
+from function.parse.templates import refuse_expansions, refuse_templates
 
 SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
@@ -36,6 +37,7 @@ def read_source(spec: Block, rule: SecretRule) -> Source | None:
         elif name == wanted and not spec.has(field):
             spec.demand(field, f"as source is {wanted}")
     field, read = _SOURCES[wanted]
+    refuse_templates(spec.block(field))
     return read(spec.block(field), rule)
 
 
@@ -53,6 +55,7 @@ def _hugging_face(block: Block, rule: SecretRule) -> Source:
 
 
 def _oci(block: Block, _: SecretRule) -> Source:
+    refuse_expansions(block, "image")
     return OciSource(image=block.text("image"))
 
 
@@ -60,6 +63,7 @@ def _uri(block: Block, rule: SecretRule) -> Source:
     uri = block.fields.get("uri")
     if isinstance(uri, str):
         _check_uri(block, uri)
+        refuse_expansions(block, "uri")
         secret = block.block("secretRef")
         if uri.startswith("gs://") and secret.fields and not secret.has("key"):
             secret.demand("key", "as a gs:// address wants credentials as one file")
@@ -81,6 +85,7 @@ def _pvc(block: Block, _: SecretRule) -> Source:
     path = block.text("path")
     if ".." in path.split("/"):
         block.deny("path", "a directory within the claim, without ..")
+    refuse_expansions(block, "path")
     return PvcSource(claim=block.text("claimName"), path=path)
 
 

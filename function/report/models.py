@@ -9,6 +9,7 @@ from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
+from function.report.bounded import clip
 from function.report.conditions import faulty
 from function.storage import cachekey, sizing
 
@@ -32,7 +33,7 @@ def valid(model: Model) -> Condition:
 def status(model: Model) -> Manifest:
     """Return profiles and storage, without what depends on the pool: VRAM maths stand on the placement."""
     rows = [(p.name, _profile(p)) for p in model.profiles]
-    rows += [(b.name, {"name": b.name, "message": "; ".join(map(str, b.problems))}) for b in model.broken]
+    rows += [(b.name, {"name": b.name, "message": clip("; ".join(map(str, b.problems)))}) for b in model.broken]
     profiles: list[JSON] = [row for _, row in rows]
     return {"profiles": profiles, "storage": _storage(model)}
 

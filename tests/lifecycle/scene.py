@@ -46,7 +46,10 @@ class Scene:
             required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
             input=dict_to_struct(self.input),
         )
-        return compose(requests.read(request))
+        call = requests.read(request)
+        # Nothing is there that is not observed.
+        strays = {name: () for name in compose(call).requirements if name.startswith(requirements.stray(""))}
+        return compose(replace(call, answers={**strays, **call.answers}))
 
     def composed(self, prefix: str = "service-") -> dict[str, Manifest]:
         """Return the remote manifests that are composed, of the composed resources with a prefix."""

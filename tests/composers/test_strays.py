@@ -1,0 +1,164 @@
+"""Objects of a placement that Crossplane composed and does not observe: all of them are composed on as they are."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from function.cli.control_plane import ControlPlane
+from function.cli.store import Ref
+from function.composers import compose
+from function.exchange import Answered, Call, Outcome, RequiredResource, Requirement
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from tests.composers.plane import change, only, plane
+
+ME = "uid-of-the-placement"
+SEVERAL_NODES, ONE_NODE = "kimi-k2-two-nodes", "gemma-one-gpu"
+
+
+class Scene:
+    """A placement at rest, and what is there of it."""
+
+    def __init__(self, story: str) -> None:
+        self.control: ControlPlane = plane(story)
+        self.ref: Ref = only(self.control, "ModelPlacement")
+        self.xr = copy.deepcopy(self.control.composites[self.ref])
+        mapping(self.xr, "metadata")["uid"] = ME
+        self.objects = {key: copy.deepcopy(m) for key, m in self.control.store.owned(self.ref).items()}
+        for manifest in self.objects.values():
+            listing(manifest, "metadata.ownerReferences")[0]["uid"] = ME
+
+    def outcome(self, *, observed: Mapping[str, Manifest] | None = None, answer: bool = True) -> Outcome:
+        """Return what is composed when Crossplane observes as much and finds everything that is asked for."""
+        call = Call(xr=self.xr, observed={**(observed or {})})
+        asked = compose(call).requirements
+        answers = {
+            name: self._find(wanted) for name, wanted in asked.items() if answer or not name.startswith("object-")
+        }
+        found = compose(Call(xr=self.xr, observed=call.observed, answers=answers))
+        assert found.requirements == asked, "what is asked for depends on no answer"
+        return found
+
+    def at_rest(self) -> Outcome:
+        return self.outcome(observed=self.objects)
+
+    def _find(self, wanted: Requirement) -> Answered:
+        if wanted.kind != "Object":
+            return self.control.store.find(wanted)
+        return tuple(
+            RequiredResource(b"", partial(copy.deepcopy, m))
+            for m in self.objects.values()
+            if (text(m, "metadata.name"), text(m, "metadata.namespace")) == (wanted.name, wanted.namespace)
+        )
+
+    def service(self) -> str:
+        (key,) = (key for key in self.objects if key.startswith("service-"))
+        return key
+
+
+@pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
+def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
+    scene = Scene(story)
+    rest, lost = scene.at_rest(), scene.outcome()
+    assert lost.composed.keys() == rest.composed.keys()
+    for key, item in rest.composed.items():
+        # Nothing names a token's copy: composed anew under its name it is the same, and ready in the next call.
+        wanted = replace(item, ready=False) if key.startswith("token-") else item
+        assert lost.composed[key] == wanted, key
+    assert (lost.status, lost.conditions, lost.ready) == (rest.status, rest.conditions, rest.ready)
+
+
+def test_at_rest_nothing_more_is_asked() -> None:
+    assert not [name for name in Scene(SEVERAL_NODES).at_rest().requirements if name.startswith("object-")]
+
+
+def _edited_model(scene: Scene) -> None:
+    change(scene.control, only(scene.control, "ClusterModel"), "spec.source", "Torrent")
+
+
+def _lost_model(scene: Scene) -> None:
+    del scene.control.composites[only(scene.control, "ClusterModel")]
+
+
+def _lost_environment(scene: Scene) -> None:
+    del scene.control.composites[only(scene.control, "InferenceEnvironment")]
+
+
+def _other_revision(scene: Scene) -> None:
+    change(scene.control, only(scene.control, "ClusterModel"), "spec.huggingFace.revision", "other")
+
+
+def _no_class(scene: Scene) -> None:
+    environment = only(scene.control, "InferenceEnvironment")
+    change(scene.control, environment, "spec.storage", None)
+
+
+@pytest.mark.parametrize("harm", [_edited_model, _lost_model, _lost_environment, _other_revision, _no_class])
+def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None]) -> None:
+    scene = Scene(SEVERAL_NODES)
+    harm(scene)
+    kept, lost = scene.at_rest(), scene.outcome()
+    for key in kept.composed.keys() & scene.objects.keys():
+        assert lost.composed[key] == kept.composed[key], key
+    assert scene.service() in lost.composed
+
+
+def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is_observed() -> None:
+    scene = Scene(SEVERAL_NODES)
+    earlier = scene.service()
+    mapping(mapping(scene.xr, "spec"), "topology")["nodes"] = 4
+    mapping(scene.xr, "spec.topology.parallelism")["pipeline"] = 4
+    gone = scene.at_rest()
+    assert earlier not in gone.composed
+    assert [key for key in gone.composed if key.startswith("service-")], "the new one takes its place"
+    lost = scene.outcome()
+    assert [key for key in lost.composed if key.startswith("service-")] == [earlier], "one at a time"
+
+
+def test_what_the_composites_list_names_is_looked_for_too() -> None:
+    scene = Scene(SEVERAL_NODES)
+    refs: list[JSON] = [
+        {"apiVersion": m["apiVersion"], "kind": m["kind"], "name": text(m, "metadata.name")}
+        for m in scene.objects.values()
+    ]
+    mapping(scene.xr, "spec")["crossplane"] = {"resourceRefs": refs}
+    seen = {key: m for key, m in scene.objects.items() if not key.startswith("job-")}
+    assert scene.outcome(observed=seen).composed == scene.at_rest().composed
+
+
+def _of_somebody_else(manifest: Manifest) -> None:
+    listing(manifest, "metadata.ownerReferences")[0]["uid"] = "uid-of-somebody-else"
+
+
+def _not_controlled(manifest: Manifest) -> None:
+    listing(manifest, "metadata.ownerReferences")[0]["controller"] = False
+
+
+def _deleting(manifest: Manifest) -> None:
+    mapping(manifest, "metadata")["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def _nameless(manifest: Manifest) -> None:
+    del mapping(manifest, "metadata")["annotations"]
+
+
+def _of_another_manager(manifest: Manifest) -> None:
+    mapping(manifest, "metadata")["labels"] = {"app.kubernetes.io/managed-by": "somebody"}
+
+
+@pytest.mark.parametrize("harm", [_of_somebody_else, _not_controlled, _deleting, _nameless, _of_another_manager])
+def test_what_is_not_ours_or_is_going_is_no_stray(harm: Callable[[Manifest], None]) -> None:
+    scene = Scene(SEVERAL_NODES)
+    _lost_model(scene)
+    for manifest in scene.objects.values():
+        harm(manifest)
+    assert not scene.outcome().composed
+
+
+def test_nothing_is_dropped_while_an_answer_is_outstanding() -> None:
+    scene = Scene(SEVERAL_NODES)
+    _other_revision(scene)
+    observed = {key: m for key, m in scene.objects.items() if not key.startswith("service-")}
+    assert observed.keys() <= scene.outcome(observed=observed, answer=False).composed.keys()
