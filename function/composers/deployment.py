@@ -82,7 +82,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.remembered())
     return Considered(
         request=request,
         environments=seen.environments,

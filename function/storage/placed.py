@@ -1,5 +1,6 @@
 """One way to ask the planner for the weights of a placement or a ModelCache, whoever asks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from function.domain.cache import CacheChoice, ModelCache
@@ -45,6 +46,18 @@ class PlacedWeights:
     def faults(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
         """Return why there would be no storage for them."""
         return faults(self.on(environment, pool, shape, replicas))
+
+    def remembered(self) -> Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]:
+        """Return `faults` for one decision, which asks the same of many pools and profiles of an environment."""
+        known: dict[tuple[object, ...], tuple[StorageFault, ...]] = {}
+
+        def ask(environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
+            key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
+            if key not in known:
+                known[key] = self.faults(environment, pool, shape, replicas)
+            return known[key]
+
+        return ask
 
     def _named(self, environment: Environment) -> NamedCacheFacts | None:
         if self.cache is None:
