@@ -18,8 +18,8 @@ from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, named
+from function.lifecycle import orphan_objects
 from function.lifecycle import services as lifecycle
-from function.lifecycle import strays
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.readers import served_uri
@@ -42,11 +42,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placement, faults = parsed.value, parsed.problems
     if placement is None:
         return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
-    answers = [call.answer(requirements.stray(name)) for name in strays.expected(call, placement)]
-    lost = strays.found(call, [answer for answer in answers if answer is not Answer.PENDING])
-    asked, call = _requirements(call, placement), strays.with_strays(call, lost)
+    answers = [call.answer(requirements.orphan(name)) for name in orphan_objects.expected(call, placement)]
+    lost = orphan_objects.found(call, [answer for answer in answers if answer is not Answer.PENDING])
+    asked, call = _requirements(call, placement), orphan_objects.with_orphans(call, lost)
     outcome = _compose(call, settings, placement, faults, asked)
-    composed = dict(strays.kept(outcome.composed, call, lost))
+    composed = dict(orphan_objects.kept(outcome.composed, call, lost))
     if Answer.PENDING in answers:
         composed = carry_over(call.observed) | composed
     return replace(outcome, composed=composed)
@@ -91,8 +91,8 @@ def _requirements(call: Call, placement: Placement) -> dict[str, Requirement]:
     }
     if isinstance(placement.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
-    for name in strays.expected(call, placement):
-        asked[requirements.stray(name)] = requirements.remote_object(name, placement.namespace)
+    for name in orphan_objects.expected(call, placement):
+        asked[requirements.orphan(name)] = requirements.remote_object(name, placement.namespace)
     return asked
 
 

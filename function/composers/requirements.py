@@ -11,7 +11,7 @@ ENVIRONMENTS = "environments"
 PLACEMENTS = "placements"
 CACHE = "cache"
 _READER = "reader-"
-_STRAY = "object-"
+_ORPHAN = "object-"
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -46,9 +46,9 @@ def placement(name: str, namespace: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="ModelPlacement", name=name, namespace=namespace)
 
 
-def stray(name: str) -> str:
+def orphan(name: str) -> str:
     """Return the requirement's name for one Object that may be there unobserved."""
-    return f"{_STRAY}{name}"
+    return f"{_ORPHAN}{name}"
 
 
 def remote_object(name: str, namespace: str) -> Requirement:

@@ -48,8 +48,8 @@ class Scene:
         )
         call = requests.read(request)
         # Nothing is there that is not observed.
-        strays = {name: () for name in compose(call).requirements if name.startswith(requirements.stray(""))}
-        return compose(replace(call, answers={**strays, **call.answers}))
+        orphans = {name: () for name in compose(call).requirements if name.startswith(requirements.orphan(""))}
+        return compose(replace(call, answers={**orphans, **call.answers}))
 
     def composed(self, prefix: str = "service-") -> dict[str, Manifest]:
         """Return the remote manifests that are composed, of the composed resources with a prefix."""

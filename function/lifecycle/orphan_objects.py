@@ -57,11 +57,11 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
 
 
 def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manifest]) -> Mapping[str, Composed]:
-    """Return what is composed; where a stray would leave, everything as it is, until Crossplane observes it."""
+    """Return what is composed; where a orphan would leave, everything as it is, until Crossplane observes it."""
     return composed if lost.keys() <= composed.keys() else carry_over(call.observed)
 
 
-def with_strays(call: Call, lost: Mapping[str, Manifest]) -> Call:
+def with_orphans(call: Call, lost: Mapping[str, Manifest]) -> Call:
     """Return the call as Crossplane would have made it, had it seen everything."""
     return replace(call, observed={**call.observed, **lost})
 

@@ -149,7 +149,7 @@ def _of_another_manager(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("harm", [_of_somebody_else, _not_controlled, _deleting, _nameless, _of_another_manager])
-def test_what_is_not_ours_or_is_going_is_no_stray(harm: Callable[[Manifest], None]) -> None:
+def test_what_is_not_ours_or_is_going_is_no_orphan(harm: Callable[[Manifest], None]) -> None:
     scene = Scene(SEVERAL_NODES)
     _lost_model(scene)
     for manifest in scene.objects.values():
