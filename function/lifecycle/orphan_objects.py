@@ -57,7 +57,7 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
 
 
 def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manifest]) -> Mapping[str, Composed]:
-    """Return what is composed; where a orphan would leave, everything as it is, until Crossplane observes it."""
+    """Return what is composed; where an orphan would leave, everything as it is, until Crossplane observes it."""
     return composed if lost.keys() <= composed.keys() else carry_over(call.observed)
 
 
