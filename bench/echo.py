@@ -5,21 +5,20 @@ import asyncio
 import grpc
 from crossplane.function import logging, response
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
-from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceServicer
 
 from function.main import serve
 
 
-class Echo(FunctionRunnerServiceServicer):
+class Echo:
     """Returns what the request desires."""
 
     async def RunFunction(  # noqa: N802  # gRPC's name
         self,
-        request: RunFunctionRequest,
-        context: grpc.aio.ServicerContext[RunFunctionRequest, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
+        request: bytes,
+        context: grpc.aio.ServicerContext[bytes, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
     ) -> RunFunctionResponse:
         """Return the response that every function starts from."""
-        return response.to(request)
+        return response.to(RunFunctionRequest.FromString(request))
 
 
 logging.configure()

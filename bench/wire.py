@@ -15,15 +15,20 @@ OBSERVED, COMPOSITE, RESOURCE, REQUIRED, KEY, VALUE = 2, 1, 1, 8, 1, 2
 
 def request(xr: Manifest, required: Mapping[str, Sequence[Manifest]], order: Random) -> bytes:
     """Return a RunFunctionRequest whose maps and lists of required resources stand in a random order."""
-    observed = _field(OBSERVED, _field(COMPOSITE, _field(RESOURCE, _struct(xr, order))))
+    observed = _field(OBSERVED, _field(COMPOSITE, resource(xr, order)))
     return observed + b"".join(
         _field(REQUIRED, _field(KEY, name.encode()) + _field(VALUE, _resources(required[name], order)))
         for name in _shuffled(required, order)
     )
 
 
+def resource(manifest: Manifest, order: Random) -> bytes:
+    """Return a Resource whose maps stand in a random order."""
+    return _field(RESOURCE, _struct(manifest, order))
+
+
 def _resources(manifests: Sequence[Manifest], order: Random) -> bytes:
-    items = [_field(1, _field(RESOURCE, _struct(manifest, order))) for manifest in manifests]
+    items = [_field(1, resource(manifest, order)) for manifest in manifests]
     order.shuffle(items)
     return b"".join(items)
 

@@ -10,16 +10,17 @@ import asyncio
 import gc
 import signal
 from collections.abc import Sequence
+from typing import Protocol
 
 import click
 import grpc
 from crossplane.function import cli as sdk
 from crossplane.function import logging, runtime
-from crossplane.function.proto.v1 import run_function_pb2_grpc as v1
-from crossplane.function.proto.v1beta1 import run_function_pb2_grpc as v1beta1
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from function.adapter.items import by_content, by_version
 from function.fn import Runner
 
 # Calls that wait behind the one being answered are unknown to gRPC's own grace period.
@@ -28,6 +29,17 @@ GRACE_SECONDS = 10
 # The SDK's 4 MB end at about 1,140 environments (docs/facts.md, Crossplane).
 RECEIVE_MEGABYTES = 32
 SERVICES = (*runtime.SERVICE_NAMES, health.SERVICE_NAME)
+# v1beta1 has the same messages under another name, so that one handler reads and writes both.
+FUNCTIONS = tuple(name for name in runtime.SERVICE_NAMES if name != reflection.SERVICE_NAME)
+
+
+class Function(Protocol):
+    """Answers a RunFunctionRequest as it came from the wire."""
+
+    async def RunFunction(  # noqa: N802  # gRPC's name
+        self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
+    ) -> RunFunctionResponse:
+        """Return the response."""
 
 
 @click.command(context_settings={"default_map": {"max_recv_message_size": RECEIVE_MEGABYTES}})
@@ -51,19 +63,25 @@ def cli(
         # Else a second process shares the port in silence and gets half of the calls.
         ("grpc.so_reuseport", 0),
     )
-    asyncio.run(serve(Runner(), address, credentials, options))
+    # Who shows a certificate of Crossplane's is Crossplane, whose items come from the API server. Without any it may be
+    # `crossplane render`, or anybody: what they call the same version may be something else.
+    runner = Runner(identify=by_content if credentials is None else by_version)
+    asyncio.run(serve(runner, address, credentials, options))
 
 
 async def serve(
-    runner: v1.FunctionRunnerServiceServicer,
+    function: Function,
     address: str,
     credentials: grpc.ServerCredentials | None,
     options: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let the calls under way finish."""
     server = grpc.aio.server(options=options)
-    v1.add_FunctionRunnerServiceServicer_to_server(runner, server)
-    v1beta1.add_FunctionRunnerServiceServicer_to_server(runtime.BetaFunctionRunner(runner), server)
+    run = grpc.unary_unary_rpc_method_handler(
+        function.RunFunction, response_serializer=RunFunctionResponse.SerializeToString
+    )
+    for name in FUNCTIONS:
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(name, {"RunFunction": run})])
     healthy = health.aio.HealthServicer()
     for service in (health.OVERALL_HEALTH, *SERVICES):
         await healthy.set(service, health_pb2.HealthCheckResponse.SERVING)
