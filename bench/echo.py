@@ -1,9 +1,10 @@
 """What any Python function pays: our server around the SDK's own `response.to`, and nothing else."""
 
 import asyncio
+import os
 
 import grpc
-from crossplane.function import logging, response
+from crossplane.function import logging, response, runtime
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
 
 from function.main import serve
@@ -22,4 +23,6 @@ class Echo:
 
 
 logging.configure()
-asyncio.run(serve(Echo(), "127.0.0.1:0", None, (("grpc.max_receive_message_length", 32 * 2**20),)))
+CERTIFICATES = os.environ["TLS_SERVER_CERTS_DIR"]
+CREDENTIALS = runtime.load_credentials(CERTIFICATES)
+asyncio.run(serve(Echo(), "127.0.0.1:0", CREDENTIALS, (("grpc.max_receive_message_length", 32 * 2**20),)))

@@ -68,7 +68,7 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
     fault = unsuited(request, _environments(store))
     if fault is not None:
         yield problem(fault)
@@ -116,7 +116,7 @@ def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
         namespace=placement.namespace,
         owner=placement.name,
     )
-    yield from map(problem, weights.faults(environment, pool, placement.shape, placement.replicas))
+    yield from map(problem, weights(environment, pool, placement.shape, placement.replicas))
 
 
 def _environments(store: Store) -> list[Environment]:

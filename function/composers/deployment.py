@@ -31,6 +31,7 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
+from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
@@ -47,6 +48,7 @@ def _readable(manifest: Manifest) -> Placement | None:
 
 _ENVIRONMENTS: Memo[Environment] = Memo(_environment)
 _PLACEMENTS: Memo[Placement | None] = Memo(_readable)
+_VERDICTS = Verdicts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,18 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
     return Considered(
         request=request,
         environments=seen.environments,
         own=seen.own,
         others=seen.others,
-        decision=schedule(request, seen.environments, [*seen.others, *seen.own]),
+        decision=schedule(
+            request,
+            seen.environments,
+            [*seen.others, *seen.own],
+            _VERDICTS.judging(request, seen.environments),
+        ),
         resolved=resolved,
         orphans=seen.orphans,
     )

@@ -1,6 +1,6 @@
 """One way to ask the planner for the weights of a placement or a ModelCache, whoever asks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from function.domain.cache import CacheChoice, ModelCache
 from function.domain.environment import Environment, Pool
@@ -22,8 +22,13 @@ class PlacedWeights:
     choice: CacheChoice
     cache: ModelCache | None
     settings: Settings
-    namespace: str
-    owner: str
+    # What there is no storage for depends on neither.
+    namespace: str = field(compare=False)
+    owner: str = field(compare=False)
+
+    def __call__(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
+        """Return why there would be no storage for so many replicas; equal weights say the same."""
+        return faults(self.on(environment, pool, shape, replicas))
 
     def on(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
         """Return the request for weights of so many replicas of a shape on a pool."""
@@ -41,10 +46,6 @@ class PlacedWeights:
             gpu_memory=None if memory is None else memory * shape.gpus,
             named=self._named(environment),
         )
-
-    def faults(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
-        """Return why there would be no storage for them."""
-        return faults(self.on(environment, pool, shape, replicas))
 
     def _named(self, environment: Environment) -> NamedCacheFacts | None:
         if self.cache is None:

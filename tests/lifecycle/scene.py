@@ -8,6 +8,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct
 
 from function.adapter import requests
+from function.adapter.split import split
 from function.composers import compose, requirements
 from function.exchange import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, mapping, text
@@ -46,7 +47,7 @@ class Scene:
             required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
             input=dict_to_struct(self.input),
         )
-        return compose(requests.read(request))
+        return compose(requests.read(split(request.SerializeToString())))
 
     def composed(self, prefix: str = "service-") -> dict[str, Manifest]:
         """Return the remote manifests that are composed, of the composed resources with a prefix."""

@@ -9,6 +9,7 @@ from crossplane.function.resource import dict_to_struct
 
 from bench.fleet import DEPLOYMENT, MODEL, environment
 from function.kube.manifests import Manifest
+from tests.server.certificates import shown
 from tests.server.processes import Running, started
 
 
@@ -46,11 +47,9 @@ def test_without_a_certificate_content_counts(server: Running) -> None:
 
 
 def test_with_a_certificate_the_version_counts(tmp_path: Path, certificates: Path) -> None:
-    ca, crt, key = ((certificates / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key"))
-    known = grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=crt)
     with (
         started(tmp_path, "--tls-server-certs-dir", str(certificates)) as server,
-        grpc.secure_channel(server.address, known) as channel,
+        grpc.secure_channel(server.address, shown(certificates)) as channel,
     ):
         stub = FunctionRunnerServiceStub(channel)
         assert placed(stub.RunFunction(request(environment(1)), timeout=30))
