@@ -97,7 +97,7 @@ def measure(
 def tell(what: str, figures: tuple[Sequence[float], Sequence[float]]) -> None:
     """Print ours, the echo's and their ratio, of elapsed and of processor time."""
     cells = (f"{ours:7.1f} / {echo:5.1f} ms = {ours / echo:5.2f}" for ours, echo in figures)
-    click.echo(f"{what:<28}{'   '.join(f'{name} {cell}' for name, cell in zip(('time', 'cpu'), cells, strict=True))}")
+    click.echo(f"{what:<30}{'   '.join(f'{name} {cell}' for name, cell in zip(('time', 'cpu'), cells, strict=True))}")
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def main() -> None:
         rest = ours.peak_megabytes()
         large, deployment = at_rest(content, TOO_LARGE), at_rest(content, DEPLOYMENT)
         click.echo(f"request {len(deployment.request()) / 1e6:.2f} MB")
-        tell("cold", _cold(folder, deployment, echo))
+        tell("cold", _cold(folder, deployment))
         ours.call(deployment.request())
         steady = [deployment.request] * ROUNDS
         pair = (ours, echo)
@@ -134,11 +134,11 @@ def main() -> None:
         )
 
 
-def _cold(folder: Path, scene: Scene, echo: Server) -> tuple[list[float], list[float]]:
-    """Return what the first calls of fresh processes take."""
+def _cold(folder: Path, scene: Scene) -> tuple[list[float], list[float]]:
+    """Return what the first calls of fresh processes take, ours and echoes."""
     found = []
     for n in range(COLD):
-        with serving(folder / f"cold-{n}", folder) as fresh:
+        with serving(folder / f"cold-{n}", folder) as fresh, serving(folder / f"echo-{n}", folder, ECHO) as echo:
             found.append(measure((fresh, echo), iter([scene.request()])))
     times, spent = (
         [statistics.median(column) for column in zip(*rows, strict=True)] for rows in zip(*found, strict=True)

@@ -4,7 +4,7 @@ Nothing here knows protobuf: the adapter fills a `Call` from a request and write
 the CLI does the same from files or a live cluster.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -22,7 +22,7 @@ class Answer(Enum):
 class RequiredResource(NamedTuple):
     """A required resource: `digest` identifies its content, `load` turns it into a manifest when needed."""
 
-    digest: Hashable
+    digest: bytes
     load: Callable[[], Manifest]
 
 

@@ -20,7 +20,7 @@ def read(received: Received, identify: Identify = by_content) -> Call:
         # Indexing a protobuf map creates what is missing, hence only names that it lists itself.
         observed={name: manifest(observed[name].resource) for name in sorted(observed)},
         foreign=frozenset(request.desired.resources),
-        answers={name: tuple([identify(item) for item in items]) for name, items in received.required.items()},
+        answers={name: identify(items) for name, items in received.required.items()},
         input=manifest(request.input),
         context=manifest(request.context),
     )

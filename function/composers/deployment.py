@@ -157,12 +157,12 @@ class _Seen:
         lost = orphans(call.xr, call.observed, zip(placements, every, strict=True))
         own = (*_own(call.observed), *_own(lost))
         mine = {(p.namespace, p.name) for p in own}
-        others = (
+        others = [
             # A placement that names this deployment without being composed by it takes GPUs like anybody's.
-            replace(p, deployment="") if (p.namespace, p.deployment) == (deployment.namespace, deployment.name) else p
+            replace(p, deployment="") if p.deployment == deployment.name and p.namespace == deployment.namespace else p
             for p in every
             if p and (p.namespace, p.name) not in mine
-        )
+        ]
         caches = [c for c in (read_cache(item.load()).value for item in cache) if c]
         return cls(_ENVIRONMENTS.read(environments), own, tuple(others), lost, caches[0] if caches else None)
 

@@ -6,7 +6,7 @@ items alone. The table is made anew from each list and so never outgrows the las
 one kind of list (all environments, all placements), whichever deployment's call carries it, and no other.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from function.exchange import RequiredResource
@@ -23,11 +23,11 @@ class Memo(Generic[T]):
 
     def __init__(self, parse: Callable[[Manifest], T]) -> None:
         self._parse = parse
-        self._known: dict[Hashable, T] = {}
+        self._known: dict[bytes, T] = {}
 
     def read(self, items: Iterable[RequiredResource]) -> tuple[T, ...]:
         """Return what the items parse to, in their order."""
-        known, kept, facts = self._known, dict[Hashable, T](), list[T]()
+        known, kept, facts = self._known, dict[bytes, T](), list[T]()
         for digest, load in items:
             kept[digest] = fact = known[digest] if digest in known else self._parse(load())
             facts.append(fact)

@@ -8,13 +8,24 @@ from crossplane.function.proto.v1.run_function_pb2 import Resource
 from crossplane.function.resource import dict_to_struct
 
 from bench import wire
-from function.adapter.items import by_content, by_version
+from function.adapter import items
+from function.exchange import RequiredResource
 from function.kube.manifests import JSON, Manifest
 
 
 def sent(manifest: Manifest, seed: int = 0) -> bytes:
     """Return a required resource as core sends it, with maps in some order."""
     return wire.resource(manifest, random.Random(seed))
+
+
+def by_content(item: bytes) -> RequiredResource:
+    (found,) = items.by_content([item])
+    return found
+
+
+def by_version(item: bytes) -> RequiredResource:
+    (found,) = items.by_version([item])
+    return found
 
 
 def pool(nodes: int, **metadata: JSON) -> Manifest:
@@ -49,7 +60,11 @@ CASES = (
         "emptied", "says nothing", pool(8, uid="", resourceVersion=""), pool(9, uid="", resourceVersion=""), same=False
     ),
     Case(
-        "no-text", "a version is text", pool(8, uid=1, resourceVersion=1), pool(9, uid=1, resourceVersion=1), same=False
+        "no-text",
+        "a version is text",
+        pool(8, uid=True, resourceVersion=True),
+        pool(9, uid=True, resourceVersion=True),
+        same=False,
     ),
     Case(
         "labels-named-so",
