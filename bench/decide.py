@@ -1,133 +1,149 @@
-"""How long a decision over a large fleet takes, as a multiple of an echo of the same payload.
+"""How long a call over a large fleet takes, as a multiple of an echo of the same payload.
 
-Both servers are processes on loopback and are called in turns, each time with maps in another order. Cold is
-the first such call of a process. Warm are the later ones, of which some find a hundredth of the placements
-changed, and some look through every environment in vain. The client sends bytes that it made before, so that
-only servers are compared; `client too` is the same call as a client of the SDK makes it, whose own work is
-in both figures. Processor time is the servers' alone, and the figure to read where others use the machine
-too. Aim: warm at most twice the echo, at most 150 MB of memory.
+Servers are processes on loopback that speak TLS, as with Crossplane, and are called in turns, each time with maps in
+another order. Cold is the first such call of a process. Warm are later ones: of which some find a hundredth of the
+placements changed, and some look through every environment in vain. At rest is what each kind is asked once all that it
+composes is observed. The client sends bytes that it made before, so that only servers are compared; `client too` is the
+same call as a client of the SDK makes it, whose own work is in both figures; `no certificate` is a server that knows
+items by their content. Processor time is the servers' alone, and the figure to read where others use the machine too.
+Aims: docs/performance.md.
 """
 
-import os
-import re
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 import click
-import grpc
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
+from crossplane.function.resource import struct_to_dict
 
 from bench import wire
-from bench.fleet import CACHE, DEPLOYMENT, FLEET, PLACEMENTS, TOO_LARGE, environment, placement
-from function.kube.manifests import Manifest
-from tests.server.processes import Running, started
+from bench.fleet import CACHE, DEPLOYMENT, FLEET, PLACEMENTS, TOO_LARGE, environment, placement, scaled, served
+from bench.servers import Server, serving
+from function.kube.manifests import Manifest, text
+from tests.server import certificates
 
 ECHO = (sys.executable, "-m", "bench.echo")
 ROUNDS = 15
+COLD = 3
 ORDER = Random(7)  # noqa: S311  # the same orders in every run
 Required = Mapping[str, Sequence[Manifest]]
-Request = bytes | RunFunctionRequest
 
 
-def call(server: Running, request: Request) -> tuple[RunFunctionResponse, float]:
-    """Return the response and how many milliseconds it took."""
-    with grpc.insecure_channel(server.address) as channel:
-        grpc.channel_ready_future(channel).result(30)
-        run = channel.unary_unary(
-            "/apiextensions.fn.proto.v1.FunctionRunnerService/RunFunction",
-            request_serializer=None if isinstance(request, bytes) else RunFunctionRequest.SerializeToString,
-            response_deserializer=RunFunctionResponse.FromString,
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a call is about."""
+
+    xr: Manifest
+    required: Required
+    observed: Mapping[str, Manifest]
+
+    def request(self) -> bytes:
+        """Return it on the wire, in another order every time."""
+        return wire.request(self.xr, self.required, ORDER, self.observed)
+
+
+def at_rest(server: Server, xr: Manifest) -> Scene:
+    """Return the scene of a composite whose requirements are answered and whose resources are observed."""
+    scene = Scene(xr, {}, {})
+    for _ in range(4):
+        response, _ = server.call(scene.request())
+        composite: Manifest = struct_to_dict(response.desired.composite.resource)
+        scene = Scene(
+            {**xr, "status": {**composite.get("status", {}), "conditions": _conditions(response)}},  # type: ignore[dict-item]  # a map
+            {name: _matching(s.kind, s.match_name) for name, s in response.requirements.resources.items()},
+            {name: struct_to_dict(item.resource) for name, item in response.desired.resources.items()},
         )
-        begun = time.perf_counter()
-        response = run(request, timeout=120)
-        return response, 1000 * (time.perf_counter() - begun)
+    return scene
 
 
-def required(ours: Running, xr: Manifest) -> Required:
-    """Return the fleet under the names that the function asks for it."""
-    response, _ = call(ours, wire.request(xr, {}, ORDER))
-    return {name: FLEET[selector.kind] for name, selector in response.requirements.resources.items()}
+def _conditions(response: RunFunctionResponse) -> list[Manifest]:
+    words = {1: "Unknown", 2: "True", 3: "False"}
+    return [{"type": c.type, "status": words[c.status], "reason": c.reason} for c in response.conditions]
 
 
-def changed(fleet: Required) -> Required:
-    """Return the fleet with one placement in a hundred scaled to two replicas."""
-    some = set(ORDER.sample(range(PLACEMENTS), PLACEMENTS // 100))
-    placements = [placement(n) for n in range(PLACEMENTS)]
-    for n in some:
-        spec = placements[n]["spec"]
-        assert isinstance(spec, dict)
-        spec["replicas"] = 2
-    return {name: placements if len(items) == PLACEMENTS else items for name, items in fleet.items()}
+def _matching(kind: str, name: str) -> list[Manifest]:
+    return [item for item in FLEET[kind] if name in {"", text(item, "metadata.name")}]
 
 
-def peak_megabytes(server: Running) -> float:
-    """Return the most memory that the process has held."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) / 1024
-
-
-def processor_milliseconds(server: Running) -> float:
-    """Return how long the process has been computing, all threads together."""
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    user, system = int(fields[11]), int(fields[12])
-    return 1000 * (user + system) / os.sysconf("SC_CLK_TCK")
+def changing(scene: Scene) -> Iterator[bytes]:
+    """Yield calls of which each finds a hundredth of the placements changed, and those before as they were."""
+    for version in range(1_000_000, 1_000_000 + ROUNDS):
+        some = set(ORDER.sample(range(PLACEMENTS), PLACEMENTS // 100))
+        placements = [scaled(n, version) if n in some else placement(n) for n in range(PLACEMENTS)]
+        yield replace(scene, required={**scene.required, "placements": placements}).request()
 
 
 def measure(
-    servers: Sequence[Running], xr: Manifest, fleets: Sequence[Required], request: type[Request]
+    servers: Sequence[Server], requests: Iterator[bytes], *, client: bool = False
 ) -> tuple[list[float], list[float]]:
     """Return each server's median milliseconds and mean processor milliseconds, called in turns."""
     times: list[list[float]] = [[] for _ in servers]
-    before = [processor_milliseconds(server) for server in servers]
-    for fleet in fleets:
+    before = [server.processor_milliseconds() for server in servers]
+    calls = 0
+    for request in requests:
+        calls += 1
         for server, taken in zip(servers, times, strict=True):
-            made = wire.request(xr, fleet, ORDER)
-            taken.append(call(server, made if request is bytes else RunFunctionRequest.FromString(made))[1])
-    spent = [processor_milliseconds(s) - b for s, b in zip(servers, before, strict=True)]
-    return [statistics.median(taken) for taken in times], [total / len(fleets) for total in spent]
+            taken.append(server.call(RunFunctionRequest.FromString(request) if client else request)[1])
+    spent = [s.processor_milliseconds() - b for s, b in zip(servers, before, strict=True)]
+    return [statistics.median(taken) for taken in times], [total / calls for total in spent]
 
 
-def told(what: str, milliseconds: Sequence[float]) -> str:
-    """Return ours, the echo's and their ratio."""
-    ours, echo = milliseconds
-    return f"{what} {ours:7.1f} / {echo:5.1f} ms = {ours / echo:5.2f}"
+def tell(what: str, figures: tuple[Sequence[float], Sequence[float]]) -> None:
+    """Print ours, the echo's and their ratio, of elapsed and of processor time."""
+    cells = (f"{ours:7.1f} / {echo:5.1f} ms = {ours / echo:5.2f}" for ours, echo in figures)
+    click.echo(f"{what:<30}{'   '.join(f'{name} {cell}' for name, cell in zip(('time', 'cpu'), cells, strict=True))}")
 
 
 def main() -> None:
     """Measure and print."""
-    with (
-        tempfile.TemporaryDirectory() as one,
-        tempfile.TemporaryDirectory() as two,
-        started(Path(one), "--insecure") as ours,
-        started(Path(two), program=ECHO) as echo,
-    ):
-        fleet, cached, placed = (required(ours, xr) for xr in (DEPLOYMENT, CACHE, environment(1)))
-        request = wire.request(DEPLOYMENT, fleet, ORDER)
-        click.echo(f"request {len(request) / 1e6:.2f} MB, memory at rest {peak_megabytes(ours):.0f} MB")
-        for name, xr, fleets, made in (
-            ("cold", DEPLOYMENT, [fleet], bytes),
-            ("warm", DEPLOYMENT, [fleet] * ROUNDS, bytes),
-            ("warm, 1% changed", DEPLOYMENT, [changed(fleet) for _ in range(ROUNDS)], bytes),
-            ("warm, nothing fits", TOO_LARGE, [fleet] * ROUNDS, bytes),
-            ("cold, ModelCache", CACHE, [cached], bytes),
-            ("warm, ModelCache", CACHE, [cached] * ROUNDS, bytes),
-            ("cold, environment", environment(1), [placed], bytes),
-            ("warm, environment", environment(1), [placed] * ROUNDS, bytes),
-            ("warm, client too", DEPLOYMENT, [fleet] * ROUNDS, RunFunctionRequest),
-            ("nothing, client too", TOO_LARGE, [fleet] * ROUNDS, RunFunctionRequest),
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        certificates.write(folder)
+        ours = stack.enter_context(serving(folder / "ours", folder))
+        content = stack.enter_context(serving(folder / "content", None))
+        echo = stack.enter_context(serving(folder / "echo", folder, ECHO))
+        rest = ours.peak_megabytes()
+        large, deployment = at_rest(content, TOO_LARGE), at_rest(content, DEPLOYMENT)
+        click.echo(f"request {len(deployment.request()) / 1e6:.2f} MB")
+        tell("cold", _cold(folder, deployment))
+        ours.call(deployment.request())
+        steady = [deployment.request] * ROUNDS
+        pair = (ours, echo)
+        tell("warm", measure(pair, (make() for make in steady)))
+        tell("warm, 1% changed", measure(pair, changing(deployment)))
+        ours.call(large.request())
+        tell("warm, nothing fits", measure(pair, (large.request() for _ in range(ROUNDS))))
+        for kind, xr, rounds in (
+            ("ModelCache", CACHE, ROUNDS),
+            ("InferenceEnvironment", environment(1), ROUNDS),
+            ("ModelPlacement", served(), 10 * ROUNDS),
         ):
-            taken, computed = measure((ours, echo), xr, fleets, made)
-            click.echo(f"{name:<20}{told('time', taken)}   {told('processor', computed)}")
-        response, _ = call(ours, request)
-        click.echo(f"peak memory {peak_megabytes(ours):.0f} MB")
-        click.echo(", ".join(f"{c.type} {c.reason}" for c in response.conditions))
+            scene = at_rest(ours, xr)
+            tell(f"at rest, {kind}", measure(pair, (scene.request() for _ in range(rounds))))
+        tell("warm, client too", measure(pair, (make() for make in steady), client=True))
+        tell("warm, no certificate", measure((content, echo), (make() for make in steady)))
+        click.echo(
+            f"memory at rest {rest:.0f} MB, peak {ours.peak_megabytes():.0f} MB, without certificate "
+            f"{content.peak_megabytes():.0f} MB, of the echo {echo.peak_megabytes():.0f} MB"
+        )
+
+
+def _cold(folder: Path, scene: Scene) -> tuple[list[float], list[float]]:
+    """Return what the first calls of fresh processes take, ours and echoes."""
+    found = []
+    for n in range(COLD):
+        with serving(folder / f"cold-{n}", folder) as fresh, serving(folder / f"echo-{n}", folder, ECHO) as echo:
+            found.append(measure((fresh, echo), iter([scene.request()])))
+    times, spent = (
+        [statistics.median(column) for column in zip(*rows, strict=True)] for rows in zip(*found, strict=True)
+    )
+    return times, spent
 
 
 if __name__ == "__main__":

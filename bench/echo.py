@@ -1,26 +1,28 @@
 """What any Python function pays: our server around the SDK's own `response.to`, and nothing else."""
 
 import asyncio
+import os
 
 import grpc
-from crossplane.function import logging, response
+from crossplane.function import logging, response, runtime
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
-from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceServicer
 
 from function.main import serve
 
 
-class Echo(FunctionRunnerServiceServicer):
+class Echo:
     """Returns what the request desires."""
 
     async def RunFunction(  # noqa: N802  # gRPC's name
         self,
-        request: RunFunctionRequest,
-        context: grpc.aio.ServicerContext[RunFunctionRequest, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
+        request: bytes,
+        context: grpc.aio.ServicerContext[bytes, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
     ) -> RunFunctionResponse:
         """Return the response that every function starts from."""
-        return response.to(request)
+        return response.to(RunFunctionRequest.FromString(request))
 
 
 logging.configure()
-asyncio.run(serve(Echo(), "127.0.0.1:0", None, (("grpc.max_receive_message_length", 32 * 2**20),)))
+CERTIFICATES = os.environ["TLS_SERVER_CERTS_DIR"]
+CREDENTIALS = runtime.load_credentials(CERTIFICATES)
+asyncio.run(serve(Echo(), "127.0.0.1:0", CREDENTIALS, (("grpc.max_receive_message_length", 32 * 2**20),)))

@@ -33,6 +33,7 @@ MODEL: Manifest = {
         ],
     },
 }
+MODEL_REF: Manifest = {"kind": "ClusterModel", "name": "kimi-k2"}
 DEPLOYMENT: Manifest = {
     "apiVersion": API,
     "kind": "ModelDeployment",
@@ -130,6 +131,23 @@ def placement(number: int) -> Manifest:
             "gpus": 16,
         },
     }
+
+
+def served() -> Manifest:
+    """Return a placement of the model that is there."""
+    found = placement(1)
+    spec = found["spec"]
+    assert isinstance(spec, dict)
+    return {**found, "spec": {**spec, "modelRef": MODEL_REF}}
+
+
+def scaled(number: int, version: int) -> Manifest:
+    """Return a placement after it was written with another number of replicas."""
+    found = placement(number)
+    spec, metadata = found["spec"], found["metadata"]
+    assert isinstance(spec, dict)
+    assert isinstance(metadata, dict)
+    return {**found, "metadata": {**metadata, "resourceVersion": str(version)}, "spec": {**spec, "replicas": 2}}
 
 
 FLEET = {

@@ -6,24 +6,36 @@ Protobuf's Python library keeps one order of its own, hence this encoder of the 
 import struct
 from collections.abc import Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 
 from function.kube.manifests import JSON, Manifest
 
 # Field numbers of RunFunctionRequest, State, Resource, and of a map's entries.
-OBSERVED, COMPOSITE, RESOURCE, REQUIRED, KEY, VALUE = 2, 1, 1, 8, 1, 2
+OBSERVED, COMPOSITE, RESOURCES, RESOURCE, REQUIRED, KEY, VALUE = 2, 1, 2, 1, 8, 1, 2
+EMPTY: Mapping[str, Manifest] = MappingProxyType({})
 
 
-def request(xr: Manifest, required: Mapping[str, Sequence[Manifest]], order: Random) -> bytes:
+def request(
+    xr: Manifest, required: Mapping[str, Sequence[Manifest]], order: Random, observed: Mapping[str, Manifest] = EMPTY
+) -> bytes:
     """Return a RunFunctionRequest whose maps and lists of required resources stand in a random order."""
-    observed = _field(OBSERVED, _field(COMPOSITE, _field(RESOURCE, _struct(xr, order))))
-    return observed + b"".join(
+    state = _field(COMPOSITE, resource(xr, order)) + b"".join(
+        _field(RESOURCES, _field(KEY, name.encode()) + _field(VALUE, resource(observed[name], order)))
+        for name in _shuffled(observed, order)
+    )
+    return _field(OBSERVED, state) + b"".join(
         _field(REQUIRED, _field(KEY, name.encode()) + _field(VALUE, _resources(required[name], order)))
         for name in _shuffled(required, order)
     )
 
 
+def resource(manifest: Manifest, order: Random) -> bytes:
+    """Return a Resource whose maps stand in a random order."""
+    return _field(RESOURCE, _struct(manifest, order))
+
+
 def _resources(manifests: Sequence[Manifest], order: Random) -> bytes:
-    items = [_field(1, _field(RESOURCE, _struct(manifest, order))) for manifest in manifests]
+    items = [_field(1, resource(manifest, order)) for manifest in manifests]
     order.shuffle(items)
     return b"".join(items)
 

@@ -3,7 +3,8 @@
 A bug must cost nobody what runs. Should composing fail, the answer is what `recover` makes of the same call
 (everything observed, and conditions that say so); should that fail too, a fatal result makes Crossplane keep
 all as it is. One line is logged for each call. It never holds a manifest, nor the message or the locals of
-an exception, since both may quote one: observed resources may hold the copy of a Secret.
+an exception, since both may quote one: observed resources may hold the copy of a Secret. Bytes that are no
+request are the caller's fault and are told so: INVALID_ARGUMENT, at once or when the item is read that holds them.
 """
 
 import time
@@ -12,34 +13,45 @@ from collections.abc import Callable
 
 import grpc
 from crossplane.function import logging
-from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
-from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceServicer
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 
 from function import composers
 from function.adapter import requests, responses
+from function.adapter.items import Identify, by_content
+from function.adapter.split import MalformedError, split
 from function.exchange import Call, Outcome
 from function.kube.manifests import text
 
 
-class Runner(FunctionRunnerServiceServicer):
-    """Answers RunFunction with what `compose` makes of a call."""
+class Runner:
+    """Answers RunFunction with what `compose` makes of a call; `identify` names the items that were required."""
 
     def __init__(
         self,
         compose: Callable[[Call], Outcome] = composers.compose,
         recover: Callable[[Call], Outcome] = composers.recover,
+        identify: Identify = by_content,
     ) -> None:
         self._answers = (compose, recover)
+        self._identify = identify
         self._log = logging.get_logger()
 
     async def RunFunction(  # noqa: N802  # gRPC's name
-        self,
-        request: RunFunctionRequest,
-        context: grpc.aio.ServicerContext[RunFunctionRequest, RunFunctionResponse],  # noqa: ARG002  # gRPC's signature
+        self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
     ) -> RunFunctionResponse:
-        """Answer one call; only a bug in both composing and recovering makes the result fatal."""
+        """Answer one call, given as it came from the wire."""
+        try:
+            return self._answer(request)
+        except MalformedError as error:
+            self._log.warning("malformed", error=str(error), bytes=len(request))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise  # never: aborting raises
+
+    def _answer(self, request: bytes) -> RunFunctionResponse:
+        """Only a bug in both composing and recovering makes the result fatal."""
         started = time.perf_counter()
-        call = requests.read(request)
+        received = split(request)
+        call = requests.read(received, self._identify)
         log = self._log.bind(
             kind=text(call.xr, "kind"),
             namespace=text(call.xr, "metadata.namespace"),
@@ -48,7 +60,9 @@ class Runner(FunctionRunnerServiceServicer):
         for answer in self._answers:
             try:
                 outcome = answer(call)
-                response = responses.write(request, outcome)
+                response = responses.write(received.rest, outcome)
+            except MalformedError:
+                raise
             except Exception as error:  # noqa: BLE001  # a bug anywhere must not reach Crossplane
                 frames = traceback.extract_tb(error.__traceback__)
                 log.error(  # noqa: TRY400  # the SDK prints the locals with an exception
@@ -64,4 +78,4 @@ class Runner(FunctionRunnerServiceServicer):
                 milliseconds=round(1000 * (time.perf_counter() - started), 1),
             )
             return response
-        return responses.refuse(request, "Internal error, see the function's log")
+        return responses.refuse(received.rest, "Internal error, see the function's log")

@@ -261,7 +261,7 @@ def planner(
     model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None, default_class: str | None = None
 ) -> Unstorable:
     """Return what the planner says about the weights of a deployment."""
-    weights = PlacedWeights(
+    return PlacedWeights(
         model=model,
         choice=choice,
         cache=cache,
@@ -269,4 +269,3 @@ def planner(
         namespace=NAMESPACE,
         owner="chat",
     )
-    return weights.faults

@@ -105,7 +105,7 @@ def request_of(case: Mapping[str, Any]) -> fnv1.RunFunctionRequest:
 
 def answer(case: Mapping[str, Any]) -> fnv1.RunFunctionResponse:
     # Nothing of a call's context is used, so there is none here.
-    return asyncio.run(Runner().RunFunction(request_of(case), None))
+    return asyncio.run(Runner().RunFunction(request_of(case).SerializeToString(), None))
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)

@@ -52,7 +52,7 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if model is None:
         return
     weights = _weights(store, deployment, model)
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.faults)
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
     fault = unsuited(request, environments(store))
     if fault is not None:
         yield problem(fault)
@@ -93,7 +93,7 @@ def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if model is None or pool is None or placement.shape is None:
         return
     weights = _weights(store, placement, model)
-    yield from map(problem, weights.faults(environment, pool, placement.shape, placement.replicas))
+    yield from map(problem, weights(environment, pool, placement.shape, placement.replicas))
 
 
 _CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {

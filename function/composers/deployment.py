@@ -28,10 +28,13 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
+from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
 from function.storage.placed import PlacedWeights
+
+_VERDICTS = Verdicts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +85,18 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights.remembered())
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
     return Considered(
         request=request,
         environments=seen.environments,
         own=seen.own,
         others=seen.others,
-        decision=schedule(request, seen.environments, [*seen.others, *seen.own]),
+        decision=schedule(
+            request,
+            seen.environments,
+            [*seen.others, *seen.own],
+            _VERDICTS.judging(request, seen.environments),
+        ),
         resolved=resolved,
         orphans=seen.orphans,
     )
@@ -135,12 +143,12 @@ class _Seen:
         lost = orphans(call.xr, call.observed, zip(placements, every, strict=True))
         own = (*_own(call.observed), *_own(lost))
         mine = {(p.namespace, p.name) for p in own}
-        others = (
+        others = [
             # A placement that names this deployment without being composed by it takes GPUs like anybody's.
-            replace(p, deployment="") if (p.namespace, p.deployment) == (deployment.namespace, deployment.name) else p
+            replace(p, deployment="") if p.deployment == deployment.name and p.namespace == deployment.namespace else p
             for p in every
             if p and (p.namespace, p.name) not in mine
-        )
+        ]
         caches = [c for c in (read_cache(item.load()).value for item in cache) if c]
         return cls(ENVIRONMENTS.read(environments, BUILT_IN), own, tuple(others), lost, caches[0] if caches else None)
 

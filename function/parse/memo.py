@@ -1,7 +1,7 @@
 """Reading a long list again costs nothing for the items that have not changed.
 
 Every decision is sent every environment and every placement, and from one call to the next nearly all of them
-are the same bytes. What an item was parsed to is kept under its content, so the result is a function of the
+are the same. What an item was parsed to is kept under what identifies its content, so the result is a function of the
 items alone. The table is made anew from each list and so never outgrows the last one: a memo therefore serves
 one kind of list (all environments, all placements), whichever deployment's call carries it, and no other.
 """

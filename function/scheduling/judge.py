@@ -6,7 +6,7 @@ The nearest pool is the one whose first failing check lies furthest down the cha
 capacity, readiness.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from function.scheduling.shape import replica_shape
 from function.scheduling.shortage import capacity
 from function.scheduling.verdicts import Field, Fit, Miss, Refusal, Verdict
 
+Judge: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
 _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
 NEVER, NOT_NOW, READINESS = range(len(CHECKS), len(CHECKS) + 3)

@@ -10,7 +10,7 @@ shrank below a replica's GPUs is taken in whole nodes.
 from collections import defaultdict
 from collections.abc import Iterable
 
-from function.domain.environment import Pool
+from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.verdicts import Use
@@ -45,6 +45,11 @@ class Ledger:
             for placement in sorted(self._by_pool.get(key, ()), key=charge_order):
                 charge(room, placement)
         return self._rooms[key]
+
+    def charged(self, environment: Environment) -> tuple[Placement, ...]:
+        """Return the placements on an environment's pools; the same objects are in one order, whatever theirs was."""
+        found = [p for pool in environment.pools for p in self._by_pool.get((environment.name, pool.name), ())]
+        return tuple(sorted(found, key=id))
 
     def keeps(self, pool: Pool, placement: Placement) -> bool:
         """Tell whether a placement on this pool fits in its turn, or has served and thus stays."""

@@ -18,7 +18,7 @@ from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.checks import STORAGE_REASONS
 from function.scheduling.growth import keep
-from function.scheduling.judge import judge, judge_again
+from function.scheduling.judge import Judge, judge, judge_again
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
@@ -36,13 +36,20 @@ class _Scene:
     environments: Mapping[str, Environment]
     own: tuple[Placement, ...]
     ledger: Ledger
+    judge: Judge
 
 
 def schedule(
-    request: SchedulingRequest, environments: Sequence[Environment], placements: Sequence[Placement]
+    request: SchedulingRequest,
+    environments: Sequence[Environment],
+    placements: Sequence[Placement],
+    judge: Judge = judge,
 ) -> Decision:
-    """Decide where a deployment runs, from every environment and every placement there is."""
-    scene = _scene(request, environments, placements)
+    """Decide where a deployment runs, from every environment and every placement there is.
+
+    `judge` may remember what it found.
+    """
+    scene = _scene(request, environments, placements, judge)
     wanted = request.deployment.environments
     retained = retain(request, scene.environments, scene.own, scene.ledger)
     staying = retained.stays[:wanted]
@@ -66,7 +73,9 @@ def schedule(
     )
 
 
-def _scene(request: SchedulingRequest, environments: Sequence[Environment], placements: Sequence[Placement]) -> _Scene:
+def _scene(
+    request: SchedulingRequest, environments: Sequence[Environment], placements: Sequence[Placement], judge: Judge
+) -> _Scene:
     namespace, name = request.deployment.namespace, request.deployment.name
     own: list[Placement] = []
     others: list[Placement] = []
@@ -74,7 +83,7 @@ def _scene(request: SchedulingRequest, environments: Sequence[Environment], plac
         mine = placement.deployment == name and placement.namespace == namespace
         (own if mine else others).append(placement)
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others))
+    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others), judge)
 
 
 def _fault(scene: _Scene) -> Refusal | None:
@@ -137,7 +146,7 @@ def _fill(
             break
         if name in taken:
             continue
-        verdict = judge(scene.request, environment, scene.ledger)
+        verdict = scene.judge(scene.request, environment, scene.ledger)
         if isinstance(verdict, Fit):
             found.append(_assign(scene, verdict, yielded.get(name)))
         else:

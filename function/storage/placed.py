@@ -1,7 +1,6 @@
 """One way to ask the planner for the weights of a placement or a ModelCache, whoever asks."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from function.domain.cache import CacheChoice, ModelCache
 from function.domain.environment import Environment, Pool
@@ -23,8 +22,21 @@ class PlacedWeights:
     choice: CacheChoice
     cache: ModelCache | None
     settings: Settings
-    namespace: str
-    owner: str
+    # What there is no storage for depends on neither.
+    namespace: str = field(compare=False)
+    owner: str = field(compare=False)
+    # What was said of which environment: a decision asks the same of many pools and profiles of one.
+    _said: dict[tuple[object, ...], tuple[Environment, tuple[StorageFault, ...]]] = field(
+        default_factory=dict, compare=False, repr=False, init=False
+    )
+
+    def __call__(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
+        """Return why there would be no storage for so many replicas; equal weights say the same."""
+        key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
+        said = self._said.get(key)
+        if said is None or said[0] is not environment:
+            self._said[key] = said = environment, faults(self.on(environment, pool, shape, replicas))
+        return said[1]
 
     def on(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
         """Return the request for weights of so many replicas of a shape on a pool."""
@@ -42,22 +54,6 @@ class PlacedWeights:
             gpu_memory=None if memory is None else memory * shape.gpus,
             named=self._named(environment),
         )
-
-    def faults(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
-        """Return why there would be no storage for them."""
-        return faults(self.on(environment, pool, shape, replicas))
-
-    def remembered(self) -> Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]:
-        """Return `faults` for one decision, which asks the same of many pools and profiles of an environment."""
-        known: dict[tuple[object, ...], tuple[StorageFault, ...]] = {}
-
-        def ask(environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
-            key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
-            if key not in known:
-                known[key] = self.faults(environment, pool, shape, replicas)
-            return known[key]
-
-        return ask
 
     def _named(self, environment: Environment) -> NamedCacheFacts | None:
         if self.cache is None:

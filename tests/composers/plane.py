@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
     """Answer as the server would; nothing is awaited, so there is no need for a loop."""
-    answering = Runner().RunFunction(request, None)
+    answering = Runner().RunFunction(request.SerializeToString(), None)
     try:
         answering.send(None)
     except StopIteration as answered:

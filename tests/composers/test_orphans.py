@@ -12,6 +12,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct
 
 from function.adapter import requests
+from function.adapter.split import split
 from function.composers import compose
 from function.exchange import Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -60,7 +61,7 @@ def composed(
     for name, items in {**answers, "placements": [*placements]}.items():
         found = [fnv1.Resource(resource=dict_to_struct(item)) for item in items]
         request.required_resources[name].CopyFrom(fnv1.Resources(items=found))
-    return compose(requests.read(request))
+    return compose(requests.read(split(request.SerializeToString())))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _answer(case: Case, request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionRes
     def crash(_: object) -> None:
         raise ZeroDivisionError
 
-    return asyncio.run(Runner(compose=crash).RunFunction(request, None))  # type: ignore[arg-type]  # never returns
+    return asyncio.run(Runner(compose=crash).RunFunction(request.SerializeToString(), None))  # type: ignore[arg-type]  # never returns
 
 
 @pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)

@@ -22,7 +22,7 @@ def _crash(_: Call) -> Outcome:
 @pytest.mark.parametrize("name", NAMES, ids=str)
 def test_requirements_and_status_stay(name: str) -> None:
     request = request_of(yaml.safe_load((CASES / f"{name}.yaml").read_text("utf-8")))
-    recovered = asyncio.run(Runner(compose=_crash).RunFunction(request, None))
+    recovered = asyncio.run(Runner(compose=_crash).RunFunction(request.SerializeToString(), None))
     assert recovered.requirements == call(request).requirements
     status = request.observed.composite.resource.fields["status"].struct_value
     kept = recovered.desired.composite.resource.fields["status"].struct_value
@@ -32,5 +32,5 @@ def test_requirements_and_status_stay(name: str) -> None:
 def test_an_invalid_composite_asks_for_as_little() -> None:
     for kind in ("InferenceEnvironment", "ModelDeployment", "ModelPlacement", "ModelCache", "Model", "Other"):
         request = request_of({"xr": {"apiVersion": "modelplane.ai/v1alpha1", "kind": kind, "spec": "odd"}})
-        recovered = asyncio.run(Runner(compose=_crash).RunFunction(request, None))
+        recovered = asyncio.run(Runner(compose=_crash).RunFunction(request.SerializeToString(), None))
         assert recovered.requirements == call(request).requirements

@@ -8,6 +8,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct
 
 from function.adapter import requests
+from function.adapter.split import split
 from function.composers import compose, requirements
 from function.exchange import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, mapping, text
@@ -46,7 +47,7 @@ class Scene:
             required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
             input=dict_to_struct(self.input),
         )
-        call = requests.read(request)
+        call = requests.read(split(request.SerializeToString()))
         # Nothing is there that is not observed.
         orphans = {name: () for name in compose(call).requirements if name.startswith(requirements.orphan(""))}
         return compose(replace(call, answers={**orphans, **call.answers}))

@@ -8,6 +8,7 @@ import pytest
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
+from tests.server.certificates import shown
 from tests.server.processes import Running, refused, started
 
 
@@ -80,11 +81,9 @@ def test_insecure_ignores_certificates(tmp_path: Path) -> None:
 
 
 def test_mutual_tls(tmp_path: Path, certificates: Path) -> None:
-    ca, crt, key = ((certificates / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key"))
-    known = grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=crt)
-    unknown = grpc.ssl_channel_credentials(root_certificates=ca)
+    unknown = grpc.ssl_channel_credentials(root_certificates=(certificates / "ca.crt").read_bytes())
     with started(tmp_path, "--tls-server-certs-dir", str(certificates)) as server:
-        with grpc.secure_channel(server.address, known) as channel:
+        with grpc.secure_channel(server.address, shown(certificates)) as channel:
             FunctionRunnerServiceStub(channel).RunFunction(RunFunctionRequest(), timeout=30)
         with grpc.secure_channel(server.address, unknown) as channel, pytest.raises(grpc.RpcError) as caught:
             FunctionRunnerServiceStub(channel).RunFunction(RunFunctionRequest(), timeout=30)

@@ -94,3 +94,18 @@ def test_the_limit_can_be_set(tmp_path: Path, options: tuple[str, ...], variable
             server.call(request(padding=2**20))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert server.call(request()).meta.tag == "a tag"
+
+
+@pytest.mark.parametrize("service", SERVICES[:2])
+def test_malformed_bytes_are_the_callers_fault(server: Running, service: str) -> None:
+    item = fnv1.RunFunctionRequest(required_resources={"model": fnv1.Resources()}).SerializeToString()
+    broken = item.replace(b"model\x12\x00", b"model\x12\x03\x0a\x01\xff").replace(b"\x42\x09", b"\x42\x0c")
+    for sent, said in (
+        (b"\xff", "The request is no RunFunctionRequest"),
+        (request().SerializeToString() + broken, "A required resource is no Resource"),
+    ):
+        with grpc.insecure_channel(server.address) as channel, pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(f"/{service}/RunFunction")(sent, timeout=30)
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+    assert server.log()[-1]["msg"] == "malformed"
+    assert server.call(request()).meta.tag == "a tag", "and the server goes on"

@@ -43,9 +43,9 @@ def _all(ask: Unstorable) -> list[tuple[StorageFault, ...]]:
 
 
 def test_what_is_remembered_is_what_would_be_said() -> None:
-    said = _all(WEIGHTS.faults)
+    said = _all(lambda *asked: faults(WEIGHTS.on(*asked)))
     assert len(set(said)) > 3, "the words differ"
-    assert _all(WEIGHTS.remembered()) == said
+    assert _all(replace(WEIGHTS)) == said
 
 
 def test_pools_that_do_not_differ_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_pools_that_do_not_differ_are_asked_for_once(monkeypatch: pytest.MonkeyP
         return faults(request)
 
     monkeypatch.setattr(placed, "faults", counted)
-    ask = WEIGHTS.remembered()
+    ask = replace(WEIGHTS)
     _all(ask)
     once = len(asked)
     _all(ask)

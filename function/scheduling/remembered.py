@@ -1,0 +1,58 @@
+"""What a need was told by an environment is told again while neither has changed, nor what others take there.
+
+A deployment that nothing can take asks every environment, at every call, and nearly all answer as before. What is kept
+is an answer with all that it was made from, so that it counts only where judging again would give the same: the need
+(what is asked for, whoever asks), the environment, and the placements that are charged on it. Few needs are kept, each
+with as many environments as there are. A memo hands out the same object for the same content, so that looking at
+objects is enough to see that nothing changed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.scheduling.judge import Judge, judge
+from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Verdict
+
+# Measured, one need over a thousand environments takes about a megabyte.
+_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    environment: Environment
+    charged: tuple[Placement, ...]
+    verdict: Verdict
+
+
+class Verdicts:
+    """Judges, and remembers."""
+
+    def __init__(self) -> None:
+        self._needs: list[tuple[SchedulingRequest, dict[str, _Known]]] = []
+
+    def judging(self, request: SchedulingRequest, environments: Iterable[Environment]) -> Judge:
+        """Return what judges these environments for a request as `judge` does."""
+        need = _need(request)
+        before: dict[str, _Known] = next((known for asked, known in self._needs if asked == need), {})
+        known = {e.name: before[e.name] for e in environments if e.name in before}
+        others = [each for each in self._needs if each[0] != need]
+        self._needs = [(need, known), *others[: _KEPT - 1]]
+
+        def remembered(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+            charged = ledger.charged(environment)
+            found = known.get(environment.name)
+            if found is None or found.environment is not environment or found.charged != charged:
+                found = _Known(environment, charged, judge(request, environment, ledger))
+                known[environment.name] = found
+            return found.verdict
+
+        return remembered
+
+
+def _need(request: SchedulingRequest) -> SchedulingRequest:
+    """Return what verdicts depend on: neither on who asks nor on how many environments are wanted."""
+    return replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))

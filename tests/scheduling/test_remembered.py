@@ -1,0 +1,137 @@
+"""Verdicts that are remembered: told again while nothing changed, forgotten within bounds, never seen in a result."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.report.explain import explain
+from function.scheduling import remembered
+from function.scheduling.judge import judge
+from function.scheduling.ledger import Ledger
+from function.scheduling.remembered import Verdicts
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import Verdict
+from tests.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
+from tests.properties.test_schedule import needs, placements, profiled, sites
+
+TWO_NODES = model(profile(shape=shape(2)))
+ASKED = SchedulingRequest(deployment=deployment(), model=TWO_NODES, unstorable=planner(TWO_NODES))
+EAST, WEST = environment("east", pool("p", nodes=4)), environment("west", pool("p", nodes=4))
+OTHER, ANOTHER = placement("east", "p", deployment="other"), placement("east", "p", deployment="another")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call after one by ASKED over east and west with OTHER on east; who is judged anew."""
+
+    id: str
+    reason: str
+    judged: str
+    request: SchedulingRequest = ASKED
+    environments: Sequence[Environment] = (EAST, WEST)
+    placements: Sequence[Placement] = field(default=(OTHER,))
+
+
+CASES = (
+    Case("same", "nothing changed", ""),
+    Case("order", "nor does order", "", environments=(WEST, EAST)),
+    Case("who", "who asks does not matter", "", replace(ASKED, deployment=deployment("second", namespace="else"))),
+    Case("how-many", "nor on how many environments", "", replace(ASKED, deployment=deployment(environments=2))),
+    Case("replicas", "another need", "east west", replace(ASKED, deployment=deployment(replicas=2))),
+    Case("selector", "likewise", "east west", replace(ASKED, deployment=deployment(selector=selector(a="b")))),
+    Case("model", "likewise", "east west", replace(ASKED, model=model(profile(shape=shape(1))))),
+    Case("environment", "its content changed", "east", environments=(environment("east", pool("p", nodes=9)), WEST)),
+    Case("one-more", "somebody else came", "east", placements=(OTHER, ANOTHER)),
+    Case("one-less", "somebody left", "east", placements=()),
+    Case("grown", "somebody takes more", "east", placements=(replace(OTHER, replicas=2),)),
+    Case("equal", "what is equal takes the same", "", placements=(replace(OTHER),)),
+    Case("elsewhere", "another environment", "west", placements=(OTHER, placement("west", "p", deployment="x"))),
+)
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the environments that are really judged from now on."""
+    names: list[str] = []
+
+    def counting(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+        names.append(environment.name)
+        return judge(request, environment, ledger)
+
+    monkeypatch.setattr(remembered, "judge", counting)
+    return names
+
+
+def ask(
+    verdicts: Verdicts, request: SchedulingRequest, environments: Sequence[Environment], others: Sequence[Placement]
+) -> list[Verdict]:
+    """Judge every environment, and see that nothing else is said than without a memory."""
+    judging = verdicts.judging(request, environments)
+    found = [judging(request, e, Ledger(others)) for e in environments]
+    assert found == [judge(request, e, Ledger(others)) for e in environments]
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_is_judged_again(judged: list[str], case: Case) -> None:
+    verdicts = Verdicts()
+    ask(verdicts, ASKED, (EAST, WEST), (OTHER,))
+    judged.clear()
+    ask(verdicts, case.request, case.environments, case.placements)
+    assert " ".join(judged) == case.judged, case.reason
+
+
+def test_placements_count_in_any_order(judged: list[str]) -> None:
+    verdicts = Verdicts()
+    ask(verdicts, ASKED, (EAST,), (OTHER, ANOTHER))
+    judged.clear()
+    ask(verdicts, ASKED, (EAST,), (ANOTHER, OTHER))
+    assert judged == []
+
+
+def test_an_environment_that_goes_is_forgotten(judged: list[str]) -> None:
+    verdicts = Verdicts()
+    for environments in ((EAST, WEST), (EAST,), (EAST, WEST)):
+        ask(verdicts, ASKED, environments, ())
+    assert judged == ["east", "west", "west"]
+
+
+def test_few_needs_are_kept(judged: list[str]) -> None:
+    verdicts = Verdicts()
+    needs = [replace(ASKED, deployment=deployment(replicas=n)) for n in range(9)]
+    for need in needs:
+        ask(verdicts, need, (EAST,), ())
+    judged.clear()
+    for need in reversed(needs):
+        ask(verdicts, need, (EAST,), ())
+    assert judged == ["east"], "the oldest one was given up, and the others were still there"
+
+
+_MEMORY = Verdicts()
+
+
+@profiled
+@given(
+    request=needs(),
+    environments=sites(),
+    existing=placements(),
+    name=st.sampled_from(["chat", "one", "none"]),
+    seed=st.integers(0, 99),
+)
+def test_a_memory_is_invisible(
+    request: SchedulingRequest, environments: list[Environment], existing: list[Placement], name: str, seed: int
+) -> None:
+    for asked in (request, replace(request, deployment=replace(request.deployment, name=name)), request):
+        plain = schedule(asked, environments, existing)
+        random.Random(seed).shuffle(environments)
+        random.Random(seed).shuffle(existing)
+        found = schedule(asked, environments, existing, _MEMORY.judging(asked, environments))
+        assert found == plain
+        assert explain(asked, found) == explain(asked, plain)

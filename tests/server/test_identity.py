@@ -1,0 +1,61 @@
+"""Which callers' resourceVersions are believed: Crossplane's, who shows a certificate; nobody else's."""
+
+from pathlib import Path
+
+import grpc
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
+from crossplane.function.resource import dict_to_struct
+
+from bench.fleet import DEPLOYMENT, MODEL, environment
+from function.kube.manifests import Manifest
+from tests.server.certificates import shown
+from tests.server.processes import Running, started
+
+
+def request(environment: Manifest) -> fnv1.RunFunctionRequest:
+    """Return a decision's request with a single environment."""
+    found = {"model": [MODEL], "environments": [environment], "placements": list[Manifest]()}
+    return fnv1.RunFunctionRequest(
+        observed=fnv1.State(composite=fnv1.Resource(resource=dict_to_struct(DEPLOYMENT))),
+        required_resources={
+            name: fnv1.Resources(items=[fnv1.Resource(resource=dict_to_struct(item)) for item in items])
+            for name, items in found.items()
+        },
+    )
+
+
+def edited() -> Manifest:
+    """Return the environment with a pool of one node, as somebody edits an exported file: the version stays."""
+    found = environment(1)
+    spec = found["spec"]
+    assert isinstance(spec, dict)
+    pools = spec["nodePools"]
+    assert isinstance(pools, list)
+    assert isinstance(pools[0], dict)
+    pools[0]["maxNodeCount"] = 1
+    return found
+
+
+def placed(response: fnv1.RunFunctionResponse) -> bool:
+    return len(response.desired.resources) == 1
+
+
+def test_without_a_certificate_content_counts(server: Running) -> None:
+    assert placed(server.call(request(environment(1))))
+    assert not placed(server.call(request(edited()))), "a file that was edited keeps its version"
+
+
+def test_with_a_certificate_the_version_counts(tmp_path: Path, certificates: Path) -> None:
+    with (
+        started(tmp_path, "--tls-server-certs-dir", str(certificates)) as server,
+        grpc.secure_channel(server.address, shown(certificates)) as channel,
+    ):
+        stub = FunctionRunnerServiceStub(channel)
+        assert placed(stub.RunFunction(request(environment(1)), timeout=30))
+        assert placed(stub.RunFunction(request(edited()), timeout=30)), "an API server never does this"
+        newer = edited()
+        metadata = newer["metadata"]
+        assert isinstance(metadata, dict)
+        metadata["resourceVersion"] = "100002"
+        assert not placed(stub.RunFunction(request(newer), timeout=30))
