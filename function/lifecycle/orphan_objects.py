@@ -51,7 +51,13 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
         mine = me and _owner(manifest) == me and text(manifest, "metadata.namespace") == namespace
         gone = get(manifest, "metadata.deletionTimestamp") is not None
-        if mine and key and key not in call.observed and not gone and is_ours(key, manifest):
+        if (
+            mine
+            and key
+            and key not in call.observed
+            and not gone
+            and is_ours(text(call.xr, "metadata.name"), key, manifest)
+        ):
             lost.setdefault(key, manifest)
     return lost
 

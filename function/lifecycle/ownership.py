@@ -2,8 +2,9 @@
 
 Crossplane observes what all steps of a pipeline composed for a composite. What an earlier step desires in this call is
 that step's. Of the rest, ours are of the few kinds that we compose, in whatever version, with our label: every release
-has set it. One from which somebody took the label is known by its composition-resource-name, so that it is not lost
-either. What another step composed and does not desire any more is left for Crossplane to delete.
+has set it. One from which somebody took the label is known by its composition-resource-name, and one on which somebody
+changed it by its own name, which is a hash that nobody else makes: neither is lost. What another step composed and
+does not desire any more is left for Crossplane to delete.
 """
 
 import re
@@ -12,6 +13,7 @@ from dataclasses import replace
 from function.exchange import Call
 from function.kube.manifests import Manifest, strings, text
 from function.kube.names import GROUP, MANAGED_BY
+from function.lifecycle.object_writer import object_name
 
 _KINDS = frozenset(
     {
@@ -34,14 +36,17 @@ def own(call: Call) -> Call:
     observed = {
         name: manifest
         for name, manifest in call.observed.items()
-        if name not in call.foreign and is_ours(name, manifest)
+        if name not in call.foreign and is_ours(text(call.xr, "metadata.name"), name, manifest)
     }
     return replace(call, observed=observed)
 
 
-def is_ours(name: str, manifest: Manifest) -> bool:
-    """Tell whether a resource that no earlier step desires was composed by this function."""
+def is_ours(composite: str, name: str, manifest: Manifest) -> bool:
+    """Tell whether a resource of a composite that no earlier step desires was composed by this function."""
     if (text(manifest, "apiVersion").partition("/")[0], text(manifest, "kind")) not in _KINDS:
         return False
     manager = strings(manifest, "metadata.labels").get(_LABEL)
-    return manager == _US if manager else _NAME.fullmatch(name) is not None
+    if not manager:
+        return _NAME.fullmatch(name) is not None
+    scope, _, key = name.rpartition("/")
+    return manager == _US or text(manifest, "metadata.name") == object_name(composite, key, scope)

@@ -145,7 +145,7 @@ def _nameless(manifest: Manifest) -> None:
 
 
 def _of_another_manager(manifest: Manifest) -> None:
-    mapping(manifest, "metadata")["labels"] = {"app.kubernetes.io/managed-by": "somebody"}
+    mapping(manifest, "metadata").update(name="theirs", labels={"app.kubernetes.io/managed-by": "somebody"})
 
 
 @pytest.mark.parametrize("harm", [_of_somebody_else, _not_controlled, _deleting, _nameless, _of_another_manager])

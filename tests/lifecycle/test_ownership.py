@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from function.exchange import Call
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import Manifest, mapping, text
 from function.lifecycle.ownership import is_ours, own
+from tests.lifecycle.scene import at_rest, put
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
@@ -18,9 +19,9 @@ OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
 def test_everything_that_is_composed_is_ours(path: Path) -> None:
     for name, composed in mapping(yaml.safe_load(path.read_text("utf-8")), "desired.resources").items():
         manifest = mapping({"of": composed}, "of.resource")
-        assert is_ours(name, manifest), "its label says so"
+        assert is_ours("", name, manifest), "its label says so"
         manifest["metadata"] = {}
-        assert is_ours(name, manifest), "its name says so, where somebody took the label"
+        assert is_ours("", name, manifest), "its name says so, where somebody took the label"
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,14 @@ def test_ownership(case: Case) -> None:
 def test_what_an_earlier_step_desires_is_its_own() -> None:
     observed = {"job-x": _manifest(CASES[0])}
     assert own(Call(xr={}, observed=observed, foreign=frozenset({"job-x"}))).observed == {}
+
+
+def test_an_object_of_ours_on_which_somebody_changed_the_label_is_not_lost() -> None:
+    """Its name is a hash of the composite and of the composed resource; a service would go with the label."""
+    serving = at_rest("model-cache")
+    before = serving.outcome().composed
+    for manifest in serving.observed.values():
+        put(manifest, "metadata.labels", {"app.kubernetes.io/managed-by": "helm"})
+    serving.answers.clear()
+    objects = {key for key, item in before.items() if text(item.manifest, "kind") == "Object"}
+    assert objects <= serving.outcome().composed.keys()
