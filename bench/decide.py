@@ -68,7 +68,7 @@ def _conditions(response: RunFunctionResponse) -> list[Manifest]:
 
 
 def _matching(kind: str, name: str) -> list[Manifest]:
-    return [item for item in FLEET[kind] if name in {"", text(item, "metadata.name")}]
+    return [item for item in FLEET.get(kind, ()) if name in {"", text(item, "metadata.name")}]
 
 
 def changing(scene: Scene) -> Iterator[bytes]:
