@@ -1,6 +1,6 @@
 """The remote objects of one plan for weights, for placements and caches alike: claim, token and Job.
 
-This is one of the two places where something may leave `desired`. What goes: the token's copy once the download is
+What leaves `desired` here: the token's copy once the download is
 verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
 wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
 is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
@@ -71,7 +71,7 @@ def weigh(
     earlier: Hydration,
     entry: CacheEntry | None = None,
 ) -> Weights:
-    """Return the objects for an order; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
+    """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
     there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
     planned = plan(replace(request, existing=there))
     if isinstance(planned, tuple):
@@ -224,7 +224,7 @@ def _identity(job: Manifest) -> tuple[object, ...]:
     )
 
 
-def _state(  # what is known
+def _state(
     writer: ObjectWriter,
     planned: StoragePlan,
     seen: _Seen,

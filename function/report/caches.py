@@ -31,7 +31,7 @@ class Row:
     claim_missing: bool = False
 
 
-def row(  # the parts of a row
+def row(
     environment: str,
     state: StorageState,
     hydration: Hydration,

@@ -83,10 +83,9 @@ def _pool(pool: Pool) -> _Told:
 
 def _kserve(request: ServingRequest) -> _Told:
     kserve, built_in = request.kserve, BUILT_IN.kserve
-    prefix = kserve.config_prefix or ""
-    named = mode_of(request.shape) is Mode.PIPELINE and prefix != built_in.config_prefix
+    named = mode_of(request.shape) is Mode.PIPELINE and kserve.config_prefix != built_in.config_prefix
     # An empty prefix is one, too.
     return {
-        **_told(gateway=None if kserve.gateway == built_in.gateway else bool(kserve.gateway)),
-        **({"configPrefix": prefix} if named else {}),
+        **_told(gateway=None if kserve.gateway == built_in.gateway else kserve.gateway),
+        **({"configPrefix": kserve.config_prefix} if named else {}),
     }
