@@ -1,0 +1,86 @@
+"""`python -m bench.simulator`: the stories as a table."""
+
+import gc
+from collections.abc import Iterable
+from dataclasses import replace
+
+import click
+
+from bench.simulator import stories
+from bench.simulator.report import HEAD, Row, exponents
+from bench.simulator.settings import Settings
+
+NUMBERS = "10,20,40,80,160"
+
+
+def _numbers(_context: click.Context, _option: click.Parameter, value: str) -> list[int]:
+    return [int(number) for number in value.split(",")]
+
+
+_lag = click.option("--lag", default=0.05, show_default=True, help="Seconds until a write is seen in the cache.")
+_seed = click.option("--seed", default=7, show_default=True, help="Another seed, another history.")
+_deployments = click.option(
+    "-d", "--deployments", default=NUMBERS, show_default=True, callback=_numbers, help="How many there are."
+)
+
+
+@click.group(help=__doc__)
+def cli() -> None:
+    """Measure with Python's collector off: it would walk the simulator's objects in measured time."""
+    gc.disable()
+
+
+@cli.command()
+@_lag
+@_seed
+@_deployments
+@click.option(
+    "-e", "--environments", default="5,20,100", show_default=True, callback=_numbers, help="How many there are."
+)
+def grow(lag: float, seed: int, deployments: list[int], environments: list[int]) -> None:
+    """One more deployment, and one change of a status, at D deployments on E environments at rest.
+
+    The exponents are those of one more deployment where each environment holds eight placements.
+    """
+    sizes = [(d, e) for e in environments for d in deployments]
+    rows = tell(row for d, e in sizes for row in stories.one_more(_settings(lag, seed), d, e))
+    alike = [r for r in rows if r.story == "one more" and stories.held(r.deployments, r.environments) == stories.FEWEST]
+    for line in exponents(alike):
+        click.echo(line)
+
+
+@cli.command()
+@_lag
+@_seed
+@_deployments
+def resident(lag: float, seed: int, deployments: list[int]) -> None:
+    """All deployments on one environment whose ledger changes once: calls for each of them."""
+    tell(row for d in deployments for row in stories.resident(_settings(lag, seed), d))
+
+
+@cli.command()
+@_lag
+@_seed
+@click.option("--waiting", default="10,40,160", show_default=True, callback=_numbers, help="For one slot.")
+def herd(lag: float, seed: int, waiting: list[int]) -> None:
+    """Twenty deployments on twenty slots at once, and one slot that becomes free for many that wait."""
+    tell(stories.herd(_settings(lag, seed), 20, 20))
+    tell(row for number in waiting for row in stories.waiters(_settings(lag, seed), number))
+
+
+def tell(rows: Iterable[Row]) -> list[Row]:
+    """Print rows as they come and return them."""
+    found = []
+    click.echo(HEAD)
+    for row in rows:
+        click.echo(str(row))
+        found.append(row)
+    return found
+
+
+def _settings(lag: float, seed: int) -> Settings:
+    return replace(Settings(), lag=lag, seed=seed)
+
+
+if __name__ == "__main__":
+    cli()
