@@ -77,6 +77,10 @@ fleet: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.simulator resident
 	$(BIN)/python -m bench.simulator herd
 
+# Nothing is taken twice and nothing that serves goes, in 600 random histories: 15 to 30 minutes.
+fleet-races: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.simulator races
+
 COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 

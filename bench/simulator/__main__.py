@@ -1,12 +1,16 @@
 """`python -m bench.simulator`: the stories as a table."""
 
 import gc
+import os
+import sys
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import click
 
 from bench.simulator import stories
+from bench.simulator.races import play
 from bench.simulator.report import HEAD, Row, exponents
 from bench.simulator.settings import Settings
 
@@ -66,6 +70,42 @@ def herd(lag: float, seed: int, waiting: list[int]) -> None:
     """Twenty deployments on twenty slots at once, and one slot that becomes free for many that wait."""
     tell(stories.herd(_settings(lag, seed), 20, 20))
     tell(row for number in waiting for row in stories.waiters(_settings(lag, seed), number))
+
+
+@cli.command()
+@click.option("--seeds", default=200, show_default=True, help="How many histories, for each lag.")
+@click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--lags", default="0,0.05,1.0", show_default=True, help="Seconds until a write is seen in the cache.")
+@click.option("--processes", default=2, show_default=True, help="How many at once.")
+def races(seeds: int, first: int, lags: str, processes: int) -> None:
+    """Random histories, looked at on every write; fails where anything was wrong and says how to see it again."""
+    seeds_and_lags = [(seed, float(lag)) for lag in lags.split(",") for seed in range(first, first + seeds)]
+    calls, wrong = 0, 0
+    with ProcessPoolExecutor(processes, initializer=_give_way) as pool:
+        for history in pool.map(play, *zip(*seeds_and_lags, strict=True)):
+            calls += history.calls
+            wrong += bool(history.violations)
+            for violation in history.violations[:1]:
+                click.echo(f"python -m bench.simulator race {history.seed} --lag {history.lag}   # {violation}")
+    click.echo(f"{len(seeds_and_lags)} histories, {calls} calls, {wrong} with violations")
+    if wrong:
+        sys.exit(1)
+
+
+def _give_way() -> None:
+    gc.disable()
+    os.nice(5)
+
+
+@cli.command()
+@click.argument("seed", type=int)
+@_lag
+def race(seed: int, lag: float) -> None:
+    """One history: what was done, and what was wrong."""
+    history = play(seed, lag)
+    for line in [*history.done, *(f"WRONG at {violation}" for violation in history.violations)]:
+        click.echo(line)
+    sys.exit(bool(history.violations))
 
 
 def tell(rows: Iterable[Row]) -> list[Row]:

@@ -39,7 +39,8 @@ class Provider:
             if now is None:
                 return
             marked = with_annotations(now.manifest, {mark: self._server.time()})
-            self._server.put(now.ref, with_finalizers(marked, {*finalizers(marked), FINALIZER}))
+            others = [name for name in finalizers(marked) if name != FINALIZER]
+            self._server.put(now.ref, with_finalizers(marked, [*others, FINALIZER]))
             yield self._settings.api_seconds
         for step in range(1, 1 + _stages(made)):
             now = self._alive(made)
