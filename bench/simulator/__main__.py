@@ -1,6 +1,7 @@
 """`python -m bench.simulator`: the stories as a table."""
 
 import gc
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -8,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import click
+from crossplane.function import logging
 
 from bench.simulator import stories
 from bench.simulator.races import play
@@ -30,8 +32,14 @@ _deployments = click.option(
 
 @click.group(help=__doc__)
 def cli() -> None:
-    """Measure with Python's collector off: it would walk the simulator's objects in measured time."""
+    """Tell what a fleet costs."""
+    _prepare()
+
+
+def _prepare() -> None:
+    """Measure the function alone: no collector that walks the simulator's objects, no line for each call."""
     gc.disable()
+    logging.configure(logging.Level.DISABLED)
 
 
 @cli.command()
@@ -93,7 +101,7 @@ def races(seeds: int, first: int, lags: str, processes: int) -> None:
 
 
 def _give_way() -> None:
-    gc.disable()
+    _prepare()
     os.nice(5)
 
 
@@ -103,9 +111,14 @@ def _give_way() -> None:
 def race(seed: int, lag: float) -> None:
     """One history: what was done, and what was wrong."""
     history = play(seed, lag)
-    for line in [*history.done, *(f"WRONG at {violation}" for violation in history.violations)]:
+    for line in sorted([*history.done, *(f"{wrong}  <- WRONG" for wrong in history.violations)], key=_moment):
         click.echo(line)
     sys.exit(bool(history.violations))
+
+
+def _moment(line: str) -> float:
+    time, _, _ = line.partition(" s: ")
+    return float(time) if time[:1].isdigit() and " " not in time else math.inf
 
 
 def tell(rows: Iterable[Row]) -> list[Row]:

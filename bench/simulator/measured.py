@@ -4,14 +4,11 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from crossplane.function import logging
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 
 from function.adapter.items import by_version
 from function.cli.store import Ref
 from function.fn import Runner
-
-logging.configure(logging.Level.DISABLED)  # before the Runner gets its logger: nobody reads a line for each call
 
 
 @dataclass(slots=True)
