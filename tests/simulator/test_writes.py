@@ -18,18 +18,16 @@ def _wanted(labels: Manifest, spec: Manifest) -> Manifest:
 def test_what_is_left_out_goes_and_what_others_wrote_stays() -> None:
     before = _wanted({"a": "1", "b": "1"}, {"size": 1})
     metadata = mapping(before, "metadata")
-    there: Manifest = {
-        **before,
-        "metadata": {**metadata, "labels": {"a": "1", "b": "1", "user": "x"}, "uid": "u"},
-        "spec": {"size": 1, "crossplane": {"compositionRef": {"name": "c"}}},
-        "status": {"ready": True},
-    }
+    written: Manifest = {**metadata, "labels": {"a": "1", "b": "1", "user": "x"}, "uid": "u"}
+    core: Manifest = {"compositionRef": {"name": "c"}}
+    rest: Manifest = {"spec": {"size": 1, "crossplane": core}, "status": {"ready": True}}
+    there: Manifest = {**before, "metadata": written, **rest}
     now = writes.applied(there, _wanted({"a": "2"}, {"size": 2}), before)
     labels: Manifest = {"a": "2", "user": "x", "crossplane.io/composite": "xr"}
     assert now == {
         **there,
         "metadata": {**metadata, "labels": labels, "uid": "u"},
-        "spec": {"size": 2, "crossplane": {"compositionRef": {"name": "c"}}},
+        "spec": {"size": 2, "crossplane": core},
     }
 
 
