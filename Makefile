@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 # The version of everything that is released; install/ and README.md repeat it, and a test compares.
 VERSION := v$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+# Another archive of a runtime image, such as `docker save` of the Dockerfile's, is packed as it is.
+IMAGE ?= dist/function-modelplane-$(VERSION).tar
 CROSSPLANE ?= $$($(BIN)/python -m tools.programs crossplane)
 
 # Rooms whose every branch is tested.
@@ -12,7 +14,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-up e2e-down image package bench lock clean
+.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-image e2e-up e2e-down image package bench lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +66,10 @@ oracle: $(VENV)/dev.stamp
 e2e: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack test
 
+e2e-image: $(VENV)/dev.stamp image
+	MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack test \
+	  tests/e2e/test_01_first_deployment.py tests/e2e/test_13_upgrade.py
+
 e2e-up: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack up
 
@@ -72,10 +78,9 @@ e2e-down: $(VENV)/dev.stamp
 
 # The runtime image, without a container engine; mmdebstrap comes with Debian and Ubuntu.
 image: $(VENV)/runtime.stamp
-	$(BIN)/python -m tools.image dist/function-modelplane-$(VERSION).tar
+	$(BIN)/python -m tools.image $(IMAGE)
 
-# Both packages. IMAGE is an archive of the runtime image made elsewhere, such as `docker save` of the Dockerfile's.
-IMAGE ?= dist/function-modelplane-$(VERSION).tar
+# Both packages.
 XPKG := $(CROSSPLANE) xpkg build --examples-root=none
 package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
 	$(XPKG) --package-root=package --embed-runtime-image-tarball=$(IMAGE) \

@@ -23,11 +23,12 @@ def serve(home: Home, processes: Processes) -> None:
     until("the registry", lambda: listens(layout.REGISTRY))
 
 
-def publish(home: Home, root: Path, reference: str) -> None:
-    """Build the package of a folder and push it."""
+def publish(home: Home, root: Path, reference: str, image: Path | None = None) -> None:
+    """Build the package of a folder, around a runtime image if there is one, and push it."""
     file = home.packages / f"{reference.rpartition('/')[2].replace(':', '-')}.xpkg"
     file.unlink(missing_ok=True)
-    _crossplane("xpkg", "build", f"--package-root={root}", f"--package-file={file}", "--examples-root=none")
+    runtime = (f"--embed-runtime-image-tarball={image}",) if image else ()
+    _crossplane("xpkg", "build", f"--package-root={root}", f"--package-file={file}", "--examples-root=none", *runtime)
     _crossplane("xpkg", "push", f"--package-files={file}", reference)
 
 

@@ -6,28 +6,27 @@ for: whichever comes first, no function ever writes a field of the status that i
 """
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 from function.kube.manifests import JSON, mapping, text
-from tools.stack import layout, manager, packages, upstream
+from tools.stack import layout, manager, packages, runtime, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
 from tools.stack.layout import Home
-from tools.stack.processes import Processes, Program
+from tools.stack.processes import Processes
 from tools.stack.waiting import listens, until
 
 VERSION = f"v{tomllib.loads((layout.SOURCE / 'pyproject.toml').read_text())['project']['version']}"
-FUNCTION = "function-modelplane"
+FUNCTION = runtime.NAME
 CONFIGURATION = "configuration-modelplane"
+IMAGE_VARIABLE = "MODELPLANE_IMAGE"
 
 
 def publish(home: Home, source: Path = layout.SOURCE, version: str = VERSION) -> None:
     """Push both packages of a source tree under a version."""
-    for root, name in ((source / "package", FUNCTION), (source / "apis", CONFIGURATION)):
-        packages.publish(home, root, _reference(name, version))
+    packages.publish(home, source / "package", _reference(FUNCTION, version), _image(source))
+    packages.publish(home, source / "apis", _reference(CONFIGURATION, version))
 
 
 def upgrade(home: Home, processes: Processes, source: Path, version: str) -> None:
@@ -56,16 +55,17 @@ def exchange(home: Home, processes: Processes, source: Path = layout.SOURCE, ver
     """Have the Function of a release, and its process in the place of the one that runs."""
     _want(home, "Function", FUNCTION, version)
     endpoint = f"dns:///localhost:{layout.FUNCTION}"
-    manager.install(home, "Function", FUNCTION, lambda: serve(home, processes, source), endpoint)
+    manager.install(home, "Function", FUNCTION, lambda: _serve(home, processes, source, version), endpoint)
 
 
-def serve(home: Home, processes: Processes, source: Path = layout.SOURCE) -> None:
-    """Put the function of a source tree in the place of the one that runs, if any."""
-    wheel = home.packages / f"function-{source.name}"
-    _install_wheel(source, wheel)
+def _serve(home: Home, processes: Processes, source: Path, version: str) -> None:
+    """Put the function of a release in the place of the one that runs, if any."""
+    carried = _image(source) is not None
+    reference = _reference(FUNCTION, version)
+    program = runtime.from_package(home, reference) if carried else runtime.from_source(home, source)
     if FUNCTION in {record.program.name for record in processes.records()}:
         processes.stop(FUNCTION)
-    processes.start(_program(home, wheel))
+    processes.start(program)
 
     def up() -> bool:
         if FUNCTION in processes.dead():
@@ -75,39 +75,15 @@ def serve(home: Home, processes: Processes, source: Path = layout.SOURCE) -> Non
     until("the function", up)
 
 
+def _image(source: Path) -> Path | None:
+    """Return the runtime image of this tree, where the stack was given one; that of an earlier tree was not built."""
+    given = os.environ.get(IMAGE_VARIABLE)
+    return Path(given) if given and source == layout.SOURCE else None
+
+
 def _want(home: Home, kind: str, name: str, version: str, **more: JSON) -> None:
     Api(home, "hub").patch(kind, name, {"spec": {"package": _reference(name, version), **more}})
 
 
 def _reference(name: str, version: str) -> str:
     return f"{packages.REGISTRY}/modelplane/{name}:{version}"
-
-
-def _program(home: Home, wheel: Path) -> Program:
-    return Program(
-        name=FUNCTION,
-        argv=(
-            str(wheel / "bin" / FUNCTION),
-            f"--address=127.0.0.1:{layout.FUNCTION}",
-            f"--tls-server-certs-dir={home.server_tls}",
-        ),
-        env={"PYTHONPATH": str(wheel)},
-    )
-
-
-def _install_wheel(source: Path, target: Path) -> None:
-    subprocess.run(
-        (
-            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"),
-            *(
-                "--no-deps",
-                "--no-build-isolation",
-                "--no-index",
-                "--upgrade",
-                f"--target={target}",
-                str(source),
-            ),
-        ),
-        check=True,
-        env=os.environ | {"PIP_CACHE_DIR": str(target.parent / "pip")},
-    )

@@ -18,8 +18,11 @@ from tools.stack.processes import Program
 
 NAME = "function-modelplane"
 _TLS = "tls/server"
-# In a mount namespace of its own; $0 is the root, the rest what runs in it.
-_CONFINED = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+# In a mount namespace of its own, with the two folders that every container is given; $0 is the root.
+_CONFINED = (
+    'mount --bind "$0" "$0" && mount --bind /dev "$0/dev" && mount --bind /proc "$0/proc"'
+    ' && mount -o remount,bind,ro "$0" && exec "$@"'
+)
 
 
 def from_source(home: Home, source: Path) -> Program:
@@ -42,7 +45,8 @@ def from_package(home: Home, reference: str) -> Program:
     image = json.loads(subprocess.run((crane, "config", reference), check=True, capture_output=True).stdout)["config"]
     root = home.root / "function"
     shutil.rmtree(root, ignore_errors=True)
-    root.mkdir()
+    for folder in ("dev", "proc"):
+        (root / folder).mkdir(parents=True)
     files = home.packages / "function.tar"
     subprocess.run((crane, "export", reference, str(files)), check=True, capture_output=True)
     subprocess.run(("tar", "--extract", f"--directory={root}", f"--file={files}"), check=True)
