@@ -1,11 +1,12 @@
 """The image's layer follows from names and contents alone; who built it, when and with which umask leaves no trace."""
 
 import io
+import json
 import os
 import tarfile
 from pathlib import Path
 
-from tools import image
+from tools import image, sbom
 
 SITE = Path(image.SITE)
 
@@ -42,3 +43,17 @@ def test_a_layer_holds_what_runs_and_nothing_of_the_builder(tmp_path: Path) -> N
     }
     assert folders.pop("tmp") == "0o1777"
     assert set(folders.values()) == {"0o755"}
+
+
+def test_the_bill_of_materials_names_every_package_once(tmp_path: Path) -> None:
+    metadata = tmp_path / "Some.Thing-1.2.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: Some.Thing\nVersion: 1.2\n")
+    archives = ["libcrypt1_1%3a4.4.33-2_amd64.deb", "libbz2-1.0_1.0.8-5+b1_amd64.deb"]
+    said = json.loads(sbom.document("function", "0.1.0", archives, tmp_path, "bookworm"))
+    assert said["metadata"]["component"] == {"type": "container", "name": "function", "version": "0.1.0"}
+    assert [(c["name"], c["version"], c["purl"]) for c in said["components"]] == [
+        ("libbz2-1.0", "1.0.8-5+b1", "pkg:deb/debian/libbz2-1.0@1.0.8-5%2Bb1?arch=amd64&distro=bookworm"),
+        ("libcrypt1", "1:4.4.33-2", "pkg:deb/debian/libcrypt1@1%3A4.4.33-2?arch=amd64&distro=bookworm"),
+        ("some-thing", "1.2", "pkg:pypi/some-thing@1.2"),
+    ]

@@ -3,7 +3,8 @@
 mmdebstrap takes the packages of Debian apart, pip the wheels that `requirements/runtime.txt` names by hash; what is
 kept of them is written as the archive that `docker save` would write, which `crossplane xpkg build` embeds.
 Everything in it follows from its inputs (files in order, no time, no owner but root), so the same inputs make the same
-digest. There is no shell, no package manager and no pip in it.
+digest. There is no shell, no package manager and no pip in it; what is in it stands
+in `usr/share/sbom`.
 """
 
 import argparse
@@ -21,6 +22,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from tools import sbom
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME, VERSION = PROJECT["name"], PROJECT["version"]
@@ -30,6 +33,8 @@ SITE = f"usr/local/lib/{PYTHON}/dist-packages"
 # Of Debian's files: Python, libraries and licences. The rest is for people and for installing.
 _KEPT = re.compile(rf"(lib|lib64|usr/lib)/.*|usr/bin/{PYTHON}|usr/share/doc/[^/]+/copyright")
 _LEFT_OUT = re.compile(r"lib/systemd/.*|usr/lib/[^/]+/gconv/.*|usr/lib/(binfmt[.]d|dpkg|mime|tmpfiles[.]d|valgrind)/.*")
+# Packages that come along and of which no program is kept.
+_TOOLS = {"dpkg", "tar"}
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _ROOT_USER = ("unshare", "--map-root-user")
 
@@ -38,8 +43,9 @@ def build(target: Path, source: Path = ROOT) -> str:
     """Build the image of a source tree into a file and return its digest."""
     with tempfile.TemporaryDirectory(prefix=f"{NAME}-image-") as folder:
         tree = Path(folder) / "root"
-        _debian(tree)
+        archives = _debian(tree)
         _wheels(tree, source)
+        _contents(tree, archives)
         _compile(tree)
         layer = _layer(tree)
     config = json.dumps(_config(layer, source), sort_keys=True).encode()
@@ -56,16 +62,18 @@ def build(target: Path, source: Path = ROOT) -> str:
     return f"sha256:{digest}"
 
 
-def _debian(tree: Path) -> None:
-    """Take apart Debian's packages; what stays needs nobody's rights."""
-    archive = tree.with_suffix(".tar")
+def _debian(tree: Path) -> list[str]:
+    """Take apart Debian's packages, and return their archives' names; what stays needs nobody's rights."""
+    archive, names = tree.with_suffix(".tar"), tree.with_suffix(".txt")
     mirror = [os.environ["DEBIAN_MIRROR"]] if "DEBIAN_MIRROR" in os.environ else []
-    _run("mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", SUITE, str(archive), *mirror)
+    noted = f'--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "{names}"'
+    _run("mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", noted, SUITE, str(archive), *mirror)
     with tarfile.open(archive) as files:
         for member in files:
             member.name = member.name.removeprefix("./")
             if _KEPT.fullmatch(member.name) and not _LEFT_OUT.fullmatch(member.name):
                 files.extract(member, tree, filter="tar")
+    return [name for name in names.read_text().split() if name.partition("_")[0] not in _TOOLS]
 
 
 def _wheels(tree: Path, source: Path) -> None:
@@ -84,6 +92,12 @@ def _wheels(tree: Path, source: Path) -> None:
     script = (tree / SITE / "bin" / NAME).read_text().splitlines()
     program.write_text("\n".join((f"#!/usr/bin/{PYTHON}", *script[1:], "")))
     program.chmod(0o755)
+
+
+def _contents(tree: Path, archives: list[str]) -> None:
+    file = tree / f"usr/share/sbom/{NAME}.cdx.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(sbom.document(NAME, VERSION, archives, tree / SITE, SUITE))
 
 
 def _compile(tree: Path) -> None:
