@@ -1,7 +1,7 @@
 """Scenarios 10 and 12: two deployments race for one slot, ten times at once: one wins and the other is told.
 
 Then ten of the twenty serve, ten are refused, and nothing may be written for two minutes, by anybody; calls
-of the function are counted. From the start every event of the remote cluster is looked at: never, not even for a moment,
+of the function are counted. Every event of the remote cluster is looked at from the start: never, for no moment at all,
 are there two services for one slot.
 """
 
