@@ -34,7 +34,7 @@ from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
 from function.storage.placed import PlacedWeights
 
-_VERDICTS = Verdicts()
+VERDICTS = Verdicts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
             request,
             seen.environments,
             [*seen.others, *seen.own],
-            _VERDICTS.judging(request, seen.environments),
+            VERDICTS.judging(request, seen.environments),
         ),
         resolved=resolved,
         orphans=seen.orphans,

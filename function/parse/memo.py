@@ -9,6 +9,7 @@ one kind of list (all environments, all placements), whichever deployment's call
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from function.domain.tally import Tally
 from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
 
@@ -21,17 +22,25 @@ _KEPT = 4
 class Memo(Generic[T]):
     """Parses the items of one kind of list, each content once for as long as it is in the list."""
 
-    def __init__(self, parse: Callable[[Manifest], T]) -> None:
+    def __init__(self, parse: Callable[[Manifest], T], tally: Tally | None = None) -> None:
         self._parse = parse
         self._known: dict[bytes, T] = {}
+        self.tally = tally or Tally()
 
     def read(self, items: Iterable[RequiredResource]) -> tuple[T, ...]:
         """Return what the items parse to, in their order."""
-        known, kept, facts = self._known, dict[bytes, T](), list[T]()
+        known, kept, facts, misses = self._known, dict[bytes, T](), list[T](), 0
         for digest, load in items:
-            kept[digest] = fact = known[digest] if digest in known else self._parse(load())
+            if digest in known:
+                fact = known[digest]
+            else:
+                fact = self._parse(load())
+                misses += 1
+            kept[digest] = fact
             facts.append(fact)
         self._known = kept
+        self.tally.misses += misses
+        self.tally.hits += len(facts) - misses
         return tuple(facts)
 
 
@@ -41,11 +50,12 @@ class MemoBy(Generic[K, T]):
     def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
         self._parse = parse
         self._memos: list[tuple[K, Memo[T]]] = []
+        self.tally = Tally()
 
     def read(self, items: Iterable[RequiredResource], value: K) -> tuple[T, ...]:
         """Return what the items parse to with this value, in their order."""
         memo = next((memo for known, memo in self._memos if known == value), None)
         if memo is None:
-            memo = Memo(lambda manifest: self._parse(manifest, value))
+            memo = Memo(lambda manifest: self._parse(manifest, value), self.tally)
             self._memos = [(value, memo), *self._memos[: _KEPT - 1]]
         return memo.read(items)
