@@ -34,7 +34,7 @@ from function.composers import COMPOSERS, MEMORIES
 from function.exchange import Call, Outcome
 
 # A call over a few objects takes 3 ms, over a thousand environments 20 to 40 and, when nothing is remembered yet, 400
-# (docs/performance.md); Crossplane gives up after 20 s.
+# (docs/performance.md).
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _OTHER = "other"
 _REASONS = frozenset(

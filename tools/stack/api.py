@@ -23,6 +23,7 @@ _PATHS = {
     "Composition": "apis/apiextensions.crossplane.io/v1 compositions",
     "ConfigMap": "api/v1 configmaps",
     "Deployment": "apis/apps/v1 deployments",
+    "DeploymentRuntimeConfig": "apis/pkg.crossplane.io/v1beta1 deploymentruntimeconfigs",
     "Event": "api/v1 events",
     "FunctionRevision": "apis/pkg.crossplane.io/v1 functionrevisions",
     "Gateway": "apis/gateway.networking.k8s.io/v1 gateways",

@@ -73,7 +73,8 @@ def _program(home: Home, wheel: Path) -> Program:
             f"--address=127.0.0.1:{layout.FUNCTION}",
             f"--tls-server-certs-dir={home.server_tls}",
         ),
-        env={"PYTHONPATH": str(wheel)},
+        # By variable: a release before metrics has no such option.
+        env={"PYTHONPATH": str(wheel), "METRICS_ADDRESS": f"127.0.0.1:{layout.FUNCTION_METRICS}"},
     )
 
 
