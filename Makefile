@@ -9,7 +9,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-up e2e-down bench lock clean
+.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-up e2e-down bench instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,10 @@ e2e-down: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
 	$(BIN)/python -m bench.commands
+	$(BIN)/python -m bench.load
+
+instructions: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.instructions
 
 COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host

@@ -33,7 +33,7 @@ COMPOSITES, LAPS = 1_000, 10
 
 
 def load(server: Server, folder: Path, clients: int, request: bytes, calls: int) -> str:
-    """Return throughput, median and longest time of a call, and the most memory, with so many clients at once."""
+    """Return throughput, what a call takes and costs, and the most memory, with so many clients at once."""
     server.forget_peak()
     with ExitStack() as stack, ThreadPoolExecutor(clients) as threads:
         connections = [stack.enter_context(connected(server.running, folder)) for _ in range(clients)]
@@ -43,12 +43,12 @@ def load(server: Server, folder: Path, clients: int, request: bytes, calls: int)
         def work(connection: Server) -> list[float]:
             return [connection.call(request)[1] for _ in range(calls // clients)]
 
-        begun = time.perf_counter()
+        begun, before = time.perf_counter(), server.processor_milliseconds()
         taken = list(itertools.chain.from_iterable(threads.map(work, connections)))
-        seconds = time.perf_counter() - begun
+        seconds, spent = time.perf_counter() - begun, server.processor_milliseconds() - before
     return (
         f"{len(taken) / seconds:7.1f} calls/s   median {statistics.median(taken):7.0f} ms   "
-        f"longest {max(taken):7.0f} ms   peak {server.peak_megabytes():4.0f} MB"
+        f"longest {max(taken):7.0f} ms   cpu {spent / len(taken):5.1f} ms   peak {server.peak_megabytes():4.0f} MB"
     )
 
 
