@@ -30,6 +30,7 @@ from function.metrics import Answered, Metrics
 from function.reasons import ConditionType, Status
 from tests.server.processes import Running, refused, started
 
+ROOT = Path(__file__).parents[2]
 LISTENING = ("--insecure", "--metrics-address", "127.0.0.1:0")
 Samples = dict[tuple[str, ...], float]
 Compose = Callable[[Call], Outcome]
@@ -251,6 +252,29 @@ def test_who_reads_slowly_or_goes_away_is_in_nobodys_way(watched: Watched, tmp_p
         watched.running.process.send_signal(signal.SIGTERM)
         assert watched.running.process.wait(30) == 0
     assert (tmp_path / "stderr").read_text() == ""
+
+
+NAMES = {
+    f"modelplane_{name}"
+    for name in (
+        *(f"call_seconds_{part}" for part in ("bucket", "count", "sum")),
+        *(f"{name}_total" for name in ("reconciles", "conditions_not_true", "memory_lookups")),
+        *(f"{name}_bytes_total" for name in ("received", "sent")),
+    )
+}
+
+
+def test_what_is_exposed_is_documented_and_what_the_dashboard_asks_for() -> None:
+    metrics = Metrics()
+    metrics.count("Model", Answered.COMPOSED, 0.1, 1, 1)
+    condition = Condition(type=ConditionType.MODEL_VALID, status=Status.FALSE, reason="InvalidSource")
+    metrics.judge("Model", Call(xr={}), Outcome(conditions=(condition,)))
+    exposed = {f"modelplane_{key[0]}" for key in ours(generate_latest(metrics.registry).decode())}
+    documented = set(re.findall(r"`(modelplane_\w+)`", (ROOT / "docs" / "reference.md").read_text()))
+    asked = set(re.findall(r"modelplane_\w+", (ROOT / "install" / "monitoring" / "dashboard.json").read_text()))
+    assert exposed == NAMES
+    assert documented == {name.removesuffix("_bucket") for name in NAMES if not name.endswith(("_count", "_sum"))}
+    assert asked <= NAMES
 
 
 def test_the_process_itself_is_told_of(watched: Watched) -> None:
