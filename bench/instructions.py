@@ -1,12 +1,11 @@
 """What a decision costs in instructions, which is the same on a busy machine: a change that makes one dearer fails.
 
 Callgrind counts what bench/counted.py does, with one order of hashes (PYTHONHASHSEED=0). Counted twice, the numbers
-differ by less than 0.1 %. They depend on the interpreter: the budget names the one that it was counted with, and
+differ by 0.2 % at most. They depend on the interpreter: the budget names the one that it was counted with, and
 says nothing about another. After a change that is worth what it costs: python -m bench.instructions --write.
 """
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -36,7 +35,7 @@ def count() -> dict[str, int]:
             *(str(valgrind), "--tool=callgrind", f"--callgrind-out-file={folder}/%p", "-q"),
             *(sys.executable, "-m", "bench.counted"),
         )
-        environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "VALGRIND_LIB": str(library)}
+        environment = {"PYTHONHASHSEED": "0", "VALGRIND_LIB": str(library)}
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment, timeout=SECONDS)  # noqa: S603  # our own command
         children: dict[str, int] = json.loads(done.stdout)
         spent = {name: _total(Path(folder, str(child))) for name, child in children.items()}
