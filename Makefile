@@ -9,7 +9,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-up e2e-down bench instructions lock clean
+.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-up e2e-down bench instructions fleet fleet-races lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +74,16 @@ bench: $(VENV)/dev.stamp
 
 instructions: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.instructions
+
+# What one change costs in a simulated fleet (docs/performance.md).
+fleet: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.simulator grow
+	$(BIN)/python -m bench.simulator resident
+	$(BIN)/python -m bench.simulator herd
+
+# Nothing is taken twice and nothing that serves goes, in 600 random histories: 15 to 30 minutes.
+fleet-races: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.simulator races
 
 COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host

@@ -1,0 +1,39 @@
+"""The manifests of the stories: a model, environments of equal nodes, deployments; as a user writes them."""
+
+from bench.fleet import API, MODEL
+from bench.fleet import environment as ready_environment
+from function.kube.manifests import JSON, Manifest, listing, mapping
+
+GPUS = 8
+NODES = 2  # of one replica of the model
+
+
+def model(name: str = "kimi-k2", nodes: int = NODES) -> Manifest:
+    """Return a model of which each replica takes so many whole nodes."""
+    spec = mapping(MODEL, "spec")
+    (profile,) = listing(spec, "serving")
+    topology: Manifest = {**mapping(profile, "replicaTopology"), "nodes": nodes}
+    topology["parallelism"] = {"tensor": GPUS, "pipeline": nodes}
+    serving: list[JSON] = [{**profile, "replicaTopology": topology}]
+    return {**MODEL, "metadata": {"name": name}, "spec": {**spec, "serving": serving}}
+
+
+def environment(number: int, nodes: int, labels: Manifest | None = None) -> Manifest:
+    """Return an environment with one pool of so many nodes."""
+    made = ready_environment(number)
+    spec = mapping(made, "spec")
+    (pool,) = listing(spec, "nodePools")
+    spec = {**spec, "nodePools": [{**pool, "maxNodeCount": nodes}]}
+    metadata = mapping(made, "metadata")
+    own: Manifest = {"name": metadata["name"], "labels": {**mapping(metadata, "labels"), **(labels or {})}}
+    return {"apiVersion": API, "kind": "InferenceEnvironment", "metadata": own, "spec": spec}
+
+
+def deployment(number: int, **spec: JSON) -> Manifest:
+    """Return a deployment of the model on one environment; `spec` adds or replaces."""
+    return {
+        "apiVersion": API,
+        "kind": "ModelDeployment",
+        "metadata": {"namespace": f"team-{number % 20}", "name": f"kimi-{number:04}"},
+        "spec": {"modelRef": {"name": "kimi-k2"}, "environments": 1, **spec},
+    }

@@ -1,0 +1,173 @@
+"""What must never happen, looked at on every write, and what must be so at rest.
+
+Services are read from the Objects themselves, not from placements: which cluster, which nodes, how many GPUs on how
+many of them. One counts as long as its Object and the placement that composed it are there.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from bench.simulator.objects import Event, Version
+from bench.simulator.plane import Plane
+from function.cli.store import Ref
+from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
+from function.parse.environments import provider_config
+from function.scheduling.pool_capacity import PoolCapacity
+
+NODE_LABEL = "node.kubernetes.io/instance-type"
+_GPU = "nvidia.com/gpu"
+_PLACEMENT, _DEPLOYMENT = "ModelPlacement", "ModelDeployment"
+
+
+class Held(NamedTuple):
+    """What a service holds: of which cluster and nodes, on how many nodes how many GPUs, so many times."""
+
+    pool: tuple[str, str]
+    nodes: int
+    gpus: int
+    replicas: int
+
+
+class Auditor:
+    """Watches a control plane; `violations` are sentences with the simulated time in front."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._pools: dict[tuple[str, str], tuple[int, int]] = {}
+        self._services: dict[Ref, tuple[str, Held]] = {}
+        self._served: set[str] = set()
+        self.allowed: set[Ref] = set()  # what a user deletes with his own hands
+        self.violations: list[str] = []
+        plane.server.watchers.append(self._watch)
+
+    def _watch(self, event: Event) -> None:
+        if event.ref.kind == "Object":
+            self._look_at_service(event)
+        elif event.ref.kind == _PLACEMENT:
+            self._look_at_placement(event)
+        elif event.ref.kind == "InferenceEnvironment" and event.now:
+            for pool in listing(event.now.manifest, "spec.nodePools"):
+                key = provider_config(event.ref.name), strings(pool, "labels")[NODE_LABEL]
+                self._pools[key] = integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount")
+
+    def _say(self, what: str) -> None:
+        self.violations.append(f"{self._plane.kernel.now:.3f} s: {what}")
+
+    # -- no GPU is held twice
+    def _look_at_service(self, event: Event) -> None:
+        held = _held(event.now.manifest) if event.now else None
+        before = self._services.pop(event.ref, None)
+        if event.now and held:
+            self._services[event.ref] = text(event.now.controller, "uid"), held
+            if before is None or before[1] != held:
+                self._check(held.pool)
+
+    def _check(self, pool: tuple[str, str]) -> None:
+        nodes, gpus = self._pools[pool]
+        alive = {v.uid for v in self._plane.all(_PLACEMENT)}
+        held = {ref: held for ref, (owner, held) in self._services.items() if held.pool == pool and owner in alive}
+        if not _fit(PoolCapacity(nodes, gpus), held.values()):
+            listed = ", ".join(f"{ref.name} {h.replicas} x {h.nodes} x {h.gpus}" for ref, h in sorted(held.items()))
+            self._say(f"{nodes} nodes of {gpus} GPUs of {pool[0]} are held by {listed}")
+
+    # -- what serves is not taken away
+    def _look_at_placement(self, event: Event) -> None:
+        before, now = event.before, event.now
+        if now and _ready(now):
+            self._served.add(now.uid)
+        going = before is not None and not before.deleting and (now is None or now.deleting)
+        if going and before and before.uid in self._served and not self._may_go(before):
+            self._say(f"{event.ref} served, and goes")
+
+    def _may_go(self, placement: Version) -> bool:
+        owner = placement.controller
+        if not owner:
+            return placement.ref in self.allowed
+        deployment = self._plane.server.latest.get(Ref(_DEPLOYMENT, placement.ref.namespace, text(owner, "name")))
+        if deployment is None or deployment.deleting or deployment.uid != text(owner, "uid"):
+            return True
+        seen = self._plane.core.cache.get(deployment.ref) or deployment
+        wanted = min(integer(v.manifest, "spec.environments", 1) for v in (deployment, seen))
+        others = [v for v in self._of(deployment) if v.uid != placement.uid and v.uid in self._served]
+        return len(others) >= wanted
+
+    def _of(self, deployment: Version) -> list[Version]:
+        placements = self._plane.all(_PLACEMENT)
+        return [v for v in placements if text(v.controller, "uid") == deployment.uid and not v.deleting]
+
+    # -- at rest
+    def at_rest(self) -> None:
+        """Find who waits although there is room."""
+        for deployment in self._plane.all(_DEPLOYMENT):
+            placed = {_environment(v) for v in self._of(deployment) if _ready(v)}
+            if len(placed) < integer(deployment.manifest, "spec.environments", 1):
+                self._waiting(deployment, placed)
+        for placement in self._plane.all(_PLACEMENT):
+            if not placement.controller and not _ready(placement) and self._room(_environment(placement), placement):
+                self._say(f"{placement.ref} waits beside room")
+
+    def _waiting(self, deployment: Version, placed: set[str]) -> None:
+        selected = strings(deployment.manifest, "spec.environmentSelector.matchLabels")
+        for environment in self._plane.all("InferenceEnvironment"):
+            name = environment.ref.name
+            if name in placed or environment.deleting or not _ready(environment):
+                continue
+            if selected.items() <= environment.labels.items() and self._room(name, deployment):
+                self._say(f"{deployment.ref} waits, and {name} has room")
+
+    def _room(self, environment: str, asking: Version) -> bool:
+        there = self._plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
+        if there is None or not _ready(there):
+            return False
+        (pool,) = listing(there.manifest, "spec.nodePools")
+        room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"))
+        config = provider_config(environment)
+        if not _fit(room, (held for _, held in self._services.values() if held.pool[0] == config)):
+            return False
+        nodes, gpus, replicas = self._shape(asking)
+        return room.fits(nodes, gpus, replicas) >= replicas > 0
+
+    def _shape(self, asking: Version) -> tuple[int, int, int]:
+        """Return nodes and GPUs of a replica and how many are asked for, of a deployment or a placement."""
+        spec = mapping(asking.manifest, "spec")
+        if asking.ref.kind == _PLACEMENT:
+            replicas = integer(spec, "replicas", 1)
+            return integer(spec, "topology.nodes", 1), integer(spec, "topology.gpusPerNode"), replicas
+        model = self._plane.server.latest[Ref("ClusterModel", "", text(spec, "modelRef.name"))]
+        (profile,) = listing(model.manifest, "spec.serving")
+        topology = mapping(profile, "replicaTopology")
+        return (
+            integer(topology, "nodes", 1),
+            integer(topology, "gpusPerNode"),
+            integer(spec, "scaling.fixed.replicas", 1),
+        )
+
+
+def _fit(room: PoolCapacity, held: Iterable[Held]) -> bool:
+    """Take what is held, the largest first: exact where sizes divide each other and a node."""
+    for service in sorted(held, key=lambda h: (-h.gpus, -h.nodes)):
+        if room.fits(service.nodes, service.gpus, service.replicas) < service.replicas:
+            return False
+        room.take(service.nodes, service.gpus, service.replicas)
+    return True
+
+
+def _held(manifest: Manifest) -> Held | None:
+    """Return what an Object's service holds; None where it is none."""
+    service = mapping(manifest, "spec.forProvider.manifest")
+    if text(service, "kind") != "LLMInferenceService":
+        return None
+    template = mapping(service, "spec.template")
+    (limits,) = [mapping(c, "resources.limits") for c in listing(template, "containers") if text(c, "name") == "main"]
+    parallelism = mapping(service, "spec.parallelism")
+    nodes = integer(parallelism, "pipeline") or integer(parallelism, "data", 1) // integer(parallelism, "dataLocal", 1)
+    pool = text(manifest, "spec.providerConfigRef.name"), strings(template, "nodeSelector")[NODE_LABEL]
+    return Held(pool, nodes, int(str(limits[_GPU])), integer(service, "spec.replicas", 1))
+
+
+def _environment(placement: Version) -> str:
+    return text(placement.manifest, "spec.inferenceEnvironmentRef.name")
+
+
+def _ready(version: Version) -> bool:
+    return text(condition(version.manifest, "Ready"), "status") == "True"

@@ -1,0 +1,151 @@
+"""What happens to a fleet, one function for each story; each yields rows of what that cost."""
+
+import gc
+import math
+from collections.abc import Iterator, Sequence
+
+from bench.simulator import fleet
+from bench.simulator.measured import Meter
+from bench.simulator.objects import Version
+from bench.simulator.plane import Plane
+from bench.simulator.report import Row
+from bench.simulator.settings import Settings
+from function.cli.store import Ref
+from function.kube.manifests import Manifest, listing, mapping, text
+
+# Placements that each environment holds, unless all of the deployments need more.
+FEWEST = 8
+_SPARE = 1.25
+
+
+def held(deployments: int, environments: int) -> int:
+    """Return how many placements an environment holds, so that a quarter of the fleet stays free."""
+    return max(FEWEST, math.ceil(_SPARE * (deployments + 1) / environments))
+
+
+def at_rest(settings: Settings, deployments: int, environments: int) -> Plane:
+    """Return a fleet that was brought up one deployment after the other."""
+    gc.collect()  # once for each fleet: collecting while it is measured would be counted
+    plane = Plane(settings)
+    plane.create(fleet.model())
+    nodes = fleet.NODES * held(deployments, environments)
+    with plane.quiet():
+        for number in range(environments):
+            plane.create(fleet.environment(number, nodes))
+    with plane.quiet():
+        for number in range(deployments):
+            plane.create(fleet.deployment(number))
+            plane.rest()
+    return plane
+
+
+def one_more(settings: Settings, deployments: int, environments: int) -> Iterator[Row]:
+    """Yield what one more deployment costs, and then a change of one placement's status."""
+    plane = at_rest(settings, deployments, environments)
+    with plane.measured() as meter:
+        plane.create(fleet.deployment(deployments))
+        seconds = plane.rest()
+    yield _row("one more", (deployments, environments), meter, seconds, plane)
+    with plane.measured() as meter:
+        _falter(plane, plane.all("ModelPlacement")[0])
+        seconds = plane.rest()
+    yield _row("one status", (deployments, environments), meter, seconds, plane)
+
+
+def resident(settings: Settings, deployments: int) -> Iterator[Row]:
+    """Yield what one change of its ledger costs where all live on one environment; the calls are its residents'."""
+    plane = at_rest(settings, deployments, 1)
+    with plane.measured() as meter:
+        plane.create(fleet.deployment(deployments))
+        seconds = plane.rest()
+    newcomers = {f"kimi-{deployments:04}"}
+    calls = [n for xr, n in meter.called.items() if not any(xr.name.startswith(name) for name in newcomers)]
+    each = sum(calls) / max(deployments, 1)
+    yield _row("resident", (deployments, 1), meter, seconds, plane, f"{each:.1f} calls for each resident")
+
+
+def herd(settings: Settings, deployments: int, slots: int) -> Iterator[Row]:
+    """Yield what it costs when so many deployments at once want one of so many environments with one slot each."""
+    plane = _slots(settings, slots)
+    with plane.measured() as meter:
+        for number in range(deployments):
+            plane.create(fleet.deployment(number))
+        seconds = plane.rest()
+    yield _row(
+        "herd", (deployments, slots), meter, seconds, plane, f"{meter.made['ModelPlacement']} placements written"
+    )
+
+
+def waiters(settings: Settings, deployments: int) -> Iterator[Row]:
+    """Yield what it costs when one slot becomes free for which so many deployments wait."""
+    plane = _slots(settings, 1)
+    first = plane.create(fleet.deployment(0))
+    plane.rest()
+    for number in range(1, deployments + 1):
+        plane.create(fleet.deployment(number))
+    plane.rest()
+    made: list[Version] = []
+    plane.server.watchers.append(lambda event: made.append(event.now) if event.now and not event.before else None)
+    with plane.measured() as meter:
+        plane.delete(first)
+        seconds = plane.rest()
+    kept = {version.ref for version in plane.all("ModelPlacement")}
+    yield _row("waiters", (deployments, 1), meter, seconds, plane, *_competed(made, kept))
+
+
+def _competed(made: Sequence[Version], kept: set[Ref]) -> Iterator[str]:
+    """Yield how many placements a slot drew, and what those composed that did not keep it."""
+    placements = [version.ref for version in made if version.ref.kind == "ModelPlacement"]
+    yield f"{len(placements)} placements written, {max((placements.count(p) for p in placements), default=0)} by one"
+    yield f"{len(kept)} left"
+    vain = [
+        version
+        for version in made
+        if version.ref.kind == "Object"
+        and text(version.manifest, "spec.forProvider.manifest.kind") != "Namespace"
+        and Ref("ModelPlacement", version.ref.namespace, text(version.controller, "name")) not in kept
+    ]
+    yield f"{len(vain)} Objects in vain"
+
+
+def _slots(settings: Settings, environments: int) -> Plane:
+    gc.collect()
+    plane = Plane(settings)
+    plane.create(fleet.model())
+    with plane.quiet():
+        for number in range(environments):
+            plane.create(fleet.environment(number, fleet.NODES))
+    return plane
+
+
+def _falter(plane: Plane, placement: Version) -> None:
+    """Let the service of a placement not be ready."""
+    owned = [v for v in plane.all("Object") if text(v.controller, "uid") == placement.uid]
+    path = "spec.forProvider.manifest.kind"
+    (service,) = [v.ref for v in owned if text(v.manifest, path) == "LLMInferenceService"]
+
+    def falter(manifest: Manifest) -> None:
+        for told in listing(mapping(manifest, "status.atProvider.manifest.status"), "conditions"):
+            if text(told, "type") != "PresetsCombined":
+                told |= {"status": "False", "reason": "Progressing"}
+
+    plane.edit(service, falter)
+
+
+def _row(  # the columns
+    story: str, size: tuple[int, int], meter: Meter, seconds: float, plane: Plane, *notes: str
+) -> Row:
+    ready = sum(text(c, "status") == "True" for v in plane.all("ModelDeployment") for c in _said(v, "Ready"))
+    total = len(plane.all("ModelDeployment"))
+    return Row(
+        story=story,
+        deployments=size[0],
+        environments=size[1],
+        meter=meter,
+        seconds=seconds,
+        notes=(f"{ready}/{total} Ready", *notes),
+    )
+
+
+def _said(version: Version, type_: str) -> list[Manifest]:
+    return [c for c in listing(version.manifest, "status.conditions") if text(c, "type") == type_]

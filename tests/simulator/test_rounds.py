@@ -1,0 +1,93 @@
+"""How often a function is called in one reconcile: as core does (docs/facts.md, Crossplane)."""
+
+from collections.abc import Callable, Generator, Mapping
+from random import Random
+
+import pytest
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
+
+from bench.simulator.cache import Cache
+from bench.simulator.kernel import Kernel, Process, Servers
+from bench.simulator.measured import Function
+from bench.simulator.objects import Selector, Version
+from bench.simulator.rounds import Answered, FailedError, Rounds
+from bench.simulator.server import ApiServer
+from bench.simulator.settings import Settings
+from function.cli.store import Ref
+
+XR = Version(Ref("Parent", "", "xr"), {"kind": "Parent", "metadata": {"name": "xr"}}, 1)
+A, B = Selector("Thing", "", "a"), Selector("Thing", "", "b")
+
+
+class Asking(Function):
+    """Asks for what it is told to, given the names that were answered."""
+
+    def __init__(self, ask: Callable[[frozenset[str]], tuple[str, ...]]) -> None:
+        super().__init__()
+        self.answered: list[dict[str, int]] = []
+        self._ask = ask
+
+    def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
+        """Note what was answered, with the number of items."""
+        assert xr == XR.ref
+        found = RunFunctionRequest.FromString(request).required_resources
+        self.answered.append({name: len(found[name].items) for name in sorted(found)})
+        response = RunFunctionResponse()
+        for name in self._ask(frozenset(found)):
+            response.requirements.resources[name].kind = "Thing"
+            response.requirements.resources[name].match_name = name
+        return response
+
+
+def _reconcile(function: Asking, known: Mapping[str, Selector]) -> Answered:
+    """Run one reconcile in which there is a Thing a and no Thing b."""
+    kernel, settings = Kernel(), Settings(lag=0)
+    server = ApiServer(kernel, settings)
+    cache = Cache(kernel, settings, Random(1), lambda _: None)
+    server.watchers.append(cache.receive)
+    server.create({"kind": "Thing", "metadata": {"name": "a"}})
+    kernel.run(1)
+    ended: list[Answered] = []
+
+    def process() -> "Process[None]":
+        rounds: Generator[float | Servers, None, Answered] = Rounds(kernel, settings, cache, function, Servers(1)).run(
+            XR, {}, known
+        )
+        ended.append((yield from rounds))
+
+    kernel.spawn(process())
+    kernel.run(10)
+    return ended[0]
+
+
+def test_what_was_known_needs_one_call() -> None:
+    function = Asking(lambda _: ("a", "b"))
+    asked = _reconcile(function, {"a": A, "b": B}).asked
+    assert function.answered == [{"a": 1, "b": 0}]
+    assert asked == {"a": A, "b": B}
+
+
+def test_what_was_not_known_needs_two() -> None:
+    function = Asking(lambda _: ("a",))
+    _reconcile(function, {})
+    assert function.answered == [{}, {"a": 1}]
+
+
+def test_a_question_that_follows_from_an_answer_needs_three() -> None:
+    function = Asking(lambda found: ("a", "b") if "a" in found else ("a",))
+    _reconcile(function, {})
+    assert function.answered == [{}, {"a": 1}, {"a": 1, "b": 0}]
+
+
+def test_a_seeded_answer_stays_though_nobody_asks_for_it() -> None:
+    function = Asking(lambda found: ("a",) if "a" not in found else ("b",))
+    asked = _reconcile(function, {"a": A}).asked
+    assert function.answered == [{"a": 1}, {"a": 1, "b": 0}]
+    assert asked == {"b": B}
+
+
+def test_questions_that_never_repeat_fail_the_reconcile() -> None:
+    function = Asking(lambda found: tuple(f"n{n}" for n in range(len(found) + 1)))
+    with pytest.raises(FailedError, match="requirements do not repeat"):
+        _reconcile(function, {})
+    assert len(function.answered) == 6
