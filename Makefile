@@ -15,7 +15,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
 .PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-image e2e-up e2e-down image package bench fleet \
-  fleet-races lock clean
+  fleet-races instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -91,6 +91,10 @@ package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
 	$(BIN)/python -m bench.commands
+	$(BIN)/python -m bench.load
+
+instructions: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.instructions
 
 # What one change costs in a simulated fleet (docs/performance.md).
 fleet: $(VENV)/dev.stamp

@@ -26,6 +26,7 @@ _PATHS = {
     "Configuration": "apis/pkg.crossplane.io/v1 configurations",
     "ConfigurationRevision": "apis/pkg.crossplane.io/v1 configurationrevisions",
     "Deployment": "apis/apps/v1 deployments",
+    "DeploymentRuntimeConfig": "apis/pkg.crossplane.io/v1beta1 deploymentruntimeconfigs",
     "Event": "api/v1 events",
     "Function": "apis/pkg.crossplane.io/v1 functions",
     "FunctionRevision": "apis/pkg.crossplane.io/v1 functionrevisions",

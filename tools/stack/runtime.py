@@ -33,7 +33,7 @@ def from_source(home: Home, source: Path) -> Program:
     environment = os.environ | {"PIP_CACHE_DIR": str(home.packages / "pip")}
     subprocess.run((*pip, *how, str(source)), check=True, env=environment)
     command = (str(target / "bin" / NAME), _address(), f"--tls-server-certs-dir={home.server_tls}")
-    return Program(name=NAME, argv=command, env={"PYTHONPATH": str(target)})
+    return Program(name=NAME, argv=command, env={"PYTHONPATH": str(target), **_metrics()})
 
 
 def from_package(home: Home, reference: str) -> Program:
@@ -57,7 +57,13 @@ def from_package(home: Home, reference: str) -> Program:
     confined = ("unshare", "--mount", "sh", "-c", _CONFINED, str(root))
     user = (str(shutil.which("chroot")), f"--userspec={image['User']}", str(root))
     command = (*image["Entrypoint"], _address(), f"--tls-server-certs-dir=/{_TLS}")
-    return Program(name=NAME, argv=(*confined, "env", "-i", *image["Env"], *user, *command))
+    given = (*image["Env"], *(f"{key}={value}" for key, value in _metrics().items()))
+    return Program(name=NAME, argv=(*confined, "env", "-i", *given, *user, *command))
+
+
+def _metrics() -> dict[str, str]:
+    """Return where metrics are; by variable, as a release before them has no such option."""
+    return {"METRICS_ADDRESS": f"127.0.0.1:{layout.FUNCTION_METRICS}"}
 
 
 def _address() -> str:

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from tools import programs
+from tools import debian, programs
 from tools.stack import apiserver, certificates, hub, layout, players, remote, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
@@ -47,6 +47,7 @@ def prepare() -> None:
     """Build and fetch what is missing; everything after this needs no network."""
     for name in _PROGRAMS:
         programs.path(name)
+    debian.path("prometheus")
     upstream.prepare()
 
 
