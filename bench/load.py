@@ -1,16 +1,16 @@
 """What one server process carries: how many calls a second, how long the unluckiest waits, and in how much memory.
 
 Clients have a connection each and call as fast as they are answered, over TLS as Crossplane does; the server answers
-one call after the other, so that the longest wait is about the number of clients times what a call takes. Large is a
-ModelDeployment's call over the whole fleet, small is a ModelPlacement's. Memory is then watched over ten thousand calls
-of a thousand composites: bounded means that the second half adds nothing.
+one call after the other, so that the longest wait is about the number of clients times what a call takes. Large is the
+call of a ModelDeployment that fits nowhere, over all environments; small is a ModelPlacement's. Memory is then watched
+over ten thousand calls of a thousand composites: bounded means that the second half adds nothing.
 """
 
 import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,16 +19,24 @@ from pathlib import Path
 import click
 
 from bench.decide import Scene, at_rest
-from bench.fleet import CACHE, DEPLOYMENT, environment, served
+from bench.fleet import CACHE, DEPLOYMENT, TOO_LARGE, environment, served
 from bench.servers import Server, connected, serving
-from function.kube.manifests import mapping, text
+from function.kube.manifests import mapping
 from tests.server import certificates
 
 CLIENTS = (1, 8, 32, 100)
 # Of each, in seconds on an idle machine: five.
 CALLS = {"large": 200, "small": 2000}
+REFUSED, PLACEMENT = "ModelDeployment, refused", "ModelPlacement"
+ASKING = {
+    REFUSED: TOO_LARGE,
+    "ModelDeployment, placed": DEPLOYMENT,
+    "ModelCache": CACHE,
+    "InferenceEnvironment": environment(1),
+    PLACEMENT: served(),
+}
 # Of ten composites, and as many calls.
-MIX = {"ModelDeployment": 1, "ModelCache": 1, "InferenceEnvironment": 1, "ModelPlacement": 7}
+MIX = (REFUSED, *("ModelDeployment, placed",) * 2, "ModelCache", "InferenceEnvironment", *(PLACEMENT,) * 5)
 COMPOSITES, LAPS = 1_000, 10
 
 
@@ -52,18 +60,15 @@ def load(server: Server, folder: Path, clients: int, request: bytes, calls: int)
     )
 
 
-def composites(scenes: Sequence[Scene]) -> Iterator[bytes]:
+def composites(scenes: Mapping[str, Scene]) -> Iterator[bytes]:
     """Yield a call of each of a thousand composites, mixed."""
     # What is required is the same for all of a kind, and made once; messages one after the other are one message.
-    required = {text(s.xr, "kind"): replace(s, xr={}, observed={}).request() for s in scenes}
-    kinds = [kind for kind, share in MIX.items() for _ in range(share)]
-    by_kind = {text(s.xr, "kind"): s for s in scenes}
+    required = {name: replace(scene, xr={}, observed={}).request() for name, scene in scenes.items()}
     for number in range(COMPOSITES):
-        kind = kinds[number % len(kinds)]
-        scene = by_kind[kind]
+        name = MIX[number % len(MIX)]
+        scene = scenes[name]
         metadata = {**mapping(scene.xr, "metadata"), "name": f"composite-{number}", "uid": f"uid-{number}"}
-        xr = {**scene.xr, "metadata": metadata}
-        yield replace(scene, xr=xr, required={}).request() + required[kind]
+        yield replace(scene, xr={**scene.xr, "metadata": metadata}, required={}).request() + required[name]
 
 
 def main() -> None:
@@ -73,15 +78,14 @@ def main() -> None:
         certificates.write(folder)
         server = stack.enter_context(serving(folder / "server", folder))
         rest = server.megabytes()
-        scenes = [at_rest(server, xr) for xr in (DEPLOYMENT, CACHE, environment(1), served())]
-        for scene in scenes:
+        scenes = {name: at_rest(server, xr) for name, xr in ASKING.items()}
+        for name, scene in scenes.items():
             request = scene.request()
             response, _ = server.call(request)
             click.echo(
-                f"{text(scene.xr, 'kind'):<22}request {len(request) / 1000:8.1f} kB   "
-                f"response {response.ByteSize() / 1000:5.1f} kB"
+                f"{name:<26}request {len(request) / 1000:8.1f} kB   response {response.ByteSize() / 1000:5.1f} kB"
             )
-        for name, scene in (("large", scenes[0]), ("small", scenes[-1])):
+        for name, scene in (("large", scenes[REFUSED]), ("small", scenes[PLACEMENT])):
             for clients in CLIENTS:
                 click.echo(f"{name} {clients:4} clients  {load(server, folder, clients, scene.request(), CALLS[name])}")
         with serving(folder / "watched", folder) as watched:
