@@ -28,11 +28,14 @@ from function.report import services
 from function.serving.derived import as_observed, initializer_as_observed
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
+from function.serving.spread import keeps_pods_apart
+from function.serving.wish import earlier_wish
 from function.storage.plan import StoragePlan
 
 SERVICE = "service-"
 _MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
+_WORKER = "spec.worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +111,9 @@ def _carried(writer: ObjectWriter) -> dict[str, Composed]:
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
     """Return the service as observed, unless its pods must see something else now."""
     wish, carries = _wish(built), _wish(observed)
-    if wish == carries:
+    if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
-    same = as_observed(built, observed)
+    same = as_observed(built, observed, request)
     if not carries and request.initializer:
         # An earlier release wrote it. Where a wish is carried, what a platform names no longer shall go at once.
         same = initializer_as_observed(same, observed, request.initializer)
