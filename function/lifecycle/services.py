@@ -25,7 +25,7 @@ from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
 from function.report import services
-from function.serving.derived import as_observed, initializer_as_observed
+from function.serving.derived import as_observed, initializer_as_observed, spread_as_observed
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.serving.spread import keeps_pods_apart
@@ -114,9 +114,11 @@ def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manif
     if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
     same = as_observed(built, observed, request)
-    if not carries and request.initializer:
-        # An earlier release wrote it. Where a wish is carried, what a platform names no longer shall go at once.
-        same = initializer_as_observed(same, observed, request.initializer)
+    if not carries:
+        # An earlier release wrote it. Where a wish is carried, what is said no longer shall go at once.
+        same = spread_as_observed(same, observed, request)
+        if request.initializer:
+            same = initializer_as_observed(same, observed, request.initializer)
     if _scaled(same, 0).get("spec") == _scaled(observed, 0).get("spec"):
         return same
     return built

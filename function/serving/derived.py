@@ -4,12 +4,16 @@ A service that an earlier release wrote carries no wish. Whether it is what is w
 anew and taking all this from the one that runs: if the rest is the same, nothing that its pods must see has changed.
 """
 
+from dataclasses import replace
+
+from function.domain.model import Spread
 from function.domain.settings import Initializer
-from function.kube.manifests import JSON, Manifest, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune, text
 from function.serving.engines import DRAINING
 from function.serving.probes import PERIOD
 from function.serving.request import ServingRequest
 from function.serving.runtime import CACHE, READY_TIMEOUT, VARIABLES
+from function.serving.spread import affinity, keeps_pods_apart
 
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _PODS = ("template", "worker")
@@ -26,6 +30,18 @@ def as_observed(built: Manifest, observed: Manifest, request: ServingRequest) ->
     for part in _PODS:
         if part in spec:
             spec[part] = _pod(mapping(spec, part), mapping(observed, f"spec.{part}"), said)
+    return {**built, "spec": spec}
+
+
+def spread_as_observed(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
+    """Return a service whose pods may share nodes, where nobody said that they may not and those observed may."""
+    profile, spec = request.profile, {**mapping(built, "spec")}
+    if profile.pods_across_nodes is not None or keeps_pods_apart(mapping(observed, "spec.worker")):
+        return built
+    anywhere = affinity(replace(profile, pods_across_nodes=Spread.NONE), request.name, request.shape.nodes)
+    for part in _PODS:
+        if part in spec:
+            spec[part] = prune({**mapping(spec, part), "affinity": anywhere})
     return {**built, "spec": spec}
 
 

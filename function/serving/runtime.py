@@ -32,7 +32,10 @@ _CACHES: Mapping[str, str] = {
 }
 VARIABLES = frozenset({READY_TIMEOUT, *_OFFLINE, *_CACHES})
 # What may name another repository than the model's, and variables that speak of a hub.
-_OTHER_REPOSITORIES = ("--tokenizer", "--hf-config-path", "--speculative-config", "--trust-remote-code")
+_OTHER_REPOSITORIES = (
+    *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
+    *("--tokenizer-path", "--speculative-draft-model-path", "--lora-paths"),
+)
 _HUB = ("HF_", "HUGGING_FACE_")
 _PAUSE, _GRACE, _MARGIN = 15, 60, 5  # seconds; the first two as in KServe's presets
 
