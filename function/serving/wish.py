@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from function.domain.environment import GPU_RESOURCE, Pool
-from function.domain.model import CPU, MEMORY, Engine, Parallelism, Profile, Shape, Spread
+from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parallelism, Profile, Shape, Spread
 from function.domain.settings import BUILT_IN
 from function.kube.names import digest
 from function.serving.engines import Mode, mode_of
@@ -37,8 +37,11 @@ def earlier_wish(request: ServingRequest) -> str:
 
 
 def _digest(request: ServingRequest, profile: Profile) -> str:
+    source = request.model.source
     told = _told(
         uri=request.uri,
+        # Of two files in one directory; the name in an address is part of its key already.
+        file=source.file if isinstance(source, HuggingFaceSource) else None,
         name=request.model.served_name,
         engine=_engine(profile.engine),
         spread=_spread(profile, request.shape),

@@ -14,7 +14,7 @@ from function.parse.models import read_model
 from function.serving.request import ServingRequest
 from function.serving.service import build
 from function.serving.wish import earlier_wish, wish
-from tests.builders import GIB, pool
+from tests.builders import GIB, HUB, pool
 from tests.serving.requests import DATA, KSERVE, NAME, NAMESPACE, PIPELINE, engine, request
 
 PLAIN = replace(pool(), labels=(), taints=())
@@ -74,6 +74,11 @@ def test_data_parallelism_is_part_of_it() -> None:
         '"gpusPerNode":8,"nodes":2,"parallelism":{"data":4,"dataLocal":2,"expert":true,"pipeline":1,"tensor":4}',
     )
     assert wish(request(DATA, pool=PLAIN)) == digest(text)
+
+
+def test_a_file_is_part_of_it() -> None:
+    said = UNSAID.replace('"name":"org/kimi"', '"file":"a.gguf","name":"org/kimi"')
+    assert wish(request(pool=PLAIN, source=replace(HUB, file="a.gguf"))) == digest(said)
 
 
 def test_a_version_is_part_of_it() -> None:
