@@ -103,6 +103,21 @@ MODEL = [
         "must equal gpusPerNode",
     ),
     Case(
+        "tensor-and-pipeline",
+        "2 stages of 16 GPUs are 32, of 16",
+        "ClusterModel",
+        {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"tensor": 16, "pipeline": 2}},
+        "spec.serving[0].replicaTopology.parallelism.pipeline",
+        "tensor",
+    ),
+    Case(
+        "version",
+        "a number",
+        "ClusterModel",
+        {"serving.0.engine": {**ENGINE, "version": "newest"}},
+        "spec.serving[0].engine.version",
+    ),
+    Case(
         "data-alone",
         "KServe takes both or none",
         "ClusterModel",
@@ -340,6 +355,24 @@ ALLOWED = [
         "16 ranks, 8 on each of 2 nodes",
         "ClusterModel",
         {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"data": 16, "dataLocal": 8, "tensor": 1}},
+    ),
+    Case(
+        "tensor-over-nodes",
+        "16 GPUs share every layer",
+        "ClusterModel",
+        {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"tensor": 16, "pipeline": 1}},
+    ),
+    Case(
+        "no-stages",
+        "tensor follows from it",
+        "ClusterModel",
+        {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"pipeline": 1}},
+    ),
+    Case(
+        "version-said",
+        "of a digest",
+        "ClusterModel",
+        {"serving.0.engine": {**ENGINE, "version": "0.28.0"}},
     ),
     Case(
         "any-case",
