@@ -368,12 +368,7 @@ ALLOWED = [
         "ClusterModel",
         {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"pipeline": 1}},
     ),
-    Case(
-        "version-said",
-        "of a digest",
-        "ClusterModel",
-        {"serving.0.engine": {**ENGINE, "version": "0.28.0"}},
-    ),
+    Case("version-said", "of a digest", "ClusterModel", {"serving.0.engine": {**ENGINE, "version": "0.28.0"}}),
     Case(
         "any-case",
         "names are compared ignoring case",
