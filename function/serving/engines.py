@@ -111,7 +111,7 @@ def start(run: Run) -> Group:
         case Mode.DATA:
             launch = _by_preset(*run.engine.args)
             return Group(leader=launch, worker=launch)
-        case Mode.PIPELINE:
+        case _:
             return _vllm_group(run)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.engine_faults import model_faults, shape_faults
 from function.domain.executor import by_ray
-from function.domain.model import Engine, EngineName, Parallelism, Shape, Source, UriSource, single_file
+from function.domain.model import Engine, EngineName, OciSource, Parallelism, Shape, Source, UriSource, single_file
 from function.domain.problem import Problem
 from tests.builders import HUB, shape
 
@@ -115,6 +115,7 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
         (UriSource(uri="s3://models/a/kimi.gguf"), "kimi.gguf"),
         (UriSource(uri="s3://models/kimi.gguf/"), ""),
         (UriSource(uri="s3://models/kimi"), ""),
+        (OciSource(image="models/kimi.gguf"), ""),
     ],
 )
 def test_one_file(source: Source, want: str) -> None:
