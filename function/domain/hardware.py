@@ -21,6 +21,14 @@ PRECISIONS = (
 )  # fmt: skip
 
 
+_RDMA = ("roce-", "efa-", "ib-")
+
+
+def is_rdma(rung: str) -> bool:
+    """Tell whether a rung speaks of a network that needs a device in the pods."""
+    return rung.startswith(_RDMA)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthRequirement:
     """A rung of the ladder, exactly or at least."""

@@ -12,13 +12,15 @@ profile or written by hand, and because the GPU memory of a pool may have decide
 from dataclasses import replace
 
 from function.domain.engine_args import disagreements
-from function.domain.model import EngineName, Shape
+from function.domain.environment import Pool
+from function.domain.model import EngineName, Profile, Shape
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest, prune
 from function.kube.names import ANNOTATION_WISH, LABEL_SERVICE
 from function.serving import probes
 from function.serving.arguments import foreign_weights, last_value, without_weights
 from function.serving.engines import PORT, SERVED_NAME, Launch, Mode, Run, mode_of, start
+from function.serving.platform import conflicts
 from function.serving.pods import pod
 from function.serving.presets import API_VERSION, pipeline_preset_name
 from function.serving.request import ServingRequest
@@ -41,14 +43,18 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
     engine, mode = request.profile.engine, mode_of(request.shape)
     args = without_weights(engine.name, request.model.source, engine.args)
     group = start(Run(engine=replace(engine, args=args), shape=request.shape, names=_served_names(request)))
+    problems = unservable(request.profile, request.shape, request.pool)
+    if problems:
+        return problems
+    given = request.pool.given(request.shape.nodes)
     spec = prune(
         {
             "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if mode is Mode.PIPELINE else None,
             "model": {"uri": request.uri, "name": request.model.served_name},
             "replicas": request.replicas,
             "parallelism": _parallelism(request.shape) or None,
-            "labels": {**request.labels, LABEL_SERVICE: request.name},
-            "annotations": _annotations(request),
+            "labels": {**dict(given.labels), **request.labels, LABEL_SERVICE: request.name},
+            "annotations": {**dict(given.annotations), **_annotations(request)} or None,
             "template": pod(request, group.leader, _listening(request, group.leader)),
             "worker": pod(request, group.worker, {}) if group.worker else None,
             "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
@@ -66,6 +72,15 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
         },
         "spec": spec,
     }
+
+
+def unservable(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
+    """Return why a profile cannot run in this shape on what the pool gives its pods."""
+    between = pool.between(shape.nodes)
+    if between is None:
+        return ()
+    group = start(Run(engine=profile.engine, shape=shape, names=()))
+    return conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
 
 
 def _problems(request: ServingRequest) -> tuple[Problem, ...]:
@@ -89,12 +104,12 @@ def _served_names(request: ServingRequest) -> tuple[str, ...]:
     return name, f"publishers/{request.namespace}/models/{name}"
 
 
-def _annotations(request: ServingRequest) -> Manifest | None:
+def _annotations(request: ServingRequest) -> Manifest:
     engine = request.profile.engine
     if mode_of(request.shape) is not Mode.PIPELINE:
-        return None
+        return {}
     named_by_author = engine.name is EngineName.VLLM and last_value(engine.args, SERVED_NAME)
-    return None if named_by_author else {_ROUTED_BY_NAME: "true"}
+    return {} if named_by_author else {_ROUTED_BY_NAME: "true"}
 
 
 def _listening(request: ServingRequest, leader: Launch) -> Manifest:
