@@ -32,6 +32,7 @@ from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
+from function.serving.service import unservable
 from function.storage.placed import PlacedWeights
 
 _VERDICTS = Verdicts()
@@ -85,7 +86,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
+    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
     return Considered(
         request=request,
         environments=seen.environments,

@@ -29,7 +29,7 @@ from function.observe.objects import read
 from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import placements as report
-from function.report import references, services
+from function.report import pools, references, services
 from function.storage.placed import PlacedWeights
 from function.storage.request import StorageRequest
 
@@ -125,7 +125,12 @@ def _answer(
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
-    serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
+    serving = pools.remarked(
+        services.serving(remote, resolved.placement.replicas, served=resolved.placement.served),
+        resolved.pool,
+        resolved.shape,
+        resolved.environment.name,
+    )
     where = report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
     conditions = (
         references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),

@@ -21,7 +21,19 @@ PRECISIONS = (
 )  # fmt: skip
 
 
+# What each connection of a node's GPUs can stand in for.
+_COVERED = {
+    "pcie": ("pcie",),
+    "nvlink": ("pcie", "nvlink"),
+    "nvswitch": ("pcie", "nvlink", "nvswitch"),
+    "xgmi": ("pcie", "xgmi"),
+}
 _RDMA = ("roce-", "efa-", "ib-")
+
+
+def covers(declared: str, wanted: str) -> bool:
+    """Tell whether GPUs that are connected as declared are connected as wanted, or better."""
+    return wanted in _COVERED[declared]
 
 
 def is_rdma(rung: str) -> bool:

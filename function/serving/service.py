@@ -79,7 +79,7 @@ def unservable(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...
     between = pool.between(shape.nodes)
     if between is None:
         return ()
-    group = start(Run(engine=profile.engine, shape=shape, names=()))
+    group = start(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
     return conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
 
 
