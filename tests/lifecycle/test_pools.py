@@ -38,7 +38,8 @@ def test_an_edit_of_a_pool_reaches_its_services_at_once(case: Edited) -> None:
 
 def test_who_may_fall_back_to_sockets_is_let_at_once() -> None:
     assert "NCCL_NET'" in str(running(scene(SEVERAL_NODES)))
-    assert "NCCL_NET'" not in str(only(scene(SEVERAL_NODES).edited(environment(f"{POOL}.interNode.failClosed", False))))  # a value
+    opened = scene(SEVERAL_NODES).edited(environment(f"{POOL}.interNode.failClosed", value=False))
+    assert "NCCL_NET'" not in str(only(opened))
 
 
 def test_between_nodes_is_nothing_to_a_service_of_one() -> None:
