@@ -25,7 +25,7 @@ from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
 from function.report import services
-from function.serving.derived import as_observed, initializer_as_observed
+from function.serving.derived import as_observed, initializer_as_observed, shared_memory_as_built
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.storage.plan import StoragePlan
@@ -111,6 +111,9 @@ def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manif
     if wish == carries:
         return observed
     same = as_observed(built, observed)
+    if carries:
+        # Since there are wishes nothing but one decides its size.
+        same = shared_memory_as_built(same, built)
     if not carries and request.initializer:
         # An earlier release wrote it. Where a wish is carried, what a platform names no longer shall go at once.
         same = initializer_as_observed(same, observed, request.initializer)

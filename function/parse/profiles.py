@@ -4,7 +4,7 @@ A profile with faults is kept with all of them, so that the others still serve a
 """
 
 from function.domain.engine_args import disagreements, parallel_flags
-from function.domain.model import BrokenProfile, Engine, EngineName, Profile, Shape, Spread
+from function.domain.model import BrokenProfile, Engine, EngineName, EngineResources, Profile, Shape, Spread
 from function.parse.block import Block
 from function.parse.downloads import check_env
 from function.parse.hardware import read_requires
@@ -55,10 +55,27 @@ def _profile(block: Block, *, sized: bool) -> Profile | BrokenProfile:
 def _engine(block: Block) -> Engine | None:
     refuse_templates(block)
     check_env(block)
+    resources = _resources(block.block("resources"))
     name = block.text("name")
     if name not in tuple(EngineName):
         return None
-    return Engine(name=EngineName(name), image=block.text("image"), args=block.texts("args"), env=block.maps("env"))
+    return Engine(
+        name=EngineName(name),
+        image=block.text("image"),
+        args=block.texts("args"),
+        env=block.maps("env"),
+        resources=resources,
+    )
+
+
+def _resources(block: Block) -> EngineResources:
+    block.amount("shm")
+    return EngineResources(
+        cpu=block.quantity("cpu", ""),
+        memory=block.quantity("memory", ""),
+        ephemeral_storage=block.quantity("ephemeralStorage", ""),
+        shm=block.quantity("shm", ""),
+    )
 
 
 def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:

@@ -103,6 +103,13 @@ class ReplicaTopology(BaseModel):
     placement: Placement | None = None
 
 
+class EngineResources(BaseModel):
+    cpu: StrictInt | StrictStr | None = None
+    memory: StrictInt | StrictStr | None = None
+    ephemeral_storage: StrictInt | StrictStr | None = Field(None, alias="ephemeralStorage")
+    shm: StrictInt | StrictStr | None = None
+
+
 class Env(BaseModel):
     name: StrictStr = Field(..., max_length=256, min_length=1)
     value: StrictStr | None = Field(None, max_length=32768)
@@ -113,6 +120,7 @@ class Engine(BaseModel):
     name: Literal["vLLM", "SGLang"]
     image: StrictStr = Field(..., max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
     args: list[StrictStr] | None = Field(None, max_length=128)
+    resources: EngineResources | None = None
     env: list[Env] | None = Field(None, max_length=64)
 
 

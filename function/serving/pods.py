@@ -55,13 +55,24 @@ def _main(request: ServingRequest, launch: Launch, listening: Manifest) -> Manif
             "resources": platform.resources(
                 given,
                 {request.pool.gpu_resource: str(request.shape.gpus_per_node)},
-                {"cpu": request.model.cpu, "memory": request.model.memory},
+                _requests(request),
             ),
             "securityContext": platform.security(
                 given, _security(profile.engine.image, bare=bare), mode_of(request.shape)
             ),
             "volumeMounts": [*shared_memory, *given.volume_mounts] or None,
             "terminationMessagePolicy": "FallbackToLogsOnError" if bare else None,
+        }
+    )
+
+
+def _requests(request: ServingRequest) -> Manifest:
+    asked = request.profile.engine.resources
+    return prune(
+        {
+            "cpu": asked.cpu or request.model.cpu,
+            "memory": asked.memory or request.model.memory,
+            "ephemeral-storage": asked.ephemeral_storage or None,
         }
     )
 
@@ -78,9 +89,10 @@ def _security(image: str, *, bare: bool) -> Manifest:
 
 
 def _volumes(request: ServingRequest) -> list[JSON]:
-    if request.shape.gpus_per_node == 1 and not _bare(request):
+    asked = request.profile.engine.resources.shm
+    if request.shape.gpus_per_node == 1 and not _bare(request) and not asked:
         return []
-    memory: Manifest = {"medium": "Memory", "sizeLimit": _SHARED_MEMORY_SIZE}
+    memory: Manifest = {"medium": "Memory", "sizeLimit": asked or _SHARED_MEMORY_SIZE}
     return [{"name": _SHARED_MEMORY, "emptyDir": memory}]
 
 

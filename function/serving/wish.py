@@ -51,7 +51,9 @@ def _unless(value: str, default: str) -> str | None:
 
 
 def _engine(engine: Engine) -> _Told:
-    return _told(name=engine.name, image=engine.image, args=engine.args, env=engine.env)
+    asked = engine.resources
+    resources = _told(cpu=asked.cpu, memory=asked.memory, ephemeralStorage=asked.ephemeral_storage, shm=asked.shm)
+    return _told(name=engine.name, image=engine.image, args=engine.args, env=engine.env, resources=resources)
 
 
 def _spread(profile: Profile, shape: Shape) -> _Told:

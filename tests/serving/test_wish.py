@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from function.domain.model import Spread
+from function.domain.model import EngineResources, Spread
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.settings import BUILT_IN, Initializer
 from function.kube.names import ANNOTATION_WISH
@@ -67,6 +67,14 @@ def test_what_nobody_says_is_not_part_of_it() -> None:
 
 def test_what_somebody_says_is() -> None:
     assert wish(said()) == digest(SAID)
+
+
+def test_what_an_engine_requests_is_part_of_it() -> None:
+    asked = EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi")
+    text = UNSAID.replace(
+        '"name":"vLLM"', '"name":"vLLM","resources":{"cpu":"1","ephemeralStorage":"3Gi","memory":"2Gi","shm":"4Gi"}'
+    )
+    assert wish(request(run=replace(engine(), resources=asked), pool=PLAIN)) == digest(text)
 
 
 def test_data_parallelism_is_part_of_it() -> None:
