@@ -105,8 +105,17 @@ def environment(number: int) -> Manifest:
             "conditions": _conditions("Ready", "Synced", "ClusterReady"),
             "providerConfigRef": {"name": f"environment-{number:04}"},
             "gpus": {"total": 128, "inUse": 32},
+            "pools": [{"name": "frontier", "free": [{"gpus": 8, "nodes": 12}], "placements": 2}],
+            "admitted": [_grant(number), _grant(number + ENVIRONMENTS)],
+            "yields": [],
         },
     }
+
+
+def _grant(number: int) -> Manifest:
+    share: Manifest = {"pool": "frontier", "nodes": 2, "gpusPerNode": 8, "replicas": 1}
+    metadata = _metadata("placement", number)
+    return {"uid": metadata["uid"], "namespace": f"team-{number % 20}", "name": metadata["name"], **share}
 
 
 def placement(number: int) -> Manifest:
@@ -114,7 +123,11 @@ def placement(number: int) -> Manifest:
     return {
         "apiVersion": API,
         "kind": "ModelPlacement",
-        "metadata": {**_metadata("placement", number), "namespace": f"team-{number % 20}"},
+        "metadata": {
+            **_metadata("placement", number),
+            "namespace": f"team-{number % 20}",
+            "labels": {"modelplane.ai/environment": f"environment-{number % ENVIRONMENTS:04}"},
+        },
         "spec": {
             "modelRef": {"kind": "ClusterModel", "name": f"model-{number % 30}"},
             "deploymentRef": {"name": f"deployment-{number:04}"},

@@ -49,12 +49,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """What to fetch: by name, or every object of the kind in all namespaces where the name is None."""
+    """What to fetch: by name, or every object of the kind that has all labels; of all namespaces where that is None."""
 
     api_version: str
     kind: str
     name: str | None = None
     namespace: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The whole answer. `ready` False forces the composite to be unready; None leaves it to Crossplane."""
+    """The whole answer. `ready` False forces the composite to be unready; None leaves it to Crossplane. `version`: the
+    status may only be written over this resourceVersion of the composite, since it follows from what stood there.
+    """
 
     requirements: Mapping[str, Requirement] = field(default_factory=dict)
     composed: Mapping[str, Composed] = field(default_factory=dict)
@@ -95,3 +98,4 @@ class Outcome:
     events: tuple[Event, ...] = ()
     ready: bool | None = None
     ttl_seconds: int = 60
+    version: str = ""

@@ -26,6 +26,7 @@ class ConditionType(StrEnum):
     SCHEDULED = "Scheduled"
     PLACEMENTS_READY = "PlacementsReady"
     REFERENCES_RESOLVED = "ReferencesResolved"
+    ADMITTED = "Admitted"
     SERVICE_ACCEPTED = "ServiceAccepted"
     SERVICE_READY = "ServiceReady"
     HYDRATED = "Hydrated"
@@ -139,6 +140,15 @@ class ReferencesResolved(StrEnum):
     CACHE_NOT_FOUND = "CacheNotFound"
     INVALID_PLACEMENT = "InvalidPlacement"
     RESOLVING = "Resolving"
+
+
+class Admitted(StrEnum):
+    """Reasons of Admitted on a ModelPlacement."""
+
+    ADMITTED = "Admitted"
+    WAITING = "Waiting"
+    YIELDS = "Yields"
+    LABEL_MISSING = "LabelMissing"
 
 
 class PlacementStorage(StrEnum):

@@ -1,5 +1,6 @@
 """Keyword builders for domain objects: each fills in everything that is not under test."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from function.domain.cache import CacheChoice, ManagedCache, ModelCache
@@ -22,6 +23,7 @@ from function.domain.model import (
 from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
+from function.domain.shares import Free, Grant
 from function.kube.quantity import whole
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
@@ -172,11 +174,18 @@ def environment(
     ready: bool = True,
     ready_message: str = "",
     deleting: bool = False,
+    uid: str = "",
+    free: Mapping[str, Free] | None = None,
+    admitted: tuple[Grant, ...] = (),
+    yields: tuple[tuple[str, str], ...] = (),
 ) -> Environment:
-    """Return a Ready environment with shared storage; its pools are those given, none without."""
+    """Return a Ready environment with shared storage; its pools are those given, none without.
+
+    Without a uid it stands in a file, and what is free there follows from the placements.
+    """
     return Environment(
         name=name,
-        uid=f"uid-{name}",
+        uid=uid,
         labels=tuple(sorted((labels or {}).items())),
         pools=pools,
         broken_pools=broken_pools,
@@ -186,6 +195,9 @@ def environment(
         ready=ready,
         ready_message=ready_message,
         deleting=deleting,
+        free=free or {},
+        admitted=admitted,
+        yields=frozenset(yields),
     )
 
 

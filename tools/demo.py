@@ -5,6 +5,7 @@ clusters on which all goes well. First comes where the model goes and why it goe
 Other manifests may be given as arguments (python -m tools.demo FILE...).
 """
 
+import copy
 import json
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerSer
 from function.cli import files
 from function.cli.asked import Form
 from function.cli.candidates import Row, candidates
-from function.cli.control_plane import ControlPlane
+from function.cli.control_plane import ControlPlane, as_files
 from function.cli.planning import look
 from function.cli.render import composed
 from function.cli.store import Ref, Store, is_known, namespaced
@@ -73,7 +74,7 @@ def tell(store: Store, ref: Ref) -> None:
     scheduled = condition(store.get(ref), "Scheduled")
     heading(f"{ref}: {text(scheduled, 'reason')}")
     print(text(scheduled, "message") + "\n")
-    considered = look(store, ref)
+    considered = look(as_files(copy.deepcopy(store)), ref)
     if considered:
         print_table(candidates(considered))
 

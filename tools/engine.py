@@ -61,7 +61,7 @@ def _outcome(response: fnv1.RunFunctionResponse) -> Outcome:
             raise FatalResultError(result.message)
     desired = response.desired
     return Outcome(
-        requirements={name: _requirement(wanted) for name, wanted in response.requirements.resources.items()},
+        requirements={name: requirement(wanted) for name, wanted in response.requirements.resources.items()},
         composed={
             name: Composed(manifest=_manifest(item.resource), ready=item.ready == fnv1.READY_TRUE)
             for name, item in desired.resources.items()
@@ -75,12 +75,14 @@ def _outcome(response: fnv1.RunFunctionResponse) -> Outcome:
     )
 
 
-def _requirement(wanted: fnv1.ResourceSelector) -> Requirement:
+def requirement(wanted: fnv1.ResourceSelector) -> Requirement:
+    """Return what a selector asks for."""
     return Requirement(
         api_version=wanted.api_version,
         kind=wanted.kind,
         name=wanted.match_name if wanted.HasField("match_name") else None,
         namespace=wanted.namespace if wanted.HasField("namespace") else None,
+        labels=dict(wanted.match_labels.labels),
     )
 
 

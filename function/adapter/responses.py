@@ -33,6 +33,9 @@ def write(request: fnv1.RunFunctionRequest, outcome: Outcome) -> fnv1.RunFunctio
     desired = answer.desired
     if outcome.status:
         _merge(desired.composite.resource, {"status": outcome.status})
+    if outcome.version:
+        # Crossplane applies the status as it stands here, and an API server takes a version as a condition.
+        _merge(desired.composite.resource, {"metadata": {"resourceVersion": outcome.version}})
     if outcome.ready is not None:
         desired.composite.ready = _ready(ready=outcome.ready)
     for name, composed in sorted(outcome.composed.items()):
@@ -67,6 +70,7 @@ def _selector(requirement: Requirement) -> fnv1.ResourceSelector:
         api_version=requirement.api_version,
         kind=requirement.kind,
         match_name=requirement.name,
+        match_labels=fnv1.MatchLabels(labels=requirement.labels) if requirement.labels else None,
         namespace=requirement.namespace,
     )
 

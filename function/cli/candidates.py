@@ -65,7 +65,7 @@ class Row:
 
 def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
     """Return all candidates of a decision; `existing` names the placements that stood before it."""
-    ledger = Ledger(considered.others)
+    ledger = Ledger(considered.view.others, considered.view.own)
     rows: list[Row] = []
     for environment in sorted(considered.environments, key=lambda e: e.name):
         if environment.deleting:
@@ -147,7 +147,7 @@ def _replica(shape: Shape | None) -> str:
 
 
 def _room(candidate: Candidate, ledger: Ledger) -> int:
-    room = ledger.room(candidate.environment.name, candidate.pool)
+    room = ledger.room(candidate.environment, candidate.pool)
     assert candidate.shape is not None  # nothing fits without one
     apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
     return room.holds(Demand(candidate.shape, room.nodes * room.gpus_per_node, apart))
@@ -211,6 +211,7 @@ _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.MODEL_SELECTOR: _labels,
     Field.PROFILE_SELECTOR: _labels,
     Field.REPLICAS: _replicas,
+    Field.LEDGER: _replicas,
     Field.VRAM: _words("spec.resources.vram", "not set"),
     Field.ENGINE_ARGS: _words("arguments that agree", ""),
     Field.INTER_NODE: _words("what its preset allows", ""),

@@ -17,7 +17,7 @@ from function.kube.manifests import Manifest
 from function.kube.quantity import gib
 from function.parse.placements import read_placement
 from function.report.sentences import replica
-from function.scheduling.ledger import charge, charge_order
+from function.scheduling.ledger import settle
 from function.scheduling.pool_capacity import PoolCapacity
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
@@ -85,14 +85,14 @@ def use(
     environments: Iterable[Environment], placements: Iterable[Placement], invalid: Sequence[InvalidPool]
 ) -> list[Usage]:
     """Return every pool with what is charged in it, in the order in which all deployments charge."""
-    ordered = sorted(placements, key=charge_order)
-    found: list[Usage] = []
+    every, found = list(placements), list[Usage]()
     for environment in environments:
+        here = [p for p in every if p.environment == environment.name]
         for pool in environment.pools:
-            room = PoolCapacity(pool.max_nodes, pool.gpus_per_node)
-            here = [p for p in ordered if (p.environment, p.pool) == (environment.name, pool.name)]
-            charged = [p for p in here if charge(room, p) and p.shape and p.replicas]
-            found.append(Usage(environment=environment, pool=pool, room=room, users=tuple(charged)))
+            ledger = settle(pool, here, environment.admitted)
+            holders = {(g.namespace, g.name) for g in ledger.grants if g.share.replicas}
+            users = tuple(p for p in here if (p.namespace, p.name) in holders)
+            found.append(Usage(environment=environment, pool=pool, room=ledger.room, users=users))
         others = [Usage(environment=environment, invalid=p) for p in invalid if p.environment is environment]
         found += others if others or environment.pools else [Usage(environment=environment)]
     return found

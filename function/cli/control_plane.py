@@ -210,8 +210,18 @@ def answered(store: Store, xr: Manifest, ask: Callable[[Call], Outcome] = compos
 def simulate(store: Store, turns: Turns) -> dict[Ref, Outcome]:
     """Bring what is in a store to rest, and return the outcome of each composite; see sources.py for readiness."""
     renderer = InProcess(as_read=frozenset({"InferenceEnvironment"}))
-    ControlPlane(renderer, AtOnce(), store, turns).settle()
+    ControlPlane(renderer, AtOnce(), as_files(store), turns).settle()
     return {ref: outcome for ref, outcome in renderer.outcomes.items() if ref in store}
+
+
+def as_files(store: Store) -> Store:
+    """Let environments count as read from files, in place: nobody publishes what is free while things are tried, so
+    all placements are looked at.
+    """
+    for ref in store.refs("InferenceEnvironment"):
+        metadata = {key: value for key, value in mapping(store[ref], "metadata").items() if key != "uid"}
+        store[ref] = {**store[ref], "metadata": metadata}
+    return store
 
 
 def _status(xr: Manifest, outcome: Outcome) -> Manifest:

@@ -14,7 +14,7 @@ from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
 from function.reasons import Status
 from function.report.sentences import count
-from function.scheduling.ledger import charge, charge_order
+from function.scheduling.ledger import settle, take
 from function.scheduling.pool_capacity import PoolCapacity
 
 _WIDTH, _MARGIN = 880, 16
@@ -174,11 +174,13 @@ def _colour(row: Row) -> str:
 
 
 def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn:
-    room = Drawn(pool.max_nodes, pool.gpus_per_node)
-    for placement in sorted(considered.others, key=charge_order):
-        if (placement.environment, placement.pool) == (environment.name, pool.name):
-            room.owner = f"{placement.namespace}/{placement.deployment or placement.name}"
-            charge(room, placement)
+    room, mine = Drawn(pool.max_nodes, pool.gpus_per_node), {p.uid for p in considered.view.own}
+    others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
+    granted = (grant for grant in environment.admitted if grant.uid not in mine)
+    for grant in settle(pool, others.values(), granted).grants:
+        holder = others.get((grant.namespace, grant.name))
+        room.owner = f"{grant.namespace}/{(holder and holder.deployment) or grant.name}"
+        take(room, grant.share)
     room.owner = _OURS_NAME
     for shape, replicas in _ours(considered, environment, pool):
         room.take(shape[0], shape[1], replicas)

@@ -5,7 +5,7 @@ Holds our own kinds, what they compose, and what supplies their settings; anythi
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from function.composers import COMPOSERS
@@ -107,9 +107,14 @@ class Store(MutableMapping[Ref, Manifest]):
         """Return what Crossplane would answer."""
         kind = self._kinds.get(wanted.kind, {})
         if wanted.name is None:
-            return tuple(kind.values())
+            within = (seen for ref, seen in kind.items() if wanted.namespace in (None, ref.namespace))
+            return tuple(seen for seen in within if _has(seen, wanted.labels))
         found = kind.get(Ref(wanted.kind, wanted.namespace or "", wanted.name))
         return (found,) if found else ()
+
+
+def _has(seen: RequiredResource, labels: Mapping[str, str]) -> bool:
+    return not labels or labels.items() <= strings(seen.load(), "metadata.labels").items()
 
 
 def is_known(manifest: Manifest) -> bool:

@@ -1,12 +1,12 @@
 """ModelCache: the same weights on several environments, whatever is deployed.
 
 Each environment gets what a placement would get for its weights, from the same planner. An environment that is not
-selected any more, and bytes of an earlier revision, go when no placement reads them: every reader that the status
-remembers is asked for by name, beside the list of all. One that has vanished or cannot be read is kept as it was
-observed.
+selected any more, and bytes of an earlier revision, go when no placement reads them: a reader that the status
+remembers and that is not listed any more is asked for by name. One that has vanished or cannot be read is kept as it
+was observed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from function.composers import requirements, resolve
@@ -15,16 +15,16 @@ from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
-from function.domain.settings import Settings
-from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
-from function.kube.manifests import Manifest
+from function.domain.settings import BUILT_IN, Settings
+from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, RequiredResource, Requirement
+from function.kube.manifests import Manifest, mapping, text
 from function.lifecycle import readers
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.weights import Weights, weigh
 from function.parse.caches import read_cache
 from function.parse.environments import ENVIRONMENTS
-from function.parse.placements import PLACEMENTS, read_placement
+from function.parse.placements import PLACEMENTS
 from function.reasons import ConditionType, Status
 from function.report import caches as report
 from function.report import references
@@ -68,11 +68,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
     cache = parsed.value
     if cache is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    asked = _requirements(cache)
+    asked = _requirements(call, cache)
     task = _gather(call, cache, settings)
     if isinstance(task, Condition):
         return keep_observed(call, settings, asked, [task])
-    scopes = [_scope(call, task, name) for name in _names(call, task)]
+    scopes = [_scope(call, task, name) for name in sorted({*task.selected, *_scopes(call)})]
     rows = [scope.row for scope in scopes if scope.row]
     sizes = [scope.size for scope in scopes if scope.size]
     conditions = (references.model_resolved(ConditionType.MODEL_RESOLVED, task.model), report.hydrated(rows))
@@ -94,56 +94,80 @@ def compose(call: Call, settings: Settings) -> Outcome:
 def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelCache; nothing for one that says nothing."""
     cache = read_cache(call.xr).value
-    return _requirements(cache) if cache else {}
+    return _requirements(call, cache) if cache else {}
 
 
-def _requirements(cache: ModelCache) -> dict[str, Requirement]:
-    asked = {
+def _requirements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
+    return {
         requirements.MODEL: requirements.model(cache.model, cache.namespace),
-        requirements.ENVIRONMENTS: requirements.environments(),
-        requirements.PLACEMENTS: requirements.placements(),
+        **_environments(call, cache),
+        **_placements(call, cache),
     }
-    known = {requirements.reader(r.name): requirements.placement(r.name, cache.namespace) for r in cache.readers}
-    return asked | known
+
+
+def _environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:
+    """Ask for the environments that it names, or that its selector admits, and for those on which it has something."""
+    asked: dict[str, Requirement] = {}
+    names = {*(cache.environments or ()), *_scopes(call)}
+    if cache.environments is None:
+        asked[requirements.ENVIRONMENTS] = requirements.environments(cache.selector.equalities)
+        listed = call.answer(requirements.ENVIRONMENTS)
+        if listed is Answer.PENDING:
+            return asked
+        names -= {e.name for e in ENVIRONMENTS.read(listed, BUILT_IN)}
+    return asked | {requirements.environment_of(name): requirements.environment(name) for name in sorted(names)}
+
+
+def _placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
+    """Ask for the placements that are labelled with it, and by name for known readers that are not.
+
+    One that has not said yet who reads from it looks at all of its namespace.
+    """
+    if not isinstance(mapping(call.xr, "status").get("readers"), list):
+        return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
+    asked = {requirements.PLACEMENTS: requirements.placements_reading(cache.name, cache.namespace)}
+    listed = call.answer(requirements.PLACEMENTS)
+    if listed is Answer.PENDING:
+        return asked
+    found = {p.name for p in PLACEMENTS.read(listed) if p}
+    unlisted = (reader.name for reader in cache.readers if reader.name not in found)
+    return asked | {requirements.placement_of(n): requirements.placement(n, cache.namespace) for n in unlisted}
 
 
 def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condition:
     model = resolve.model(call, cache.model, cache.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Condition):
         return model
-    environments, placements = call.answer(requirements.ENVIRONMENTS), _placements(call, cache)
-    if environments is Answer.PENDING or placements is Answer.PENDING:
+    environments, placements = _answered(call, _environments(call, cache)), _answered(call, _placements(call, cache))
+    if environments is None or placements is None:
         return references.resolving(ConditionType.MODEL_RESOLVED)
-    found, unreadable = placements
+    found = {(p.namespace, p.name): p for p in PLACEMENTS.read(placements) if p}
+    read = {text(item.load(), "metadata.name") for item in placements}
     return _Task(
         cache=cache,
         model=model,
         environments={e.name: e for e in ENVIRONMENTS.read(environments, settings)},
-        users=tuple(p for p in found if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)),
-        readers=(*readers.readers(cache, found, _owned_claims(call)), *unreadable),
+        users=tuple(
+            p for p in found.values() if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)
+        ),
+        readers=(
+            *readers.readers(cache, found.values(), _owned_claims(call)),
+            # One that is there and cannot be read may read what it read.
+            *(r for r in cache.readers if r.name in read and (cache.namespace, r.name) not in found),
+        ),
         settings=settings,
     )
 
 
-def _placements(call: Call, cache: ModelCache) -> tuple[Collection[Placement], list[Reader]] | Answer:
-    """Return every placement that was answered, listed or by name, and the known readers that cannot be read."""
-    listed = call.answer(requirements.PLACEMENTS)
-    if listed is Answer.PENDING:
-        return Answer.PENDING
-    every = [p for p in PLACEMENTS.read(listed) if p]
-    found = {(p.namespace, p.name): p for p in every}
-    unreadable = []
-    for reader in cache.readers:
-        answer = call.answer(requirements.reader(reader.name))
+def _answered(call: Call, asked: Iterable[str]) -> Answered | None:
+    """Return all that was found; None while anything is outstanding."""
+    found: list[RequiredResource] = []
+    for name in asked:
+        answer = call.answer(name)
         if answer is Answer.PENDING:
-            return Answer.PENDING
-        for item in answer:
-            placement = read_placement(item.load()).value
-            if placement:
-                found.setdefault((placement.namespace, placement.name), placement)
-            else:
-                unreadable.append(reader)
-    return found.values(), unreadable
+            return None
+        found += answer
+    return tuple(found)
 
 
 def _owned_claims(call: Call) -> Mapping[str, frozenset[str]]:
@@ -154,10 +178,9 @@ def _owned_claims(call: Call) -> Mapping[str, frozenset[str]]:
     return {name: readers.claims(observed, owned=True) for name, observed in by_environment.items()}
 
 
-def _names(call: Call, task: _Task) -> list[str]:
-    """Return the environments to look at: those selected, and those on which something of ours is observed."""
-    observed = {key.partition(_SEPARATOR)[0] for key in call.observed}
-    return sorted({*task.selected, *observed})
+def _scopes(call: Call) -> set[str]:
+    """Return the environments on which something of ours is observed."""
+    return {key.partition(_SEPARATOR)[0] for key in call.observed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

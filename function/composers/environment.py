@@ -1,23 +1,26 @@
 """InferenceEnvironment: reach the cluster, look at what it has, and give KServe the preset that it lacks.
 
 Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object on the StorageClass, and KServe's
-missing pipeline preset, which is never removed because running services refer to it. Whether the preset is there tells
+missing pipeline preset, which is never removed because running services refer to it. It keeps the ledger of its own
+GPUs, whatever else is wrong with it. Whether the preset is there tells
 whether the kubeconfig works and KServe is installed: its CRD would tell too, but nests deeper than a request can hold.
 """
 
+from dataclasses import replace
+
 from function.composers import requirements
 from function.composers.finish import finish, keep_observed, observed_status
-from function.domain.environment import Environment
 from function.domain.model import SecretKey
+from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Outcome, Requirement
-from function.kube.manifests import JSON, Manifest, prune
+from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
-from function.observe.objects import ObservedObject
 from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
 from function.parse.placements import PLACEMENTS
 from function.report import environments as report
+from function.scheduling.admission import admit
 from function.serving.presets import pipeline_preset
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
@@ -26,11 +29,14 @@ CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
     parsed = read_environment(call.xr, settings)
-    asked = asks(call)
-    access = parsed.access
-    if access is None or parsed.value.broken:
-        return keep_observed(call, settings, asked, report.invalid(parsed.pool_problems, parsed.other_problems))
-    environment = parsed.value
+    access, environment = parsed.access, parsed.value
+    version = text(call.xr, "metadata.resourceVersion")
+    found = _placements(call)
+    ledger = None if found is None else report.ledger(environment, admit(environment, found))
+    if access is None or environment.broken:
+        invalid = report.invalid(parsed.pool_problems, parsed.other_problems)
+        held = keep_observed(call, settings, asks(call), invalid)
+        return replace(held, status={**held.status, **(ledger or {})}, version=version)
     writer = ObjectWriter(
         owner=environment.name,
         namespace=settings.secret_namespace,
@@ -45,20 +51,49 @@ def compose(call: Call, settings: Settings) -> Outcome:
         report.pools_valid(environment.pools, parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
     ]
-    return finish(
+    outcome = finish(
         call,
         settings,
-        requirements=asked,
+        requirements=asks(call),
         composed=composed,
-        status=_status(call, environment, storage_class),
+        status={**report.status(environment, storage_class), **(ledger or _published(call.xr))},
         conditions=conditions,
         settled=all(item.ready for item in composed.values()),
     )
+    return replace(outcome, version=version)
 
 
-def asks(_call: Call) -> dict[str, Requirement]:
-    """Return what is asked for an InferenceEnvironment, whatever stands in it."""
-    return {requirements.PLACEMENTS: requirements.placements()}
+def asks(call: Call) -> dict[str, Requirement]:
+    """Return what is asked for an InferenceEnvironment, whatever stands in it: the placements with its label, and by
+    name those that it has admitted and that lost it. One that has published nothing looks at all placements.
+    """
+    name, status = text(call.xr, "metadata.name"), mapping(call.xr, "status")
+    if not any("free" in pool for pool in listing(status, "pools")):
+        return {requirements.PLACEMENTS: requirements.placements()}
+    asked, labelled = {requirements.on(name): requirements.placements_on(name)}, call.answer(requirements.on(name))
+    if labelled is not Answer.PENDING:
+        known = {p.uid for p in PLACEMENTS.read(labelled) if p}
+        for row in listing(status, "admitted"):
+            if text(row, "uid") not in known:
+                place = text(row, "name"), text(row, "namespace")
+                asked[requirements.placement_of(*place)] = requirements.placement(*place)
+    return asked
+
+
+def _placements(call: Call) -> list[Placement] | None:
+    """Return the placements on an environment; None while any is outstanding."""
+    name, answers = text(call.xr, "metadata.name"), [call.answer(asked) for asked in asks(call)]
+    found: dict[str, Placement] = {}
+    for answer in answers:
+        if answer is Answer.PENDING:
+            return None
+        found |= {f"{p.namespace}/{p.name}": p for p in PLACEMENTS.read(answer) if p and p.environment == name}
+    return list(found.values())
+
+
+def _published(xr: Manifest) -> Manifest:
+    """Return the ledger as it was published."""
+    return {key: value for key, value in observed_status(xr).items() if key in report.LEDGER}
 
 
 def _composed(
@@ -99,10 +134,3 @@ def _identity(access: ClusterAccess) -> Manifest | None:
 
 def _secret(secret: SecretKey) -> Manifest:
     return {"name": secret.name, "namespace": secret.namespace, "key": secret.key}
-
-
-def _status(call: Call, environment: Environment, storage_class: ObservedObject) -> Manifest:
-    answer = call.answer(requirements.PLACEMENTS)
-    if answer is Answer.PENDING:
-        return observed_status(call.xr) or report.status(environment, storage_class, ())
-    return report.status(environment, storage_class, filter(None, PLACEMENTS.read(answer)))

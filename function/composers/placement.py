@@ -1,16 +1,17 @@
 """ModelPlacement: carry out one decision on one cluster.
 
-Namespace, token, claim and Job come from the plan for the weights; the LLMInferenceService is composed first when the
-plan's gate is open and is always emitted after that: on the bytes that it serves, until other bytes are verified. A
-change of its group is a new object; the old one stays until the new one may be composed. Whatever reference does not
-resolve, everything stays as observed.
+Nothing is composed before the environment has admitted it. Namespace, token, claim and Job come from the plan for the
+weights; the LLMInferenceService is composed first when the plan's gate is open and is always emitted after that: on the
+bytes that it serves, until other bytes are verified. A change of its group is a new object; the old one stays until the
+new one may be composed. Whatever reference does not resolve, everything stays as observed.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
-from function.domain.cache import NamedCache
+from function.domain.cache import ManagedCache, NamedCache
 from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.domain.resolved import ResolvedPlacement
@@ -22,18 +23,22 @@ from function.lifecycle import orphan_objects
 from function.lifecycle import services as lifecycle
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.placement_writer import labels
 from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
-from function.observe.objects import read
+from function.observe.objects import ObservedObject, read
 from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
+from function.report import admission as admission_report
 from function.report import placements as report
 from function.report import pools, references, services
+from function.scheduling.admission import Admission, admission
 from function.storage.placed import PlacedWeights
 from function.storage.request import StorageRequest
 
 USAGE = "cache-usage"
+_RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -61,7 +66,10 @@ def _compose(
 ) -> Outcome:
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
-        return _hold(call, settings, asked, resolved, placement)
+        return _hold(call, settings, asked, [resolved], placement)
+    admitted = admission(placement, resolved.environment, _labels(resolved))
+    if not admitted.open and call.observed.keys() <= {NAMESPACE}:
+        return _hold(call, settings, asked, [_RESOLVED, admission_report.admitted(placement, admitted)], placement)
     writer = ObjectWriter(
         owner=placement.name,
         namespace=placement.namespace,
@@ -75,7 +83,15 @@ def _compose(
         asked,
         writer,
         weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        admitted,
     )
+
+
+def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
+    """Return the labels by which others must find it: a ModelCache that knows its reader asks for it by name."""
+    placement, cache = resolved.placement, resolved.cache
+    known = cache is not None and placement.name in {reader.name for reader in cache.readers}
+    return labels(placement.environment, ManagedCache() if known else placement.cache)
 
 
 def asks(call: Call) -> dict[str, Requirement]:
@@ -110,10 +126,15 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
 
 
 def _answer(
-    call: Call, resolved: ResolvedPlacement, asked: dict[str, Requirement], writer: ObjectWriter, stored: Weights
+    call: Call,
+    resolved: ResolvedPlacement,
+    asked: dict[str, Requirement],
+    writer: ObjectWriter,
+    stored: Weights,
+    admitted: Admission,
 ) -> Outcome:
     key = SERVICE + service_name(resolved.placement, resolved.shape)
-    written = lifecycle.write(resolved, writer, stored, key)
+    written = lifecycle.write(resolved, writer, stored, key, admitted)
     remote = lifecycle.serving(writer, written, key)
     composed = {
         NAMESPACE: namespace(resolved.namespace, writer),
@@ -125,48 +146,51 @@ def _answer(
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
-    serving = pools.remarked(
-        services.serving(remote, resolved.placement.replicas, served=resolved.placement.served),
-        resolved.pool,
-        resolved.shape,
-        resolved.environment.name,
-    )
-    where = report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+    serving = _serving(resolved, remote)
     conditions = (
-        references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known"),
+        _RESOLVED,
+        admission_report.admitted(resolved.placement, admitted),
         report.storage_ready(stored.state),
-        written.refusal or services.accepted(remote, gate_open=stored.open),
+        written.refusal or services.accepted(remote, gate_open=stored.open and admitted.open),
         serving,
     )
+    service = report.service(
+        remote,
+        text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),
+        text(remote.manifest, "metadata.namespace") or resolved.namespace,
+        uri,
+        written.takes,
+    )
+    said = report.status(resolved.placement, service, _where(call, stored))
     return finish(
         call,
         resolved.settings,
         requirements=asked,
         composed=composed,
-        status={
-            **report.status(
-                resolved.placement,
-                remote,
-                text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),
-                text(remote.manifest, "metadata.namespace") or resolved.namespace,
-                uri,
-                where,
-            ),
-            **report.progress(call.xr, conditions, stored.state, remote),
-        },
+        status=said | report.progress(call.xr, conditions, stored.state, remote),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=unready(composed, works=serving.status is Status.TRUE),
     )
 
 
+def _where(call: Call, stored: Weights) -> Manifest:
+    return report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+
+
+def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:
+    placement = resolved.placement
+    serving = services.serving(remote, placement.replicas, served=placement.served)
+    return pools.remarked(serving, resolved.pool, resolved.shape, resolved.environment.name)
+
+
 def _hold(
-    call: Call, settings: Settings, asked: dict[str, Requirement], missing: Condition, placement: Placement
+    call: Call, settings: Settings, asked: dict[str, Requirement], known: list[Condition], placement: Placement
 ) -> Outcome:
     """Keep everything as observed, and still say how the service is: that depends on nothing that is missing."""
     keys = [key for key in sorted(call.observed) if key.startswith(SERVICE)]
     remote = read(call.observed.get(keys[0]) if keys else None)
-    conditions = (missing, services.serving(remote, placement.replicas, served=placement.served))
+    conditions = (*known, services.serving(remote, placement.replicas, served=placement.served))
     held = keep_observed(call, settings, asked, conditions)
     return replace(held, status={**held.status, **report.progress(call.xr, held.conditions, None, remote)})
 

@@ -1,16 +1,22 @@
 """What each composer asks Crossplane for, under names that depend on no order and on no answer in one reconcile."""
 
+from collections.abc import Mapping
+
 from function.domain.model import ModelRef
 from function.exchange import Requirement
-from function.kube.names import VERSION
+from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, VERSION, label_value
 from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
 
 MODEL = "model"
 ENVIRONMENT = "environment"
+SELECTED = "selected-environments"
 ENVIRONMENTS = "environments"
+OWN = "own-placements"
 PLACEMENTS = "placements"
 CACHE = "cache"
-_READER = "reader-"
+_ENVIRONMENT = "environment-"
+_ON = "placements-on-"
+_PLACEMENT = "placement-"
 _ORPHAN = "object-"
 
 
@@ -26,19 +32,47 @@ def environment(name: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="InferenceEnvironment", name=name)
 
 
-def environments() -> Requirement:
-    """Ask for every environment."""
-    return Requirement(api_version=VERSION, kind="InferenceEnvironment")
+def environment_of(name: str) -> str:
+    """Return the requirement's name for one of several environments."""
+    return f"{_ENVIRONMENT}{name}"
 
 
-def placements() -> Requirement:
-    """Ask for every placement of every namespace: what the ledger charges."""
-    return Requirement(api_version=VERSION, kind="ModelPlacement")
+def environments(labels: Mapping[str, str] | None = None) -> Requirement:
+    """Ask for every environment that has these labels."""
+    return Requirement(api_version=VERSION, kind="InferenceEnvironment", labels=labels or {})
 
 
-def reader(name: str) -> str:
-    """Return the requirement's name for one placement that is known to read."""
-    return f"{_READER}{name}"
+def placements(namespace: str | None = None) -> Requirement:
+    """Ask for every placement, of a namespace or of all."""
+    return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace)
+
+
+def placements_of(deployment: str, namespace: str) -> Requirement:
+    """Ask for the placements of a deployment."""
+    labels = {LABEL_DEPLOYMENT: label_value(deployment)}
+    return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
+
+
+def placements_on(environment: str) -> Requirement:
+    """Ask for the placements on an environment, of all namespaces."""
+    labels = {LABEL_ENVIRONMENT: label_value(environment)}
+    return Requirement(api_version=VERSION, kind="ModelPlacement", labels=labels)
+
+
+def placements_reading(cache: str, namespace: str) -> Requirement:
+    """Ask for the placements that name a ModelCache."""
+    labels = {LABEL_CACHE: label_value(cache)}
+    return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
+
+
+def on(environment: str) -> str:
+    """Return the requirement's name for the placements on one of several environments."""
+    return f"{_ON}{environment}"
+
+
+def placement_of(name: str, namespace: str = "") -> str:
+    """Return the requirement's name for one of several placements; without a namespace they are of the asker's."""
+    return f"{_PLACEMENT}{namespace}/{name}" if namespace else f"{_PLACEMENT}{name}"
 
 
 def placement(name: str, namespace: str) -> Requirement:

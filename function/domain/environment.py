@@ -1,11 +1,13 @@
 """Where to serve: one remote cluster, its GPU pools, its storage."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from function.domain.hardware import is_rdma
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.settings import Download, Kserve
+from function.domain.shares import Free, Grant
 from function.kube.manifests import Manifest
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -72,6 +74,8 @@ class Environment:
     """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not.
 
     `broken`: its spec has faults outside its pools. Nothing new is decided there and what runs stays.
+    It keeps the ledger of its own GPUs: `free` by pool, as far as it has published it, `admitted`, and in `yields` whom
+    it has judged and has no room for, by uid and pool. One without a uid stands in a file and keeps none.
     """
 
     name: str
@@ -86,7 +90,14 @@ class Environment:
     ready: bool = False
     ready_message: str = ""
     deleting: bool = False
+    free: Mapping[str, Free] = field(default_factory=dict)
+    admitted: tuple[Grant, ...] = ()
+    yields: frozenset[tuple[str, str]] = frozenset()
 
     def pool(self, name: str) -> Pool | None:
         """Return the valid pool of this name, if there is one."""
         return next((p for p in self.pools if p.name == name), None)
+
+    def granted(self, uid: str) -> tuple[Grant, ...]:
+        """Return what a placement was admitted for: two while it moves within the environment."""
+        return tuple(grant for grant in self.admitted if uid and grant.uid == uid)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from function.domain.cache import CacheChoice, Hydration, ManagedCache
 from function.domain.model import ModelRef, Shape
+from function.domain.shares import Share
 from function.kube.selectors import Selector
 from function.reasons import Phase
 
@@ -27,7 +28,8 @@ class Placement:
 
     `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
     where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
-    none yet). `owner` is the uid of the composite that composed it, if any did.
+    none yet), `takes` what its service takes of a pool. `owner` is the uid of the composite that composed it, if any
+    did.
     """
 
     namespace: str
@@ -53,3 +55,27 @@ class Placement:
     reads: str = ""
     hydration: Hydration = Hydration()
     owner: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    takes: Share | None = None
+
+    @property
+    def asks(self) -> Share | None:
+        """What its spec asks of its pool; None where that cannot be read."""
+        if self.shape is None:
+            return None
+        return Share(
+            pool=self.pool,
+            nodes=self.shape.nodes,
+            gpus_per_node=self.shape.gpus_per_node,
+            replicas=max(0, self.replicas),
+        )
+
+    @property
+    def has_served(self) -> bool:
+        """Whether it ever was Ready; `served` is latched a moment after `ready`."""
+        return self.served or self.ready
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of it was composed, which nothing is before it was admitted."""
+        return self.has_served or bool(self.uri or self.reads)

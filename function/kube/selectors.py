@@ -62,3 +62,8 @@ class Selector:
     def refuses(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         """Return the requirements that the labels do not satisfy; empty means admitted."""
         return tuple(r for r in self.requirements if not r.admits(labels))
+
+    @property
+    def equalities(self) -> dict[str, str]:
+        """The labels that everything admitted has, by the requirements that allow one value."""
+        return {r.key: r.values[0] for r in self.requirements if r.operator is Operator.IN and len(r.values) == 1}

@@ -1,9 +1,24 @@
 """A decision becomes a ModelPlacement on the control plane."""
 
+from function.domain.cache import CacheChoice, NamedCache
 from function.domain.model import Shape
 from function.domain.placement import Deployment, Placement
 from function.kube.manifests import JSON, Manifest, prune
-from function.kube.names import ANNOTATION_VRAM, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, MANAGED_BY, VERSION, label_value
+from function.kube.names import (
+    ANNOTATION_VRAM,
+    LABEL_CACHE,
+    LABEL_DEPLOYMENT,
+    LABEL_ENVIRONMENT,
+    MANAGED_BY,
+    VERSION,
+    label_value,
+)
+
+
+def labels(environment: str, cache: CacheChoice) -> dict[str, str]:
+    """Return the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
+    named = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, NamedCache) else {}
+    return {LABEL_ENVIRONMENT: label_value(environment)} | named
 
 
 def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
@@ -19,7 +34,7 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
                 "labels": {
                     **MANAGED_BY,
                     LABEL_DEPLOYMENT: label_value(deployment.name),
-                    LABEL_ENVIRONMENT: label_value(placement.environment),
+                    **labels(placement.environment, deployment.cache),
                 },
                 "annotations": {ANNOTATION_VRAM: str(placement.vram)} if placement.vram is not None else None,
             }

@@ -2,7 +2,8 @@
 
 A running service changes only when the user asked for something that its pods must see. It carries its wish
 (serving/wish.py), and while that stays it is written as it is observed, whatever would be derived or built in by now.
-Only `replicas` are always taken. It is first composed when its weights allow, and always after that. While other bytes
+Only `replicas` are always taken, as far as the
+placement was admitted for them. It is first composed when its weights allow, and always after that. While other bytes
 are on their way, or cannot be planned, everything else waits with them: an edit is taken as one.
 
 What the cluster refuses is no running service, nor is one that was never up: both are written as they would be now. An
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
+from function.domain.shares import Share
 from function.exchange import Composed, Condition
-from function.kube.manifests import Manifest, mapping, strings, text
+from function.kube.manifests import Manifest, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle.carry_over import carried, carry_over
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
@@ -25,6 +27,7 @@ from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
 from function.report import services
+from function.scheduling.admission import Admission
 from function.serving.derived import as_observed, initializer_as_observed, shared_memory_as_built
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
@@ -37,10 +40,11 @@ _URI = "spec.model.uri"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The services to compose, and why the wanted one could not be written, if so."""
+    """The services to compose, what they take of which pool, and why the wanted one could not be written, if so."""
 
     composed: Mapping[str, Composed] = field(default_factory=dict)
     refusal: Condition | None = None
+    takes: Share | None = None
 
 
 def service_name(placement: Placement, shape: Shape) -> str:
@@ -48,23 +52,42 @@ def service_name(placement: Placement, shape: Shape) -> str:
     return named(placement.name, placement.namespace, placement.name, *identity(shape))
 
 
-def write(resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, key: str) -> Written:
+def write(
+    resolved: ResolvedPlacement, writer: ObjectWriter, stored: Weights, key: str, admission: Admission
+) -> Written:
     """Return the service under its key, or what was observed where it cannot or may not be written."""
-    observed = mapping(writer.observed.get(key), _MANIFEST)
-    earlier = _carried(writer)
-    if observed:
-        earlier |= writer.named({key: _composed(writer, key, _scaled(observed, resolved.placement.replicas))})
-    if stored.plan is None:
-        return Written(composed=earlier)
-    request = _request(resolved, stored.plan)
+    observed, placement = mapping(writer.observed.get(key), _MANIFEST), resolved.placement
+    replicas = min(placement.replicas, max(admission.replicas, _replicas(observed)))
+    earlier = _earlier(writer, key, observed, replicas, placement)
+    if stored.plan is None or not admission.open:
+        return earlier
+    request = _request(resolved, stored.plan, replicas)
     built = build(request)
     if isinstance(built, tuple):
-        return Written(composed=earlier, refusal=services.invalid(built))
+        return replace(earlier, refusal=services.invalid(built))
     if not stored.open and text(observed, _URI) != stored.plan.uri:
-        return Written(composed=earlier)
-    if observed and _runs(writer.read(key), served=resolved.placement.served):
-        built = _scaled(_kept(built, observed, request), resolved.placement.replicas)
-    return Written(composed=writer.named({key: _composed(writer, key, built)}))
+        return earlier
+    if observed and _runs(writer.read(key), served=placement.served):
+        built = _scaled(_kept(built, observed, request), replicas)
+    asks = placement.asks
+    takes = replace(asks, replicas=replicas) if asks else None
+    return Written(composed=writer.named({key: _composed(writer, key, built)}), takes=takes)
+
+
+def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, placement: Placement) -> Written:
+    """Return what runs as it is, with no more replicas; it takes what it took of the pool in which it was written."""
+    composed = _carried(writer)
+    if observed:
+        composed |= writer.named({key: _composed(writer, key, _scaled(observed, replicas))})
+    took = placement.takes or placement.asks
+    if not composed or took is None:
+        return Written(composed=composed)
+    most = max(_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values())
+    return Written(composed=composed, takes=replace(took, replicas=most))
+
+
+def _replicas(service: Manifest) -> int:
+    return integer(service, "spec.replicas")
 
 
 def _composed(writer: ObjectWriter, key: str, service: Manifest) -> Composed:
@@ -138,7 +161,7 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
-def _request(resolved: ResolvedPlacement, plan: StoragePlan) -> ServingRequest:
+def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
         name=service_name(placement, resolved.shape),
@@ -148,7 +171,7 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan) -> ServingRequest:
         profile=resolved.profile,
         shape=resolved.shape,
         pool=resolved.pool,
-        replicas=placement.replicas,
+        replicas=replicas,
         uri=plan.uri,
         kserve=environment.kserve,
         initializer=plan.initializer,

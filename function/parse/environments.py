@@ -11,16 +11,19 @@ from function.domain.environment import Environment, EnvironmentStorage, Pool, S
 from function.domain.model import SecretKey
 from function.domain.problem import Problem
 from function.domain.settings import Settings
+from function.domain.shares import Free, Grant
 from function.kube import names
-from function.kube.manifests import Manifest, condition, get, strings, text
+from function.kube.manifests import Manifest, condition, get, integer, listing, strings, text
 from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
 from function.parse.memo import MemoBy
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_current, is_ready
+from function.parse.shares import read_share
 from function.schemas import EnvironmentSpec
 
+_PAUSED = "crossplane.io/paused"
 _SOURCES = {"Existing": "existing", "GKE": "gke"}
 
 
@@ -74,6 +77,9 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         ready=ready,
         ready_message=ready_message,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        free={text(pool, "name"): _free(pool) for pool in listing(manifest, "status.pools") if "free" in pool},
+        admitted=tuple(map(_grant, listing(manifest, "status.admitted"))),
+        yields=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.yields")),
     )
     return ParsedEnvironment(environment, problems, access=access, pool_problems=pool_problems)
 
@@ -155,7 +161,18 @@ def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
     )
 
 
+def _free(pool: Manifest) -> Free:
+    nodes = tuple((integer(level, "gpus"), integer(level, "nodes")) for level in listing(pool, "free"))
+    return Free(placements=integer(pool, "placements"), nodes=nodes)
+
+
+def _grant(row: Manifest) -> Grant:
+    return Grant(uid=text(row, "uid"), namespace=text(row, "namespace"), name=text(row, "name"), share=read_share(row))
+
+
 def _readiness(manifest: Manifest) -> tuple[bool, str]:
+    if strings(manifest, "metadata.annotations").get(_PAUSED) == "true":
+        return False, f"is paused by its annotation {_PAUSED}"
     if is_ready(manifest):
         return True, ""
     if not is_current(manifest):

@@ -1,12 +1,11 @@
-"""Reading a long list again costs nothing for the items that have not changed.
+"""Reading an item again costs nothing while it has not changed.
 
-Every decision is sent every environment and every placement, and from one call to the next nearly all of them
-are the same. What an item was parsed to is kept under what identifies its content, so the result is a function of the
-items alone. The table is made anew from each list and so never outgrows the last one: a memo therefore serves
-one kind of list (all environments, all placements), whichever deployment's call carries it, and no other.
+Calls are sent the same environments and placements again and again, some one of them and some all. What an item was
+parsed to is kept under what identifies its content, so the result is a function of the items alone. What is kept is
+bounded by the longest list of late.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from function.exchange import RequiredResource
@@ -16,22 +15,32 @@ T = TypeVar("T")
 K = TypeVar("K")
 # Each Composition may say something else in its input; no control plane has many.
 _KEPT = 4
+# Items in a table before the tables take turns: so many in any case, and so many times the list that is read.
+_ENOUGH, _ROOM = 1_000, 2
 
 
 class Memo(Generic[T]):
-    """Parses the items of one kind of list, each content once for as long as it is in the list."""
+    """Parses items, each content once for as long as it is asked for.
+
+    Two tables take turns: what is found in the older one moves to the newer, and what nobody asked for meanwhile goes.
+    """
 
     def __init__(self, parse: Callable[[Manifest], T]) -> None:
         self._parse = parse
-        self._known: dict[bytes, T] = {}
+        self._new: dict[bytes, T] = {}
+        self._old: dict[bytes, T] = {}
 
-    def read(self, items: Iterable[RequiredResource]) -> tuple[T, ...]:
+    def read(self, items: Sequence[RequiredResource]) -> tuple[T, ...]:
         """Return what the items parse to, in their order."""
-        known, kept, facts = self._known, dict[bytes, T](), list[T]()
+        if len(self._new) > max(_ENOUGH, _ROOM * len(items)):
+            self._new, self._old = {}, self._new
+        new, old, facts = self._new, self._old, list[T]()
         for digest, load in items:
-            kept[digest] = fact = known[digest] if digest in known else self._parse(load())
+            if digest in new:
+                fact = new[digest]
+            else:
+                new[digest] = fact = old[digest] if digest in old else self._parse(load())
             facts.append(fact)
-        self._known = kept
         return tuple(facts)
 
 
@@ -42,7 +51,7 @@ class MemoBy(Generic[K, T]):
         self._parse = parse
         self._memos: list[tuple[K, Memo[T]]] = []
 
-    def read(self, items: Iterable[RequiredResource], value: K) -> tuple[T, ...]:
+    def read(self, items: Sequence[RequiredResource], value: K) -> tuple[T, ...]:
         """Return what the items parse to with this value, in their order."""
         memo = next((memo for known, memo in self._memos if known == value), None)
         if memo is None:

@@ -5,15 +5,19 @@ that cannot be read leaves `shape` None, and any other field that cannot be read
 with them stands beside the placement, and keeps it from being executed.
 """
 
+from dataclasses import replace
+
 from function.domain.placement import Placement
+from function.domain.shares import Share
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, text
+from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
 from function.parse.block import Block
 from function.parse.caches import read_choice, read_hydration
 from function.parse.memo import Memo
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_ready
 from function.parse.references import read_model_ref
+from function.parse.shares import read_share
 from function.parse.topology import read_shape
 from function.reasons import ConditionType, Phase, ServiceReady, Status
 from function.schemas import PlacementSpec
@@ -52,12 +56,22 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         reads=text(manifest, "status.service.uri"),
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
+        labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
     )
+    placement = replace(placement, takes=_takes(manifest, placement))
     return Parsed(placement, spec.problems())
 
 
 # Of all placements, whichever composer is sent them.
 PLACEMENTS: Memo[Placement | None] = Memo(lambda manifest: read_placement(manifest).value)
+
+
+def _takes(manifest: Manifest, placement: Placement) -> Share | None:
+    """Return what its service takes; of one that an earlier release wrote, what its spec asks for."""
+    service = mapping(manifest, "status.service")
+    if text(service, "pool"):
+        return read_share(service)
+    return placement.asks if placement.has_served or placement.reads else None
 
 
 def _owner(manifest: Manifest) -> str:

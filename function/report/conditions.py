@@ -19,6 +19,7 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelDeployment": (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED, ConditionType.PLACEMENTS_READY),
     "ModelPlacement": (
         ConditionType.REFERENCES_RESOLVED,
+        ConditionType.ADMITTED,
         ConditionType.STORAGE_READY,
         ConditionType.SERVICE_ACCEPTED,
         ConditionType.SERVICE_READY,

@@ -1,11 +1,11 @@
 """What is said of an InferenceEnvironment: does its cluster answer, are its pools valid, is its storage there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import SecretKey
-from function.domain.placement import Placement
 from function.domain.problem import Problem
+from function.domain.shares import Grant
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
@@ -16,6 +16,8 @@ from function.report.bounded import listed
 from function.report.conditions import faulty
 from function.report.objects import obstacle
 from function.report.pools import slow
+from function.scheduling.admission import EnvironmentLedger
+from function.scheduling.ledger import PoolLedger
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
@@ -98,24 +100,52 @@ def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Cond
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
 
 
-def status(environment: Environment, storage_class: ObservedObject, placements: Iterable[Placement]) -> Manifest:
-    """Return the status: the provider config, pools with GPUs in use, and the storage class."""
-    used = _used(environment.name, placements)
-    pools: list[JSON] = [_pool(pool, used.get(pool.name, 0)) for pool in environment.pools]
+def status(environment: Environment, storage_class: ObservedObject) -> Manifest:
+    """Return the status besides the ledger: the provider config and the storage class."""
     return {
         "providerConfigRef": {"name": environment.provider_config},
-        "pools": pools,
-        "gpus": {
-            "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
-            "inUse": sum(used.values()),
-        },
         "storage": prune(
             {"storageClassName": environment.storage.class_name, "found": _FOUND.get(storage_class.state)}
         ),
     }
 
 
-def _pool(pool: Pool, used: int) -> Manifest:
+def ledger(environment: Environment, found: EnvironmentLedger) -> Manifest:
+    """Return the part of the status that others decide by, whole: nothing in it changes unless who holds what does."""
+    pools: list[JSON] = [_pool(pool, found.pools[pool.name]) for pool in environment.pools]
+    admitted: list[JSON] = [_grant(grant) for grant in found.grants if grant.uid]
+    yields: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in found.yields]
+    return {
+        "pools": pools,
+        "gpus": {
+            "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
+            "inUse": sum(grant.share.gpus for grant in found.grants),
+        },
+        "admitted": admitted,
+        "yields": yields,
+    }
+
+
+# What of the status is the ledger's.
+LEDGER = ("pools", "gpus", "admitted", "yields")
+
+
+def _grant(grant: Grant) -> Manifest:
+    share = grant.share
+    return {
+        "uid": grant.uid,
+        "namespace": grant.namespace,
+        "name": grant.name,
+        "pool": share.pool,
+        "nodes": share.nodes,
+        "gpusPerNode": share.gpus_per_node,
+        "replicas": share.replicas,
+    }
+
+
+def _pool(pool: Pool, found: PoolLedger) -> Manifest:
+    room = found.room
+    free: list[JSON] = [{"gpus": gpus, "nodes": nodes} for gpus, nodes in sorted(room.free.items()) if gpus and nodes]
     return prune(
         {
             "name": pool.name,
@@ -124,14 +154,8 @@ def _pool(pool: Pool, used: int) -> Manifest:
             "gpusPerNode": pool.gpus_per_node,
             "maxNodes": pool.max_nodes,
             "gpus": pool.max_nodes * pool.gpus_per_node,
-            "gpusInUse": used,
+            "gpusInUse": sum(grant.share.gpus for grant in found.grants),
+            "free": free,
+            "placements": room.placements,
         }
     )
-
-
-def _used(environment: str, placements: Iterable[Placement]) -> dict[str, int]:
-    used: dict[str, int] = {}
-    for placement in placements:
-        if placement.environment == environment and placement.shape:
-            used[placement.pool] = used.get(placement.pool, 0) + placement.shape.gpus * placement.replicas
-    return used

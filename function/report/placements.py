@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from function.domain.cache import Hydration
 from function.domain.placement import Placement
+from function.domain.shares import Share
 from function.exchange import Condition
 from function.kube.manifests import Manifest, flag, prune
 from function.kube.quantity import gib
@@ -43,19 +44,25 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def status(
-    placement: Placement, service: ObservedObject, name: str, namespace: str, uri: str, stored: Manifest
-) -> Manifest:
-    """Return the status beside phase and latch. `uri`: what the service reads; `stored`: where the weights are."""
-    address = url(service.manifest)
+def status(placement: Placement, service: Manifest, stored: Manifest) -> Manifest:
+    """Return the status beside phase and latch, with what is said of the service; `stored`: where the weights are."""
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
-    return prune(
-        {
-            "gpus": gpus,
-            "service": prune({"name": name, "namespace": namespace, "url": address or None, "uri": uri or None}),
-            "storage": stored or None,
-        }
-    )
+    return prune({"gpus": gpus, "service": service, "storage": stored or None})
+
+
+def service(remote: ObservedObject, name: str, namespace: str, uri: str, takes: Share | None) -> Manifest:
+    """Return which service it is, what it reads, and what it takes of which pool."""
+    said = prune({"name": name, "namespace": namespace, "url": url(remote.manifest) or None, "uri": uri or None})
+    return {**said, **(_share(takes) if takes else {})}
+
+
+def _share(takes: Share) -> Manifest:
+    return {
+        "pool": takes.pool,
+        "nodes": takes.nodes,
+        "gpusPerNode": takes.gpus_per_node,
+        "replicas": takes.replicas,
+    }
 
 
 def storage(plan: StoragePlan, hydration: Hydration) -> Manifest:

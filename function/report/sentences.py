@@ -123,6 +123,13 @@ def _replicas(refusal: Refusal) -> str:
     return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}: {others} of others"
 
 
+def _ledger(refusal: Refusal) -> str:
+    shape = refusal.shape
+    assert shape is not None
+    replicas = refusal.wanted if isinstance(refusal.wanted, int) else 0
+    return f"the environment has not published yet what is free in pool {refusal.pool}: {size(replicas, shape)} wanted"
+
+
 def size(replicas: int, shape: Shape) -> str:
     """Say how big so many replicas of a shape are."""
     return f"{count(replicas, 'replica')} of {replica(shape.nodes, shape.gpus_per_node)}"
@@ -157,6 +164,7 @@ _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.MULTI_NODE: _multi_node,
     Field.STORAGE: _storage,
     Field.REPLICAS: _replicas,
+    Field.LEDGER: _ledger,
     Field.READY: _not_ready,
 }
 

@@ -24,8 +24,8 @@ def keep(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> tuple[Assignment, Miss | None]:
     """Return a placement as it stays, with the replicas that it can have, and why it has not all of them."""
-    wanted = request.deployment.replicas
-    miss = _hindrance(request, environment, placement, shape, ledger) if wanted > placement.replicas else None
+    wanted, held = request.deployment.replicas, _held(environment, placement)
+    miss = _hindrance(request, environment, replace(placement, replicas=held), shape, ledger) if wanted > held else None
     profile = profile_of(request, placement)
     computed = profile is not None and profile.shape is None
     assignment = Assignment(
@@ -33,11 +33,20 @@ def keep(
         profile=placement.profile,
         pool=placement.pool,
         shape=shape,
-        replicas=wanted if miss is None else placement.replicas,
+        replicas=wanted if miss is None else held,
         vram=request.model.vram if computed else placement.vram,
         placement=placement,
     )
     return assignment, miss
+
+
+def _held(environment: Environment, placement: Placement) -> int:
+    """Return how many replicas a placement has, or may still get."""
+    asks = placement.asks
+    if asks is None or (placement.uid, placement.pool) not in environment.yields:
+        return placement.replicas
+    granted = (g.share.replicas for g in environment.granted(placement.uid) if g.share.is_like(asks))
+    return min(placement.replicas, max(granted, default=0))
 
 
 def _hindrance(
@@ -48,7 +57,7 @@ def _hindrance(
         field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
         return replace(poolless(environment, field), keeps=placement.replicas)
     unstorable = _unstorable(request, environment, pool, placement, shape)
-    full = _room(request, pool, placement, shape, ledger)
+    full = _room(request, environment, pool, placement, shape, ledger)
     refusals = (*unstorable, *([full] if full else ()))
     if not refusals:
         return None
@@ -74,11 +83,18 @@ def _unstorable(
     )
 
 
-def _room(request: SchedulingRequest, pool: Pool, placement: Placement, shape: Shape, ledger: Ledger) -> Refusal | None:
+def _room(
+    request: SchedulingRequest,
+    environment: Environment,
+    pool: Pool,
+    placement: Placement,
+    shape: Shape,
+    ledger: Ledger,
+) -> Refusal | None:
     profile = profile_of(request, placement)
     apart = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
     return shortage(
-        ledger.room(placement.environment, pool),
+        ledger.room(environment, pool),
         Demand(shape, request.deployment.replicas, apart),
         placement.environment,
         placement.profile,

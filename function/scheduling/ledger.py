@@ -1,84 +1,199 @@
-"""Nodes in use by environment and pool: every other placement is charged by its spec, visible at once.
+"""Who holds which GPUs of a pool, who is admitted to more, and who has to yield.
 
-Everybody charges in one order that all compute alike from what all see: those that ever served first, then
-by creation, then uid, then name. A served placement is charged even beyond what its pool holds: it runs.
-One that never served and does not fit in its turn is not charged to those after it: its own deployment sees
-the same and lets it yield. A placement that is being deleted still holds its nodes. A pool whose nodes
-shrank below a replica's GPUs is taken in whole nodes.
+Every environment keeps this ledger of its own pools and publishes it; a deployment computes it where it must know what
+is free without itself, and where an environment stands in a file and keeps none. All charge in one order, from what all
+see:
+
+1. What was granted, as much of it as is still asked for or taken. A grant ends when its placement is gone, asks for
+   less or for another pool, and not before its service lets go.
+2. What serves without a grant, since it runs: an earlier release started it, or the environment lost its status.
+3. What asks for anything else, where there is room: those that ever served first, then those of which something was
+   composed (nothing is before it was admitted), then by creation, uid and name. One that does not fit yields, and is
+   not charged to those after it.
+
+A placement that is being deleted still holds its nodes. A pool whose nodes shrank below a replica's GPUs is taken in
+whole nodes, and one that holds more than fits has nothing left.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
+from function.domain.shares import Grant, Share
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.verdicts import Use
 
 
-def has_served(placement: Placement) -> bool:
-    """Tell whether it ever was Ready; `served` is latched a moment after `ready`."""
-    return placement.served or placement.ready
+def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
+    """Sorts placements into the order in which they are charged for what was not granted."""
+    return (
+        not placement.has_served,
+        not placement.begun,
+        placement.created,
+        placement.uid,
+        placement.namespace,
+        placement.name,
+    )
 
 
-def charge_order(placement: Placement) -> tuple[bool, str, str, str, str]:
-    """Sorts placements into the order in which they are charged."""
-    return (not has_served(placement), placement.created, placement.uid, placement.namespace, placement.name)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLedger:
+    """One pool: what is left, what is held, and who has to yield."""
+
+    room: PoolCapacity
+    grants: tuple[Grant, ...]
+    yields: tuple[Placement, ...]
+
+
+def settle(pool: Pool, placements: Iterable[Placement], granted: Iterable[Grant] = ()) -> PoolLedger:
+    """Charge what is on an environment to one of its pools; `granted` are the environment's grants so far.
+
+    A grant whose placement is not among these, or cannot be read, stays.
+    """
+    known = {_key(p): p for p in sorted(placements, key=charge_order)}
+    held = [kept for grant in granted if (kept := _kept(grant, known.get(grant.uid))) and _is_of(kept, pool)]
+    having = {_key(grant) for grant in held}
+    running = ((p, p.takes or p.asks) for key, p in known.items() if p.has_served and key not in having)
+    held += [_grant(p, share) for p, share in running if share and share.pool == pool.name]
+    room, yields = _charged(pool, held), list[Placement]()
+    for key, placement in known.items():
+        asks = placement.asks
+        if asks is None or asks.pool != pool.name:
+            continue
+        mine = [grant for grant in held if _key(grant) == key]
+        if any(grant.share.is_like(asks) and grant.share.replicas >= asks.replicas for grant in mine):
+            continue
+        others = [grant for grant in held if grant not in mine]
+        if not _fits(_charged(pool, others) if mine else room, asks):
+            yields.append(placement)
+            continue
+        # What it still holds in another shape counts beside it, until its service has let go.
+        held = [*others, *(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)]
+        room = _charged(pool, held) if mine else take(room, asks)
+    return PoolLedger(room=_charged(pool, held), grants=tuple(sorted(held, key=_by_name)), yields=tuple(yields))
+
+
+def _key(who: Placement | Grant) -> str:
+    """Return who it is; what stands in a file has no uid."""
+    return who.uid or f"{who.namespace}/{who.name}"
+
+
+def _by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
+    share = grant.share
+    return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
+
+
+def _largest_first(grant: Grant) -> tuple[int, int, tuple[str, str, str, str, int, int]]:
+    """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
+    return -grant.share.gpus_per_node, -grant.share.nodes, _by_name(grant)
+
+
+def _is_of(grant: Grant, pool: Pool) -> bool:
+    return grant.share.pool == pool.name and grant.share.nodes > 0 and grant.share.gpus_per_node > 0
+
+
+def _grant(placement: Placement, share: Share) -> Grant:
+    return Grant(uid=placement.uid, namespace=placement.namespace, name=placement.name, share=share)
+
+
+def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
+    """Return how much of a grant stays."""
+    if placement is None or placement.asks is None:
+        return grant
+    uses = [use.replicas for use in (placement.asks, placement.takes) if use and use.is_like(grant.share)]
+    if not uses:
+        return None
+    share = grant.share
+    return _grant(
+        placement,
+        Share(
+            pool=share.pool,
+            nodes=share.nodes,
+            gpus_per_node=share.gpus_per_node,
+            replicas=min(share.replicas, max(uses)),
+        ),
+    )
+
+
+def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
+    room = PoolCapacity(pool.max_nodes, pool.gpus_per_node)
+    for grant in sorted(held, key=_largest_first):
+        take(room, grant.share)
+    return room
+
+
+def take(room: PoolCapacity, share: Share) -> PoolCapacity:
+    """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
+    if share.replicas and share.nodes > 0:
+        if room.take(share.nodes, min(share.gpus_per_node, room.gpus_per_node), share.replicas):
+            room.free.clear()
+        room.placements += 1
+    return room
+
+
+def _fits(room: PoolCapacity, asks: Share) -> bool:
+    gpus = min(asks.gpus_per_node, room.gpus_per_node)
+    return asks.replicas == 0 or room.fits(asks.nodes, gpus, asks.replicas) >= asks.replicas
 
 
 class Ledger:
-    """What everybody but one deployment takes; a pool is counted when it is asked for first."""
+    """What everybody but one deployment takes; a pool is counted when it is asked for first.
 
-    __slots__ = ("_by_pool", "_rooms")
+    `others` are all placements of others on the environments that the deployment uses (its `own` are there), and on
+    those that keep no ledger. Every other environment is believed.
+    """
 
-    def __init__(self, others: Iterable[Placement]) -> None:
-        self._by_pool: dict[tuple[str, str], list[Placement]] = defaultdict(list)
+    __slots__ = ("_mine", "_on", "_rooms", "_used")
+
+    def __init__(self, others: Iterable[Placement], own: Iterable[Placement] = ()) -> None:
+        self._on: dict[str, list[Placement]] = defaultdict(list)
         self._rooms: dict[tuple[str, str], PoolCapacity] = {}
         for placement in others:
-            self._by_pool[placement.environment, placement.pool].append(placement)
+            self._on[placement.environment].append(placement)
+        self._used = {placement.environment for placement in own}
+        self._mine = {placement.uid for placement in own if placement.uid}
 
-    def room(self, environment: str, pool: Pool) -> PoolCapacity:
-        """Return what the others leave of a pool; not to be changed."""
-        key = (environment, pool.name)
+    def knows(self, environment: Environment, pool: Pool) -> bool:
+        """Tell whether it is known what is left of a pool."""
+        return self._counts(environment) or pool.name in environment.free
+
+    def room(self, environment: Environment, pool: Pool) -> PoolCapacity:
+        """Return what the others leave of a pool, nothing where that is not known; not to be changed."""
+        key = (environment.name, pool.name)
         if key not in self._rooms:
-            self._rooms[key] = room = _empty(pool)
-            for placement in sorted(self._by_pool.get(key, ()), key=charge_order):
-                charge(room, placement)
+            counted = self._counts(environment)
+            self._rooms[key] = self._settled(environment, pool).room if counted else _published(environment, pool)
         return self._rooms[key]
 
-    def charged(self, environment: Environment) -> tuple[Placement, ...]:
-        """Return the placements on an environment's pools; the same objects are in one order, whatever theirs was."""
-        found = [p for pool in environment.pools for p in self._by_pool.get((environment.name, pool.name), ())]
-        return tuple(sorted(found, key=id))
+    def counted(self, environment: Environment) -> tuple[Placement, ...]:
+        """Return the placements that are counted on an environment; the same objects are always in one order."""
+        return tuple(sorted(self._on.get(environment.name, ()), key=id)) if self._counts(environment) else ()
 
-    def keeps(self, pool: Pool, placement: Placement) -> bool:
-        """Tell whether a placement on this pool fits in its turn, or has served and thus stays."""
-        if has_served(placement):
+    def keeps(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
+        """Tell whether a placement need not yield: it has served, or there is room for it in its turn."""
+        if placement.has_served:
             return True
-        room, turn = _empty(pool), charge_order(placement)
-        others = self._by_pool.get((placement.environment, pool.name), ())
-        for other in sorted((p for p in others if charge_order(p) < turn), key=charge_order):
-            charge(room, other)
-        return charge(room, placement)
+        if environment.uid:
+            return (placement.uid, placement.pool) not in environment.yields
+        return placement not in self._settled(environment, pool, placement).yields
+
+    def _counts(self, environment: Environment) -> bool:
+        return not environment.uid or environment.name in self._used
+
+    def _settled(self, environment: Environment, pool: Pool, *more: Placement) -> PoolLedger:
+        granted = [grant for grant in environment.admitted if grant.uid not in self._mine]
+        return settle(pool, (*self._on.get(environment.name, ()), *more), granted)
+
+
+def _published(environment: Environment, pool: Pool) -> PoolCapacity:
+    room, free = PoolCapacity(pool.max_nodes, pool.gpus_per_node), environment.free.get(pool.name)
+    room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
+    room.placements = free.placements if free else 0
+    return room
 
 
 def use(room: PoolCapacity) -> Use:
     """Return how full a pool is."""
     return Use(nodes=room.nodes, nodes_in_use=room.nodes_in_use, placements=room.placements)
-
-
-def _empty(pool: Pool) -> PoolCapacity:
-    return PoolCapacity(pool.max_nodes, pool.gpus_per_node)
-
-
-def charge(room: PoolCapacity, placement: Placement) -> bool:
-    """Take a placement's room in its turn; False where it yields."""
-    shape, replicas = placement.shape, placement.replicas
-    if shape is None or replicas <= 0:
-        return True
-    gpus = min(shape.gpus_per_node, room.gpus_per_node)
-    if not has_served(placement) and room.fits(shape.nodes, gpus, replicas) < replicas:
-        return False
-    room.take(shape.nodes, gpus, replicas)
-    room.placements += 1
-    return True

@@ -58,8 +58,8 @@ class PoolCapacity:
             tried = (low + high + 1) // 2
         return low
 
-    def take(self, nodes: int, gpus: int, replicas: int) -> None:
-        """Take room for the replicas, or as far as it goes."""
+    def take(self, nodes: int, gpus: int, replicas: int) -> int:
+        """Take room for the replicas, or as far as it goes; return the pods for which there is none."""
         pods = nodes * replicas
         # From the fullest up: what moves lands on a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
@@ -71,6 +71,7 @@ class PoolCapacity:
             pods -= full * each + rest
             if not pods:
                 break
+        return pods
 
     def move(self, level: int, by: int, count: int) -> None:
         """Take so many GPUs on each of some nodes that have `level` free: the one place where room changes."""

@@ -24,7 +24,7 @@ _KEPT = 8
 @dataclass(frozen=True, slots=True)
 class _Known:
     environment: Environment
-    charged: tuple[Placement, ...]
+    counted: tuple[Placement, ...]
     verdict: Verdict
 
 
@@ -43,10 +43,10 @@ class Verdicts:
         self._needs = [(need, known), *others[: _KEPT - 1]]
 
         def remembered(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
-            charged = ledger.charged(environment)
+            counted = ledger.counted(environment)
             found = known.get(environment.name)
-            if found is None or found.environment is not environment or found.charged != charged:
-                found = _Known(environment, charged, judge(request, environment, ledger))
+            if found is None or found.environment is not environment or found.counted != counted:
+                found = _Known(environment, counted, judge(request, environment, ledger))
                 known[environment.name] = found
             return found.verdict
 

@@ -1,6 +1,6 @@
 """What goes into a decision besides environments and placements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,3 +32,10 @@ class SchedulingRequest:
     model: Model
     unstorable: Unstorable = _storable
     unservable: Unservable = _servable
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels that every environment has on which this can be placed: what all selectors ask to be equal."""
+        profiles = [profile.selector.equalities for profile in self.model.profiles]
+        shared = {pair for pair in profiles[0].items() if all(pair in p.items() for p in profiles)} if profiles else ()
+        return {**dict(shared), **self.model.selector.equalities, **self.deployment.selector.equalities}

@@ -9,8 +9,10 @@ It is decided again where its environment or pool is gone or going, its profile 
 shape, or a selector no longer admits the environment. For VRAM maths the shape is computed again when the
 model's vram is another one, not when the memory of the pool drifted.
 
-It yields where it never served and does not fit in its turn (see ledger.py): two deployments that decided
-at the same moment took the same room.
+It yields where it never served and its environment has no room for it in its turn (see ledger.py): two deployments
+that decided at the same moment took the same room. It yields as well where its environment has not admitted it and
+nothing of it was composed, and would not be chosen any more: nobody waits for what does not come up. One that served
+and has no room for another shape that it was given is decided again, and runs on meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
@@ -78,9 +80,27 @@ def _standing(
     if environment is None:
         return Standing.AGAIN
     pool = environment.pool(placement.pool)
-    if pool is not None and not ledger.keeps(pool, placement):
+    if pool is not None and not ledger.keeps(environment, pool, placement):
         return Standing.YIELDS
-    return Standing.STAYS if _stays(request, environment, pool, placement) else Standing.AGAIN
+    if _waits_in_vain(environment, placement):
+        return Standing.YIELDS
+    if _outgrown(environment, placement) or not _stays(request, environment, pool, placement):
+        return Standing.AGAIN
+    return Standing.STAYS
+
+
+def _waits_in_vain(environment: Environment, placement: Placement) -> bool:
+    chosen_anew = environment.ready and not environment.broken
+    admitted = not environment.uid or environment.granted(placement.uid)
+    return not (chosen_anew or admitted or placement.begun)
+
+
+def _outgrown(environment: Environment, placement: Placement) -> bool:
+    """Tell whether there is no room for another shape, or in another pool, than those it was admitted for."""
+    asks = placement.asks
+    if asks is None or (placement.uid, placement.pool) not in environment.yields:
+        return False
+    return not any(grant.share.is_like(asks) for grant in environment.granted(placement.uid))
 
 
 def _stays(request: SchedulingRequest, environment: Environment, pool: Pool | None, placement: Placement) -> bool:

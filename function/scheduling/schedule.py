@@ -3,7 +3,7 @@
 What stays comes first (retain.py). Where that is more than wanted, those that are not Ready go first, then
 the last by name. Where it is less, a placement that must be decided again is updated in place if its own
 environment still has a pool for it; then environments are filled by name, the first pool that satisfies
-everything wins.
+everything wins. Who has just yielded takes them in an order of his own.
 
 A placement that could neither stay nor be updated in place is carried until as many as wanted are Ready
 without it, so that no move and no list that is briefly empty takes anything down. It is charged as long as
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
+from function.kube.names import digest
 from function.reasons import Refused
 from function.scheduling.checks import STORAGE_REASONS
 from function.scheduling.growth import keep
@@ -45,9 +46,10 @@ def schedule(
     placements: Sequence[Placement],
     judge: Judge = judge,
 ) -> Decision:
-    """Decide where a deployment runs, from every environment and every placement there is.
+    """Decide where a deployment runs.
 
-    `judge` may remember what it found.
+    `placements` are its own, and all others on environments on which it has one or which keep no ledger; what is free
+    on any other is what that has published. `judge` may remember what it found.
     """
     scene = _scene(request, environments, placements, judge)
     wanted = request.deployment.environments
@@ -83,7 +85,7 @@ def _scene(
         mine = placement.deployment == name and placement.namespace == namespace
         (own if mine else others).append(placement)
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others), judge)
+    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), judge)
 
 
 def _fault(scene: _Scene) -> Refusal | None:
@@ -141,7 +143,7 @@ def _fill(
     yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.YIELDED}
     found: list[Assignment] = []
     misses: list[Miss] = []
-    for name, environment in scene.environments.items():
+    for name, environment in _in_order(scene, contended=bool(yielded)):
         if len(found) >= room:
             break
         if name in taken:
@@ -152,6 +154,14 @@ def _fill(
         else:
             misses.append(verdict)
     return tuple(found), tuple(misses)
+
+
+def _in_order(scene: _Scene, *, contended: bool) -> Iterable[tuple[str, Environment]]:
+    """Return environments by name; after a yield by a hash of the deployment's own, so that those who lost part."""
+    if not contended:
+        return scene.environments.items()
+    me = scene.request.deployment
+    return sorted(scene.environments.items(), key=lambda item: digest(me.namespace, me.name, item[0]))
 
 
 def _assign(scene: _Scene, fit: Fit, placement: Placement | None) -> Assignment:

@@ -1,5 +1,7 @@
 """Whether a pool has room for a demand: never (not even were it empty) and not now are told apart."""
 
+from dataclasses import replace
+
 from function.domain.model import Spread
 from function.reasons import Refused
 from function.scheduling.checks import Candidate
@@ -14,10 +16,12 @@ def capacity(request: SchedulingRequest, candidate: Candidate, ledger: Ledger) -
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None
-    apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
-    demand = Demand(shape, request.deployment.replicas, apart)
-    room = ledger.room(candidate.environment.name, candidate.pool)
-    return shortage(room, demand, candidate.environment.name, candidate.profile.name, candidate.pool.name)
+    environment, profile, pool = candidate.environment, candidate.profile, candidate.pool
+    demand = Demand(shape, request.deployment.replicas, profile.replicas_across_nodes is Spread.REQUIRED)
+    found = shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool.name)
+    if found is None or found.reason is Refused.POOL_TOO_SMALL or ledger.knows(environment, pool):
+        return found
+    return replace(found, field=Field.LEDGER)
 
 
 def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str, pool: str) -> Refusal | None:

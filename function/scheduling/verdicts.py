@@ -41,6 +41,7 @@ class Field(StrEnum):
     PRECISION = "precisionSupport"
     STORAGE = "storage"
     REPLICAS = "replicas"
+    LEDGER = "ledger"
     READY = "Ready"
 
 

@@ -1,7 +1,6 @@
 """What is planned and rendered is what the controller does: on every example, and on generated fleets."""
 
 import random
-from functools import partial
 
 import pytest
 
@@ -11,11 +10,12 @@ from function.cli.render import composed, settle
 from function.cli.sources import World, gather
 from function.cli.store import Store
 from function.composers import compose
-from function.exchange import Call, Outcome, RequiredResource, Requirement
+from function.exchange import Call
 from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled, example
 from tests.cli.process import EXAMPLES
+from tests.composers.plane import fetched
 from tools.demo import WISHES
 
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -147,7 +147,7 @@ def test_one_deployment_is_decided_as_the_composer_decides_it(seed: int) -> None
     for deployment in [m for m in manifests if m["kind"] == "ModelDeployment"]:
         others = [m for m in manifests if m["kind"] != "ModelDeployment"]
         (plan,) = planned([*others, deployment])
-        outcome = compose(_call(deployment, others))
+        outcome = compose(fetched(Call(xr=deployment), others))
         assert {str(c.type): c for c in outcome.conditions}["Scheduled"] == plan.decision
         wanted = [item.manifest["spec"] for _, item in sorted(outcome.composed.items())]
         assert [m["spec"] for m in plan.placements] == wanted
@@ -179,13 +179,3 @@ def test_several_deployments_end_as_they_do_on_a_control_plane(seed: int) -> Non
     reported = plane.store
     for plan in planned(everywhere):
         assert plan.decision.reason == text(condition(reported.get(plan.ref), "Scheduled"), "reason")
-
-
-def _call(xr: Manifest, others: list[Manifest]) -> Call:
-    def answer(wanted: Requirement) -> tuple[RequiredResource, ...]:
-        found = [m for m in others if m["kind"] == wanted.kind]
-        named = [m for m in found if wanted.name in (None, text(m, "metadata.name"))]
-        return tuple(RequiredResource(repr(m).encode(), partial(dict, m)) for m in named)
-
-    asked: Outcome = compose(Call(xr=xr))
-    return Call(xr=xr, answers={name: answer(wanted) for name, wanted in asked.requirements.items()})

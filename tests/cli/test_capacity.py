@@ -32,6 +32,8 @@ def test_a_part_of_a_node_is_free(kimi: list[Manifest], tmp_path: Path) -> None:
     (pool,) = listing(environment, "spec.nodePools")
     pool["maxNodeCount"] = 1
     mapping(placement, "spec")["topology"] = {"nodes": 1, "gpusPerNode": 5}
+    for manifest in (environment, placement):
+        del manifest["status"]
     (found,) = json.loads(said("capacity", "-f", write(tmp_path, environment, placement), "-o", "json"))
     assert found["gpus"] == {"total": 8, "inUse": 5, "free": 3}
     assert found["largestReplica"] == "1 node x 3 GPUs"

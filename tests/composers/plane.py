@@ -2,6 +2,8 @@
 
 import copy
 import functools
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -9,10 +11,12 @@ from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.cli.control_plane import ControlPlane
-from function.cli.store import Ref
+from function.cli.store import Ref, Store
+from function.composers import compose
+from function.exchange import Call
 from function.fn import Runner
-from function.kube.manifests import Manifest, condition, text
-from tools.engine import Engine
+from function.kube.manifests import Manifest, condition, get, mapping, text
+from tools.engine import Engine, requirement
 from tools.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -80,13 +84,35 @@ def request_of(control: ControlPlane, ref: Ref) -> fnv1.RunFunctionRequest:
     resource.update(request.observed.composite, control.composites[ref])
     for key, observed in control.store.owned(ref).items():
         resource.update(request.observed.resources[key], observed)
-    for name, selector in call(request).requirements.resources.items():
-        answer = request.required_resources[name]
-        for manifest in control.composites.values():
-            named = selector.match_name in {"", text(manifest, "metadata.name")}
-            if manifest["kind"] == selector.kind and named:
-                resource.update(answer.items.add(), manifest)
+    for _ in range(6):
+        asked = call(request).requirements.resources
+        if set(asked) == set(request.required_resources):
+            break
+        for name in set(request.required_resources) - set(asked):
+            del request.required_resources[name]
+        for name, selector in asked.items():
+            answer = request.required_resources[name]
+            del answer.items[:]
+            for item in control.store.find(requirement(selector)):
+                resource.update(answer.items.add(), item.load())
     return request
+
+
+def fetched(first: Call, objects: Iterable[Manifest]) -> Call:
+    """Return the last call of a reconcile in which all that is asked for is found among some objects."""
+    store, found = Store(objects), first
+    for _ in range(6):
+        answers = {name: store.find(wanted) for name, wanted in compose(found).requirements.items()}
+        if answers.keys() == found.answers.keys():
+            return found
+        found = replace(found, answers=answers)
+    raise AssertionError("what is asked for does not settle")
+
+
+def from_file(environment: Manifest) -> Manifest:
+    """Return an environment as it stands in a file: without a uid and without a ledger."""
+    metadata = {key: value for key, value in mapping(environment, "metadata").items() if key != "uid"}
+    return {**environment, "metadata": metadata, "status": {"conditions": get(environment, "status.conditions")}}
 
 
 def change(control: ControlPlane, ref: Ref, path: str, value: object) -> None:

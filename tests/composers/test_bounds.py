@@ -11,7 +11,7 @@ from function.exchange import Answered, Call, Outcome, RequiredResource
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import ConditionType
 from function.report.bounded import LIMIT
-from tests.composers.plane import only, plane
+from tests.composers.plane import fetched, only, plane
 
 STORY = "kimi-k2-two-nodes"
 LONG = "ü" * 60
@@ -50,16 +50,13 @@ def test_placements_that_wait(environments: int) -> None:
         mapping(made, "spec.inferenceEnvironmentRef")["name"] = name
         made["status"] = {"phase": "Failed"}
         observed[f"placement-{name}"] = made
-    answers = {
-        "model": _answer(_one("ClusterModel")),
-        "environments": _answer(*there),
-        "placements": _answer(*observed.values()),
-    }
-    outcome = compose(Call(xr=deployment, observed=observed, answers=answers))
+    model = _one("ClusterModel")
+    first = Call(xr=deployment, observed=observed)
+    outcome = compose(fetched(first, (model, *there, *observed.values())))
     assert f"0 of {environments} placements are ready" in _message(outcome, ConditionType.PLACEMENTS_READY)
     assert _bounded(outcome)
     assert len(listing(outcome.status, "placements")) == environments
-    nowhere = compose(Call(xr=deployment, answers=answers | {"placements": (), "environments": _answer(*_full(there))}))
+    nowhere = compose(fetched(Call(xr=deployment), (model, *_full(there))))
     assert _bounded(nowhere)
     assert len(listing(nowhere.status, "unplaced")) <= 100
 
@@ -67,6 +64,7 @@ def test_placements_that_wait(environments: int) -> None:
 def _full(environments: list[Manifest]) -> list[Manifest]:
     full = copy.deepcopy(environments)
     for environment in full:
+        mapping(environment, "metadata").pop("uid")
         for pool in listing(environment, "spec.nodePools"):
             pool["maxNodeCount"] = 1
     return full

@@ -110,6 +110,7 @@ def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is
     earlier = scene.service()
     mapping(mapping(scene.xr, "spec"), "topology")["nodes"] = 4
     mapping(scene.xr, "spec.topology.parallelism")["pipeline"] = 4
+    change(scene.control, only(scene.control, "InferenceEnvironment"), "metadata.uid", None)
     gone = scene.at_rest()
     assert earlier not in gone.composed
     assert [key for key in gone.composed if key.startswith("service-")], "the new one takes its place"

@@ -8,23 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
-from crossplane.function.proto.v1 import run_function_pb2 as fnv1
-from crossplane.function.resource import dict_to_struct
 
-from function.adapter import requests
-from function.adapter.split import split
 from function.composers import compose
-from function.exchange import Outcome
+from function.exchange import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import COMPOSITION_KEY
-from tests.composers.plane import only, plane
+from tests.composers.plane import fetched, from_file, only, plane
 
 ME, OTHER = "uid-of-the-deployment", "uid-of-somebody-else"
 _READY: list[JSON] = [{"type": "Ready", "status": "True"}]
 
 
-def at_rest() -> tuple[Manifest, Manifest, dict[str, list[Manifest]]]:
-    """Return a deployment, its placement, and what it is answered; the environment has room for one."""
+def at_rest() -> tuple[Manifest, Manifest, list[Manifest]]:
+    """Return a deployment, its placement, and what it looks at; the environment has room for one."""
     control = plane("kimi-k2-two-nodes")
     model, environment, deployment, placement = (
         copy.deepcopy(control.composites[only(control, kind)])
@@ -33,7 +29,7 @@ def at_rest() -> tuple[Manifest, Manifest, dict[str, list[Manifest]]]:
     for pool in listing(environment, "spec.nodePools"):
         pool["maxNodeCount"] = 2
     mapping(deployment, "metadata")["uid"] = ME
-    return deployment, placement, {"model": [model], "environments": [environment]}
+    return deployment, placement, [model, from_file(environment)]
 
 
 def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: JSON) -> Manifest:
@@ -49,19 +45,12 @@ def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: J
 
 def composed(
     deployment: Manifest,
-    answers: dict[str, list[Manifest]],
+    there: list[Manifest],
     *placements: Manifest,
     observed: Mapping[str, Manifest] | None = None,
 ) -> Outcome:
     """Return what is composed while nothing else is observed."""
-    request = fnv1.RunFunctionRequest()
-    for key, manifest in (observed or {}).items():
-        request.observed.resources[key].resource.CopyFrom(dict_to_struct(manifest))
-    request.observed.composite.resource.CopyFrom(dict_to_struct(deployment))
-    for name, items in {**answers, "placements": [*placements]}.items():
-        found = [fnv1.Resource(resource=dict_to_struct(item)) for item in items]
-        request.required_resources[name].CopyFrom(fnv1.Resources(items=found))
-    return compose(requests.read(split(request.SerializeToString())))
+    return compose(fetched(Call(xr=deployment, observed=observed or {}), [*there, *placements]))
 
 
 @dataclass(frozen=True)
@@ -98,12 +87,12 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_orphan_is_composed_again(case: Case) -> None:
-    deployment, placement, answers = at_rest()
+    deployment, placement, there = at_rest()
     more: dict[str, JSON] = {"deletionTimestamp": "2026-01-01T00:00:09Z"} if case.deleting else {}
     orphan = owned(placement, by=case.by, served=case.served, created="2026-01-01T00:00:05Z", **more)
     rival = owned(placement, by=OTHER, served=False, created="2026-01-01T00:00:01Z", name="rival", uid="rival")
     mapping(rival, "spec")["deploymentRef"] = {"name": "another"}
-    outcome = composed(deployment, answers, orphan, *([] if case.first else [rival]))
+    outcome = composed(deployment, there, orphan, *([] if case.first else [rival]))
     found = outcome.composed.get("placement-h200-east")
     assert (found is not None) == case.stays, case.reason
     if found is not None:
@@ -118,19 +107,19 @@ FOREIGN = "another-namespace"
 
 def test_an_owner_of_another_namespace_is_nobodys() -> None:
     """An owner's uid can be written by anybody; Crossplane composes in the composite's namespace only."""
-    deployment, placement, answers = at_rest()
+    deployment, placement, there = at_rest()
     forged = owned(placement, by=ME, served=True, created="2026-01-01T00:00:01Z", namespace=FOREIGN)
-    outcome = composed(deployment, answers, forged)
+    outcome = composed(deployment, there, forged)
     assert {text(item.manifest, "metadata.namespace") for item in outcome.composed.values()} <= {
         text(deployment, "metadata.namespace")
     }
 
 
 def test_an_orphan_does_not_take_the_name_of_what_is_observed() -> None:
-    deployment, placement, answers = at_rest()
-    there = owned(placement, by=ME, served=True, created="2026-01-01T00:00:05Z", uid="b")
+    deployment, placement, there = at_rest()
+    seen = owned(placement, by=ME, served=True, created="2026-01-01T00:00:05Z", uid="b")
     lost = owned(placement, by=ME, served=False, created="2026-01-01T00:00:01Z", uid="a", name="lost")
-    outcome = composed(deployment, answers, there, lost, observed={"placement-h200-east": there})
+    outcome = composed(deployment, there, seen, lost, observed={"placement-h200-east": seen})
     names = {key: text(item.manifest, "metadata.name") for key, item in outcome.composed.items()}
     assert names["placement-h200-east"] == text(placement, "metadata.name")
     assert "lost" in names.values()
@@ -138,11 +127,11 @@ def test_an_orphan_does_not_take_the_name_of_what_is_observed() -> None:
 
 @pytest.mark.parametrize("turn", [1, -1])
 def test_of_two_orphans_the_oldest_uid_has_the_name(turn: int) -> None:
-    deployment, placement, answers = at_rest()
+    deployment, placement, there = at_rest()
     both = [
         owned(placement, by=ME, served=False, created="2026-01-01T00:00:05Z", uid=uid, name=f"lost-{uid}")
         for uid in ("a", "b")
     ]
-    outcome = composed(deployment, answers, *both[::turn])
+    outcome = composed(deployment, there, *both[::turn])
     names = {key: text(item.manifest, "metadata.name") for key, item in outcome.composed.items()}
     assert names == {"placement-h200-east": "lost-a", "placement-lost-b": "lost-b"}

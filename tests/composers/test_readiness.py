@@ -3,14 +3,10 @@
 import copy
 
 from function.composers import compose
-from function.exchange import Call, RequiredResource
+from function.exchange import Call
 from function.kube.manifests import Manifest, get, mapping
 from function.reasons import ConditionType, Status
-from tests.composers.plane import only, plane
-
-
-def _required(manifest: Manifest) -> RequiredResource:
-    return RequiredResource(repr(manifest).encode(), lambda: manifest)
+from tests.composers.plane import fetched, only, plane
 
 
 def at_rest() -> tuple[Manifest, Manifest, Manifest, Manifest]:
@@ -24,12 +20,8 @@ def at_rest() -> tuple[Manifest, Manifest, Manifest, Manifest]:
 
 
 def call(model: Manifest, environment: Manifest, deployment: Manifest, placement: Manifest) -> Call:
-    answers = {"model": (model,), "environments": (environment,), "placements": (placement,)}
-    return Call(
-        xr=deployment,
-        observed={"placement-h200-east": placement},
-        answers={name: tuple(map(_required, items)) for name, items in answers.items()},
-    )
+    first = Call(xr=deployment, observed={"placement-h200-east": placement})
+    return fetched(first, (model, environment, placement))
 
 
 def test_a_model_that_is_invalid_leaves_its_deployment_unready() -> None:

@@ -32,14 +32,6 @@ CASES = (
         none="ModelNotFound",
     ),
     Case(
-        id="deployment-environments",
-        reason="a list that is not fetched yet is not an empty list",
-        kind="ModelDeployment",
-        requirement="environments",
-        condition="Scheduled",
-        none="NoEnvironments",
-    ),
-    Case(
         id="placement-model",
         reason="the same for the placement",
         kind="ModelPlacement",
@@ -79,3 +71,23 @@ def test_three_states(case: Case) -> None:
         assert set(response.desired.resources) == set(answered.desired.resources), case.reason
         assert response.requirements == answered.requirements, "requirements never depend on an answer"
         assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL], case.reason
+
+
+def test_a_deployment_whose_environment_is_gone_looks_further() -> None:
+    """What it uses is asked for by name; only an answer without it makes it look at every other."""
+    control = plane(STORY)
+    request = request_of(control, only(control, "ModelDeployment"))
+    kept = set(call(request).desired.resources)
+    assert set(request.required_resources) == {"model", "own-placements", "environment-h200-east"}
+    del request.required_resources["environment-h200-east"].items[:]
+    for further in ("selected-environments", "environments"):
+        response = call(request)
+        assert _reason(response, "Scheduled") == (fnv1.STATUS_CONDITION_UNKNOWN, "Resolving")
+        assert set(response.desired.resources) == kept
+        asked = set(response.requirements.resources) - set(request.required_resources)
+        assert further in asked
+        for name in asked:
+            request.required_resources[name].SetInParent()
+    response = call(request)
+    assert _reason(response, "Scheduled") == (fnv1.STATUS_CONDITION_FALSE, "NoEnvironments")
+    assert set(response.desired.resources) == kept

@@ -87,6 +87,8 @@ def at_rest(story: str) -> Scene:
         for kind in kinds
         for found in control.all(kind)[:1]
     }
+    # What an environment admits is not these scenes' matter: one from a file admits everything.
+    mapping(answers[requirements.ENVIRONMENT], "metadata").pop("uid")
     if not text(control.composites[ref], "spec.modelCache.name"):
         answers.pop(requirements.CACHE, None)
     return Scene(copy.deepcopy(control.composites[ref]), dict(control.rounds[-1].observed[ref]), answers)

@@ -40,16 +40,15 @@ def _deselect(control: ControlPlane) -> None:
     change(control, _cache(control), "spec.environmentSelector", {"matchLabels": {"nobody": "has-this"}})
 
 
-def _composed(control: ControlPlane, **changes: list[Manifest] | None) -> set[str]:
-    """Return what is composed of the cache when answers are other than they should be; None takes one back."""
+def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
+    """Return what is composed of the cache when no placement is listed; `reader`: what is answered by name, if at all."""
     request = request_of(control, _cache(control))
-    for name, manifests in changes.items():
-        for key in [k for k in request.required_resources if k == name or k.startswith(f"{name}-")]:
-            del request.required_resources[key]
-            if manifests is not None:
-                items = request.required_resources[key].items
-                for manifest in manifests:
-                    resource.update(items.add(), manifest)
+    del request.required_resources["placements"].items[:]
+    if reader is not None:
+        answer = request.required_resources[f"placement-{_reader(control).name}"]
+        answer.SetInParent()
+        for manifest in reader:
+            resource.update(answer.items.add(), manifest)
     return _bytes(set(call(request).desired.resources))
 
 
@@ -57,7 +56,7 @@ def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
     control = plane(STORY)
     read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
     _deselect(control)
-    kept = _composed(control, placements=[])
+    kept = _composed(control, [control.composites[_reader(control)]])
     assert kept == _bytes(read), "the reader is asked for by name, and answers"
 
 
@@ -65,13 +64,13 @@ def test_a_reader_that_has_not_answered_deletes_nothing() -> None:
     control = plane(STORY)
     before = _bytes(set(control.store.owned(_cache(control))))
     _deselect(control)
-    assert _composed(control, placements=[], reader=None) == before
+    assert _composed(control, None) == before
 
 
 def test_bytes_go_when_no_reader_is_left() -> None:
     control = plane(STORY)
     _deselect(control)
-    assert _composed(control, placements=[], reader=[]) == set()
+    assert _composed(control, []) == set()
 
 
 def test_a_reader_that_cannot_be_parsed_is_a_reader() -> None:
@@ -80,7 +79,7 @@ def test_a_reader_that_cannot_be_parsed_is_a_reader() -> None:
     mapping(broken, "spec").pop("inferenceEnvironmentRef")
     _deselect(control)
     environment = _environment(control)
-    assert {key.partition("/")[0] for key in _composed(control, placements=[], reader=[broken])} == {environment}
+    assert {key.partition("/")[0] for key in _composed(control, [broken])} == {environment}
 
 
 def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> None:
@@ -98,7 +97,7 @@ def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> No
         still |= there and served != planned
         # A list that shows nobody changes nothing, at any time on the way.
         if served != planned:
-            assert old <= _composed(control, placements=[])
+            assert old <= _composed(control, [control.composites[reader]])
     assert still
     assert not old & set(remote(control, cache, f"{environment}/")), "then they go"
 

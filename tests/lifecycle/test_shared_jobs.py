@@ -133,7 +133,8 @@ def test_a_cache_and_a_placement_of_one_name_have_a_claim_each() -> None:
     placement = only(control, "ModelPlacement")
     found = copy.deepcopy(control.composites[placement])
     mine: Manifest = {key: found[key] for key in ("apiVersion", "kind", "spec")}
-    mine["metadata"] = {"name": cache.name, "namespace": cache.namespace}
+    labels: Manifest = {"modelplane.ai/environment": text(found, "spec.inferenceEnvironmentRef.name")}
+    mine["metadata"] = {"name": cache.name, "namespace": cache.namespace, "labels": labels}
     mapping(mine, "spec").pop("deploymentRef")
     mapping(mine, "spec")["modelCache"] = {"type": "PVC", "size": "600Gi"}
     control.apply([mine])

@@ -261,5 +261,6 @@ def test_without_preload_the_service_comes_at_once() -> None:
     control.apply(found)
     control.settle()
     placement = only(control, "ModelPlacement")
-    first = next(r.rendered[placement].composed for r in control.rounds if placement in r.rendered)
+    every = (r.rendered[placement].composed for r in control.rounds if placement in r.rendered)
+    first = next(composed for composed in every if composed)
     assert {key.split("-")[0] for key in first} == {"namespace", "claim", "service"}

@@ -8,6 +8,7 @@ from function.domain.cache import UserClaim
 from function.domain.model import ModelRef, Parallelism, Shape
 from function.domain.placement import Placement
 from function.domain.problem import Problem
+from function.domain.shares import Share
 from function.kube.manifests import JSON, Manifest
 from function.parse.parsed import Parsed
 from function.parse.placements import read_placement
@@ -37,11 +38,12 @@ def test_every_field_is_read() -> None:
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "deletionTimestamp": "2026-01-02T00:00:00Z",
         "annotations": {"modelplane.ai/vram": "1200Gi"},
+        "labels": {"modelplane.ai/environment": "east"},
     }
     given["status"] = {
         "served": True,
         "phase": "Ready",
-        "service": {"url": "http://chat"},
+        "service": {"url": "http://chat", "pool": "a100", "nodes": 1, "gpusPerNode": 4, "replicas": 2},
         "storage": {"uri": "pvc://mine/models/0"},
         "conditions": [{"type": "Ready", "status": "True"}],
     }
@@ -65,6 +67,8 @@ def test_every_field_is_read() -> None:
         phase=Phase.READY,
         url="http://chat",
         uri="pvc://mine/models/0",
+        labels=(("modelplane.ai/environment", "east"),),
+        takes=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
     )
     assert read_placement(given).problems == ()
 

@@ -88,8 +88,9 @@ def test_any_value_anywhere_in_a_spec(serving: ControlPlane, kind: str, data: st
     ("kind", "requirement"),
     [
         ("ModelDeployment", "model"),
-        ("ModelDeployment", "environments"),
-        ("ModelDeployment", "placements"),
+        ("ModelDeployment", "environment-"),
+        ("ModelDeployment", "own-placements"),
+        ("InferenceEnvironment", "placements-on-"),
         ("ModelPlacement", "model"),
         ("ModelPlacement", "environment"),
         ("ModelPlacement", "cache"),
@@ -102,7 +103,8 @@ def test_any_value_anywhere_in_what_is_required(
     serving: ControlPlane, kind: str, requirement: str, data: st.DataObject
 ) -> None:
     request = _request(serving, kind)
-    item = request.required_resources[requirement].items[0]
+    name = next(name for name in request.required_resources if name.startswith(requirement))
+    item = request.required_resources[name].items[0]
     manifest: Manifest = resource.struct_to_dict(item.resource)
     paths = [p for p in _paths(manifest) if p[0] in {"spec", "status"}]
     broken = _replaced(manifest, data.draw(st.sampled_from(paths)), data.draw(VALUES))

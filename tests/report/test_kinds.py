@@ -96,7 +96,7 @@ def test_each_fault_stands_where_its_field_belongs() -> None:
 
 
 def test_a_class_that_is_not_there_shows_as_not_found() -> None:
-    found = environments.status(builders.environment(), _seen(State.ABSENT, {}), (builders.placement(),))
+    found = environments.status(builders.environment(), _seen(State.ABSENT, {}))
     assert mapping(found, "storage")["found"] is False
 
 

@@ -8,7 +8,7 @@ from function.domain.placement import Placement
 from function.scheduling.ledger import Ledger, charge_order, use
 from function.scheduling.pool_capacity import Demand
 from function.scheduling.verdicts import Use
-from tests.builders import placement, pool, shape
+from tests.builders import environment, placement, pool, shape
 
 TWO_NODES = pool(nodes=2)
 BIG = shape(2, 8)
@@ -59,20 +59,20 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_others_leave_of_four_nodes(case: Case) -> None:
-    room = Ledger(case.others).room("env", pool(nodes=4))
+    room = Ledger(case.others).room(environment("env"), pool(nodes=4))
     assert room.holds(Demand(shape(1, 8), 4)) == case.want, case.reason
 
 
 def test_a_pool_is_counted_once() -> None:
     ledger = Ledger(())
-    assert ledger.room("env", TWO_NODES) is ledger.room("env", TWO_NODES)
+    assert ledger.room(environment("env"), TWO_NODES) is ledger.room(environment("env"), TWO_NODES)
 
 
 def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     """The 2 x 8 has no turn beside the older 1 x 8, hence the youngest 1 x 8 still finds its node."""
     room = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
-    ).room("env", TWO_NODES)
+    ).room(environment("env"), TWO_NODES)
     assert use(room) == Use(nodes=2, nodes_in_use=2, placements=2)
 
 
@@ -131,4 +131,4 @@ TURNS = (
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
 def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
-    assert Ledger(turn.others).keeps(TWO_NODES, turn.mine) is turn.want, turn.reason
+    assert Ledger(turn.others).keeps(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason

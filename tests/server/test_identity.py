@@ -8,14 +8,15 @@ from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerSer
 from crossplane.function.resource import dict_to_struct
 
 from bench.fleet import DEPLOYMENT, MODEL, environment
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, listing
 from tests.server.certificates import shown
 from tests.server.processes import Running, started
 
 
 def request(environment: Manifest) -> fnv1.RunFunctionRequest:
     """Return a decision's request with a single environment."""
-    found = {"model": [MODEL], "environments": [environment], "placements": list[Manifest]()}
+    found = {"model": [MODEL], "own-placements": list[Manifest]()}
+    found |= {name: [environment] for name in ("environments", "selected-environments")}
     return fnv1.RunFunctionRequest(
         observed=fnv1.State(composite=fnv1.Resource(resource=dict_to_struct(DEPLOYMENT))),
         required_resources={
@@ -26,14 +27,10 @@ def request(environment: Manifest) -> fnv1.RunFunctionRequest:
 
 
 def edited() -> Manifest:
-    """Return the environment with a pool of one node, as somebody edits an exported file: the version stays."""
+    """Return the environment with one node free where two are wanted, as somebody edits a file: the version stays."""
     found = environment(1)
-    spec = found["spec"]
-    assert isinstance(spec, dict)
-    pools = spec["nodePools"]
-    assert isinstance(pools, list)
-    assert isinstance(pools[0], dict)
-    pools[0]["maxNodeCount"] = 1
+    for pool in listing(found, "status.pools"):
+        pool["free"] = [{"gpus": 8, "nodes": 1}]
     return found
 
 

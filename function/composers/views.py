@@ -1,0 +1,153 @@
+"""What a deployment looks at: its own first, and everything only while that does not decide it.
+
+A deployment that has what it wants asks for its own placements and, by name, for the environments that they use. One
+that wants something else asks for every environment that its selectors admit, and for every environment at all where
+those do not do, so that each no has its reason. What is free is published by the environments; only of those that it
+uses itself it asks for the placements, since it must know what is free there without its own. Environments from a file
+have no uid and publish nothing: there all placements are asked for.
+
+What is asked for follows from what was asked and answered before, and so is the same in every call of a reconcile.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from function.composers import requirements
+from function.domain.cache import ModelCache, NamedCache
+from function.domain.environment import Environment
+from function.domain.placement import Deployment, Placement
+from function.domain.settings import BUILT_IN
+from function.exchange import Answer, Answered, Call, Requirement
+from function.kube.manifests import Manifest, text
+from function.lifecycle.orphans import orphans
+from function.parse.caches import read_cache
+from function.parse.environments import ENVIRONMENTS
+from function.parse.placements import PLACEMENTS, read_placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is seen of what was `asked`. `others` are placements of everybody else, `orphans` those of ours that were
+    not observed, by composition-resource-name.
+
+    `answered` False: something is outstanding.
+    """
+
+    asked: Mapping[str, Requirement]
+    answered: bool = False
+    environments: tuple[Environment, ...] = ()
+    own: tuple[Placement, ...] = ()
+    others: tuple[Placement, ...] = ()
+    orphans: Mapping[str, Manifest]
+    cache: ModelCache | None = None
+
+    @property
+    def of_files(self) -> bool:
+        """Whether an environment stands in a file and keeps no ledger."""
+        return any(not environment.uid for environment in self.environments)
+
+
+def near(call: Call, deployment: Deployment) -> View:
+    """Return what is seen of a deployment's own."""
+    listed = call.answer(requirements.OWN)
+    lost: dict[str, Manifest] = {}
+    if listed is not Answer.PENDING:
+        every = (read_placement(item.load()).value for item in listed)
+        lost = orphans(call.xr, call.observed, zip(listed, every, strict=True))
+    own = (*placements(call.observed), *placements(lost))
+    asked = {
+        requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
+        requirements.OWN: requirements.placements_of(deployment.name, deployment.namespace),
+    }
+    used = {requirements.environment_of(name): requirements.environment(name) for name in _used(own)}
+    if isinstance(deployment.cache, NamedCache):
+        asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
+    caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
+    return View(
+        asked=asked | used,
+        answered=not any(call.answer(name) is Answer.PENDING for name in asked | used),
+        environments=tuple(_environments(there)),
+        own=own,
+        orphans=lost,
+        cache=next((cache for item in caches if (cache := read_cache(item.load()).value)), None),
+    )
+
+
+def wider(call: Call, seen: View, labels: Mapping[str, str]) -> Iterator[View]:
+    """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere."""
+    used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
+    selected = _seen(call, seen, {**seen.asked, **_wide(labels), **used})
+    if not selected.answered or (labels and not selected.of_files):
+        yield selected
+    asked = {**selected.asked, requirements.ENVIRONMENTS: requirements.environments()}
+    everything = _seen(call, seen, asked)
+    if selected.of_files or everything.of_files:
+        everything = _seen(call, seen, {**asked, requirements.PLACEMENTS: requirements.placements()})
+    yield everything
+
+
+def asks(call: Call, deployment: Deployment, labels: Mapping[str, str]) -> dict[str, Requirement]:
+    """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
+    seen = near(call, deployment)
+    used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
+    everything = {requirements.ENVIRONMENTS: requirements.environments()}
+    further = _wide(labels) | used | everything | {requirements.PLACEMENTS: requirements.placements()}
+    return {**seen.asked, **{name: asked for name, asked in further.items() if name in call.answers}}
+
+
+def placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
+    """Return the placements among composed resources that can be read."""
+    parsed = (read_placement(manifest).value for _, manifest in sorted(composed.items()))
+    return tuple(p for p in parsed if p)
+
+
+def _used(own: Iterable[Placement]) -> list[str]:
+    return sorted({placement.environment for placement in own})
+
+
+def _wide(labels: Mapping[str, str]) -> dict[str, Requirement]:
+    name = requirements.SELECTED if labels else requirements.ENVIRONMENTS
+    return {name: requirements.environments(labels)}
+
+
+def _seen(call: Call, seen: View, asked: Mapping[str, Requirement]) -> View:
+    """Return what is seen of environments and of placements on them; names that are not asked for are not looked at."""
+    widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in asked else requirements.SELECTED
+    found = call.answer(widest)
+    listed = [requirements.PLACEMENTS] if requirements.PLACEMENTS in asked else _listed(seen)
+    answers = [call.answer(name) for name in listed]
+    if found is Answer.PENDING or Answer.PENDING in answers:
+        known = () if found is Answer.PENDING else ENVIRONMENTS.read(found, BUILT_IN)
+        return replace(seen, asked=asked, answered=False, environments=(*known, *seen.environments))
+    environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.read(found, BUILT_IN))}
+    return replace(
+        seen,
+        asked=asked,
+        answered=True,
+        environments=tuple(environments.values()),
+        others=tuple(_others(answers, seen.own, _name(call))),
+    )
+
+
+def _name(call: Call) -> tuple[str, str]:
+    return text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
+
+
+def _listed(seen: View) -> list[str]:
+    return [requirements.on(name) for name in _used(seen.own)]
+
+
+def _others(answers: Iterable[Answered | Answer], own: Iterable[Placement], me: tuple[str, str]) -> Iterator[Placement]:
+    mine = {(p.namespace, p.name) for p in own}
+    for answer in answers:
+        for placement in () if isinstance(answer, Answer) else PLACEMENTS.read(answer):
+            if placement and (placement.namespace, placement.name) not in mine:
+                # One that names this deployment without being composed by it takes GPUs like anybody's.
+                namesake = (placement.namespace, placement.deployment) == me
+                yield replace(placement, deployment="") if namesake else placement
+
+
+def _environments(answers: Iterable[Answered | Answer]) -> Iterator[Environment]:
+    for answer in answers:
+        for item in () if isinstance(answer, Answer) else answer:
+            yield from ENVIRONMENTS.read([item], BUILT_IN)

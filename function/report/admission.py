@@ -1,0 +1,43 @@
+"""What is said of a placement that may start, or may not yet. Never where it stands in a queue: nobody keeps one."""
+
+from function.domain.placement import Placement
+from function.domain.shares import Free, Share
+from function.exchange import Condition
+from function.reasons import Admitted, ConditionType, Status
+from function.report.sentences import count, replica
+from function.scheduling.admission import Admission
+
+
+def admitted(placement: Placement, found: Admission) -> Condition:
+    """Return Admitted, with the pool, what is wanted and what is free."""
+    status = Status.TRUE if found.reason is Admitted.ADMITTED else Status.FALSE
+    return Condition(
+        type=ConditionType.ADMITTED, status=status, reason=found.reason, message=_message(placement, found)
+    )
+
+
+def _message(placement: Placement, found: Admission) -> str:
+    if found.reason is Admitted.LABEL_MISSING:
+        labels = ", ".join(f"{key}: {value}" for key, value in sorted(found.labels.items()))
+        return f"metadata.labels: must have {labels}, by which it is found. Nothing starts until it has"
+    asks = placement.asks
+    if asks is None:
+        return "Its topology cannot be read; what runs is kept"
+    if found.reason is Admitted.ADMITTED:
+        return f"Admitted to pool {asks.pool} of {placement.environment}: {_size(asks)}"
+    wanted = f"pool {asks.pool} of {placement.environment}: {_size(asks)} wanted"
+    if found.replicas:
+        wanted += f", {found.replicas} admitted"
+    if not found.judged:
+        return f"{wanted}; InferenceEnvironment {placement.environment} has not judged it yet"
+    then = "its deployment decides again" if found.reason is Admitted.YIELDS else "it is admitted when there is room"
+    return f"{wanted}, {_free(found.free)}; {then}"
+
+
+def _size(asks: Share) -> str:
+    return f"{count(asks.replicas, 'replica')} of {replica(asks.nodes, asks.gpus_per_node)}"
+
+
+def _free(free: Free | None) -> str:
+    levels = [f"{gpus} on {count(nodes, 'node')}" for gpus, nodes in reversed(free.nodes)] if free else []
+    return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"

@@ -1,0 +1,102 @@
+"""Who may start: an environment admits placements to its pools, and a placement finds out whether it was.
+
+Nothing starts unadmitted, so that two services never hold the same GPUs. An admission is for so many replicas of one
+shape in one pool, and grants that and no more, also to what served.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.domain.shares import Free, Grant
+from function.kube.names import LABEL_ENVIRONMENT, label_value
+from function.reasons import Admitted
+from function.scheduling.ledger import PoolLedger, settle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentLedger:
+    """All pools of an environment by name. `grants` are those of pools that cannot be read, too."""
+
+    pools: Mapping[str, PoolLedger]
+    grants: tuple[Grant, ...]
+
+    @property
+    def yields(self) -> tuple[tuple[str, str], ...]:
+        """Whom there is no room for, by uid and pool."""
+        return tuple(sorted((p.uid, p.pool) for ledger in self.pools.values() for p in ledger.yields if p.uid))
+
+
+def admit(environment: Environment, placements: Iterable[Placement]) -> EnvironmentLedger:
+    """Return the ledger of an environment from all that is on it, and from what it has published."""
+    mine = [p for p in placements if p.environment == environment.name and _counts(environment, p)]
+    there = {p.uid for p in mine}
+    granted = [grant for grant in environment.admitted if grant.uid in there]
+    pools = {pool.name: settle(pool, mine, granted) for pool in environment.pools}
+    unread = [grant for grant in granted if grant.share.pool not in pools]
+    grants = [*unread, *(grant for ledger in pools.values() for grant in ledger.grants)]
+    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=_order)))
+
+
+def _counts(environment: Environment, placement: Placement) -> bool:
+    """Tell whether a placement takes part: it was admitted, runs, or is labelled and not about to go unstarted."""
+    if not environment.uid:
+        return True
+    if environment.granted(placement.uid) or placement.takes is not None:
+        return True
+    labelled = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
+    return labelled and (placement.begun or not placement.deleting)
+
+
+def _order(grant: Grant) -> tuple[str, str, str, str, int, int]:
+    share = grant.share
+    return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `free` is what
+    its environment says is left of its pool, None where it does not say. `labels`: those that it lacks, as they should
+    be.
+    """
+
+    reason: Admitted
+    replicas: int = 0
+    judged: bool = False
+    free: Free | None = None
+    labels: Mapping[str, str]
+
+    @property
+    def open(self) -> bool:
+        """Whether what it asks for may be composed, be it with fewer replicas."""
+        return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
+
+
+def admission(placement: Placement, environment: Environment, labels: Mapping[str, str]) -> Admission:
+    """Judge a placement by what its environment published; one from a file admits everything.
+
+    `labels` are those by which it must be found.
+    """
+    asks, has = placement.asks, dict(placement.labels)
+    if not environment.uid or asks is None:
+        return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), labels={})
+    granted = [g.share.replicas for g in environment.granted(placement.uid) if g.share.is_like(asks)]
+    # Whom the environment has admitted it finds by name as well.
+    known = {LABEL_ENVIRONMENT} if granted else set[str]()
+    missing = {key: value for key, value in labels.items() if key not in known and has.get(key) != value}
+    judged = (placement.uid, placement.pool) in environment.yields
+    if missing:
+        reason = Admitted.LABEL_MISSING
+    elif granted and max(granted) >= asks.replicas:
+        reason = Admitted.ADMITTED
+    else:
+        # What no deployment composed is moved by nobody: it is admitted when there is room.
+        reason = Admitted.YIELDS if judged and placement.owner else Admitted.WAITING
+    return Admission(
+        reason=reason,
+        replicas=max(granted, default=0),
+        judged=judged,
+        free=environment.free.get(placement.pool),
+        labels=missing,
+    )
