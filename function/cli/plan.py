@@ -60,6 +60,7 @@ def _tell(plans: list[Plan], sources: Sources, *, wide: bool, diff: bool) -> Non
         parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{decision.message}"]
         if plan_.rows:
             parts.insert(0, _table(plan_.rows, wide=wide))
+        parts += [f"note: {remark}" for remark in plan_.remarks]
         if diff:
             parts.append("\n".join(paint(str(c), c.colour) for c in plan_.changes) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))
@@ -103,6 +104,7 @@ def _structured(plan_: Plan, *, diff: bool) -> JSON:
         "message": decision.message,
         "placements": [_placement(m) for m in plan_.placements],
         "candidates": [_candidate(row) for row in plan_.rows],
+        "remarks": [*plan_.remarks],
     }
     if diff:
         found["changes"] = [str(change) for change in plan_.changes]

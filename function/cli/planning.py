@@ -17,6 +17,7 @@ from function.exchange import Condition, Outcome
 from function.kube.manifests import Manifest, text
 from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
+from function.report.pools import slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,17 @@ class Plan:
         resolved = by_type[ConditionType.MODEL_RESOLVED]
         scheduled = by_type[ConditionType.SCHEDULED]
         return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is slow about the pools that it would take for several nodes."""
+        if self.considered is None:
+            return []
+        pools = {(e.name, pool.name): pool for e in self.considered.environments for pool in e.pools}
+        wide = (a for a in self.considered.decision.assignments if a.shape.nodes > 1)
+        found = ((a.environment, pools.get((a.environment, a.pool))) for a in wide)
+        said = ((environment, slow(pool)) for environment, pool in found if pool)
+        return [f"{environment}: {text}" for environment, text in said if text]
 
     @property
     def placements(self) -> list[Manifest]:

@@ -29,6 +29,7 @@ from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
+from function.serving.service import unservable
 from function.storage.placed import PlacedWeights
 
 VERDICTS = Verdicts()
@@ -98,7 +99,7 @@ def _request(deployment: Deployment, model: Model, view: View, settings: Setting
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    return SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
+    return SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
 
 
 def _settled(found: Considered) -> bool:

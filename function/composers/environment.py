@@ -48,7 +48,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     storage_class = writer.read(CLASS)
     conditions = [
         report.cluster_ready(writer.read(PRESET), access.kubeconfig),
-        report.pools_valid(len(environment.pools), parsed.pool_problems),
+        report.pools_valid(environment.pools, parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
     ]
     outcome = finish(

@@ -27,12 +27,12 @@ from function.lifecycle.placement_writer import labels
 from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
-from function.observe.objects import read
+from function.observe.objects import ObservedObject, read
 from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
 from function.report import admission as admission_report
 from function.report import placements as report
-from function.report import references, services
+from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission
 from function.storage.placed import PlacedWeights
 from function.storage.request import StorageRequest
@@ -146,7 +146,7 @@ def _answer(
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
-    serving = services.serving(remote, resolved.placement.replicas, served=resolved.placement.served)
+    serving = _serving(resolved, remote)
     conditions = (
         _RESOLVED,
         admission_report.admitted(resolved.placement, admitted),
@@ -176,6 +176,12 @@ def _answer(
 
 def _where(call: Call, stored: Weights) -> Manifest:
     return report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+
+
+def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:
+    placement = resolved.placement
+    serving = services.serving(remote, placement.replicas, served=placement.served)
+    return pools.remarked(serving, resolved.pool, resolved.shape, resolved.environment.name)
 
 
 def _hold(

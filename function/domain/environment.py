@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from function.domain.hardware import is_rdma
+from function.domain.pods import InterNode, PodAdditions
 from function.domain.settings import Download, Kserve
 from function.domain.shares import Free, Grant
 from function.kube.manifests import Manifest
@@ -28,6 +30,24 @@ class Pool:
     multi_node: bool = False
     bandwidth: str | None = None
     nvlink_domain: int | None = None
+    pod: PodAdditions = PodAdditions()
+    inter_node: InterNode | None = None
+
+    def given(self, nodes: int) -> PodAdditions:
+        """Return what the pods of a replica over so many nodes get besides."""
+        between = self.between(nodes)
+        return between.given if between else self.pod
+
+    def between(self, nodes: int) -> InterNode | None:
+        """Return what counts between the nodes of such a replica, if anything is said of it."""
+        return self.inter_node if nodes > 1 else None
+
+    @property
+    def unused_rdma(self) -> str:
+        """The RDMA network that it declares and gives its pods no way to; empty where there is none."""
+        if self.bandwidth is None or not self.multi_node or self.given(2).reaches_devices:
+            return ""
+        return self.bandwidth if is_rdma(self.bandwidth) else ""
 
 
 class StorageMode(StrEnum):

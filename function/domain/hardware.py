@@ -21,6 +21,26 @@ PRECISIONS = (
 )  # fmt: skip
 
 
+# What each connection of a node's GPUs can stand in for.
+_COVERED = {
+    "pcie": ("pcie",),
+    "nvlink": ("pcie", "nvlink"),
+    "nvswitch": ("pcie", "nvlink", "nvswitch"),
+    "xgmi": ("pcie", "xgmi"),
+}
+_RDMA = ("roce-", "efa-", "ib-")
+
+
+def covers(declared: str, wanted: str) -> bool:
+    """Tell whether GPUs that are connected as declared are connected as wanted, or better."""
+    return wanted in _COVERED[declared]
+
+
+def is_rdma(rung: str) -> bool:
+    """Tell whether a rung speaks of a network that needs a device in the pods."""
+    return rung.startswith(_RDMA)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthRequirement:
     """A rung of the ladder, exactly or at least."""

@@ -133,6 +133,16 @@ class EngineName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineResources:
+    """What each pod of an engine requests, as quantities; empty where the model's own counts, or nothing is said."""
+
+    cpu: str = ""
+    memory: str = ""
+    ephemeral_storage: str = ""
+    shm: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """The engine's container. `env` entries are Kubernetes EnvVars and pass through; no `version`: the tag says it."""
 
@@ -141,6 +151,7 @@ class Engine:
     args: tuple[str, ...] = ()
     env: tuple[Manifest, ...] = ()
     version: str = ""
+    resources: EngineResources = EngineResources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,12 @@ from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
 from function.report import services
 from function.scheduling.admission import Admission
-from function.serving.derived import as_observed, initializer_as_observed, spread_as_observed
+from function.serving.derived import (
+    as_observed,
+    initializer_as_observed,
+    shared_memory_as_built,
+    spread_as_observed,
+)
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.serving.spread import keeps_pods_apart
@@ -137,7 +142,10 @@ def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manif
     if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
     same = as_observed(built, observed, request)
-    if not carries:
+    if carries:
+        # Since there are wishes nothing but one decides the size of shared memory.
+        same = shared_memory_as_built(same, built)
+    else:
         # An earlier release wrote it. Where a wish is carried, what is said no longer shall go at once.
         same = spread_as_observed(same, observed, request)
         if request.initializer:

@@ -8,6 +8,8 @@ from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.parse.block import Block
+from function.parse.inter_node import read_inter_node
+from function.parse.pods import read_pod
 from function.parse.templates import refuse_templates
 
 _BANDWIDTH = ("multiNodeBandwidth", "interNodeBandwidth")
@@ -30,12 +32,14 @@ def read_pool(block: Block) -> Pool:
     refuse_templates(block)
     capabilities = block.block("capabilities")
     declared = capabilities.has("precisionSupport")
+    gpus = block.text("gpuResource", GPU_RESOURCE)
+    pod = read_pod(block.block("pod"), gpus)
     return Pool(
         name=block.text("name"),
         gpus_per_node=block.integer("acceleratorCount", 1),
         max_nodes=block.integer("maxNodeCount", block.integer("nodeCount", 0)),
         accelerator_type=block.text("acceleratorType").lower(),
-        gpu_resource=block.text("gpuResource", GPU_RESOURCE),
+        gpu_resource=gpus,
         labels=block.strings("labels"),
         taints=block.maps("taints"),
         memory_per_gpu=capabilities.amount("memoryPerGpu"),
@@ -44,6 +48,8 @@ def read_pool(block: Block) -> Pool:
         multi_node=capabilities.flag("multiNodeCapable", default=False),
         bandwidth=capabilities.member(_bandwidth_field(capabilities), LADDER),
         nvlink_domain=capabilities.integer("nvlinkDomainSize"),
+        pod=pod,
+        inter_node=read_inter_node(block, pod, gpus),
     )
 
 

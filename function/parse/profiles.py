@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from function.domain.engine_args import parallel_flags
 from function.domain.engine_faults import model_faults, shape_faults
-from function.domain.model import BrokenProfile, Engine, EngineName, Profile, Shape, Source, Spread
+from function.domain.model import BrokenProfile, Engine, EngineName, EngineResources, Profile, Shape, Source, Spread
 from function.parse.block import Block
 from function.parse.downloads import check_env
 from function.parse.hardware import read_requires
@@ -70,6 +70,7 @@ def _profile(block: Block, served: Served) -> Profile | BrokenProfile:
 def _engine(block: Block) -> Engine | None:
     refuse_templates(block)
     check_env(block)
+    resources = _resources(block.block("resources"))
     name = block.text("name")
     if name not in tuple(EngineName):
         return None
@@ -79,6 +80,17 @@ def _engine(block: Block) -> Engine | None:
         args=block.texts("args"),
         env=block.maps("env"),
         version=block.text("version"),
+        resources=resources,
+    )
+
+
+def _resources(block: Block) -> EngineResources:
+    block.amount("shm")
+    return EngineResources(
+        cpu=block.quantity("cpu", ""),
+        memory=block.quantity("memory", ""),
+        ephemeral_storage=block.quantity("ephemeralStorage", ""),
+        shm=block.quantity("shm", ""),
     )
 
 

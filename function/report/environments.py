@@ -12,8 +12,10 @@ from function.kube.quantity import gib
 from function.observe import clusters
 from function.observe.objects import ObservedObject, State
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
+from function.report.bounded import listed
 from function.report.conditions import faulty
 from function.report.objects import obstacle
+from function.report.pools import slow
 from function.scheduling.admission import EnvironmentLedger
 from function.scheduling.ledger import PoolLedger
 
@@ -75,15 +77,17 @@ def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
 
-def pools_valid(pools: int, problems: Sequence[Problem]) -> Condition:
-    """Return PoolsValid: every fault of every pool, or how many pools there are."""
+def pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition:
+    """Return PoolsValid: every fault of every pool, or how many pools there are and which of them are slow."""
     if problems:
         return faulty(ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL, problems)
     if not pools:
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
         message = "spec.nodePools: names no pool; nothing can be placed here until it does"
     else:
-        status, reason, message = Status.TRUE, PoolsValid.VALID, f"{pools} pools"
+        remarks = listed([said for said in map(slow, pools) if said], separator="; ")
+        status, reason = Status.TRUE, PoolsValid.VALID
+        message = f"{len(pools)} pools{'. Note: ' if remarks else ''}{remarks}"
     return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)
 
 

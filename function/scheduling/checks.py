@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from function.domain.engine_faults import shape_faults
 from function.domain.environment import Environment, Pool
+from function.domain.hardware import covers
 from function.domain.model import Profile, Shape
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
@@ -90,6 +91,14 @@ def engine_args(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     return _refuse(candidate, Field.ENGINE_ARGS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
+def inter_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """An engine leaves to the pool's preset what that says about the network between nodes."""
+    if candidate.shape is None:
+        return None
+    problems = request.unservable(candidate.profile, candidate.shape, candidate.pool)
+    return _refuse(candidate, Field.INTER_NODE, None, problems, Refused.INVALID_PROFILE) if problems else None
+
+
 def storage_wish(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """What the deployment itself says about its weights suits this shape."""
     return _storage(candidate, Refused.INVALID_DEPLOYMENT)
@@ -130,9 +139,11 @@ def nvlink_domain(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
 
 
 def interconnect(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
-    """GPUs of one node are connected exactly so."""
+    """GPUs of one node are connected so, or better."""
     wanted, has = candidate.profile.requires.interconnect, candidate.pool.interconnect
-    return _refuse(candidate, Field.INTERCONNECT, wanted, has) if wanted and wanted != has else None
+    if wanted is not None and (has is None or not covers(has, wanted)):
+        return _refuse(candidate, Field.INTERCONNECT, wanted, has)
+    return None
 
 
 def accelerator_type(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
@@ -189,6 +200,7 @@ CHECKS: tuple[Check, ...] = (
     storage_wish,
     vram,
     engine_args,
+    inter_node,
     multi_node,
     gpus_per_node,
     memory_per_gpu,

@@ -5,26 +5,33 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import Model, Shape
+from function.domain.model import Model, Profile, Shape
 from function.domain.placement import Deployment
+from function.domain.problem import Problem
 from function.storage.checks import StorageFault
 
 Unstorable: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
+Unservable: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
 
 
 def _storable(*_: object) -> tuple[StorageFault, ...]:
     return ()
 
 
+def _servable(*_: object) -> tuple[Problem, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingRequest:
     """What shall run. `unstorable` is the planner's word on the weights: why so many replicas of a shape cannot have
-    them on a pool.
+    them on a pool. `unservable` is the word on the service: why a profile cannot run on what a pool gives its pods.
     """
 
     deployment: Deployment
     model: Model
     unstorable: Unstorable = _storable
+    unservable: Unservable = _servable
 
     @property
     def labels(self) -> Mapping[str, str]:

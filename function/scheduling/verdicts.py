@@ -28,6 +28,7 @@ class Field(StrEnum):
     PROFILE_SELECTOR = "profile's environmentSelector"
     VRAM = "spec.resources.vram"
     ENGINE_ARGS = "engine.args"
+    INTER_NODE = "interNode"
     ENVIRONMENT = "environment"
     NODE_POOLS = "nodePools"
     MULTI_NODE = "multiNodeCapable"

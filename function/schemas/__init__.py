@@ -104,6 +104,13 @@ class ReplicaTopology(BaseModel):
     placement: Placement | None = None
 
 
+class EngineResources(BaseModel):
+    cpu: StrictInt | StrictStr | None = None
+    memory: StrictInt | StrictStr | None = None
+    ephemeral_storage: StrictInt | StrictStr | None = Field(None, alias="ephemeralStorage")
+    shm: StrictInt | StrictStr | None = None
+
+
 class Env(BaseModel):
     name: StrictStr = Field(..., max_length=256, min_length=1)
     value: StrictStr | None = Field(None, max_length=32768)
@@ -117,6 +124,7 @@ class Engine(BaseModel):
         None, max_length=16, min_length=3, pattern="^v?[0-9]\\.[0-9]{1,4}(\\.[0-9]{1,4})?$"
     )
     args: list[StrictStr] | None = Field(None, max_length=128)
+    resources: EngineResources | None = None
     env: list[Env] | None = Field(None, max_length=64)
 
 
@@ -170,6 +178,101 @@ class Capabilities(BaseModel):
     nvlink_domain_size: StrictInt | None = Field(None, alias="nvlinkDomainSize", ge=1, le=1024)
 
 
+class Volume(BaseModel):
+    name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+    host_path: dict[str, Any] | None = Field(None, alias="hostPath")
+    empty_dir: dict[str, Any] | None = Field(None, alias="emptyDir")
+    config_map: dict[str, Any] | None = Field(None, alias="configMap")
+    secret: dict[str, Any] | None = None
+    persistent_volume_claim: dict[str, Any] | None = Field(None, alias="persistentVolumeClaim")
+    projected: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+
+
+class VolumeMount(BaseModel):
+    name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+    mount_path: StrictStr = Field(..., alias="mountPath", max_length=1024, min_length=1, pattern="^/")
+    sub_path: StrictStr | None = Field(None, alias="subPath", max_length=1024)
+    read_only: StrictBool | None = Field(None, alias="readOnly")
+
+
+class ImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class SecurityContextCapabilities(BaseModel):
+    add: list[StrictStr] | None = Field(None, max_length=64)
+    drop: list[StrictStr] | None = Field(None, max_length=64)
+
+
+class SecurityContext(BaseModel):
+    privileged: StrictBool | None = None
+    allow_privilege_escalation: StrictBool | None = Field(None, alias="allowPrivilegeEscalation")
+    read_only_root_filesystem: StrictBool | None = Field(None, alias="readOnlyRootFilesystem")
+    run_as_non_root: StrictBool | None = Field(None, alias="runAsNonRoot")
+    run_as_user: StrictInt | None = Field(None, alias="runAsUser", ge=0, le=2147483647)
+    run_as_group: StrictInt | None = Field(None, alias="runAsGroup", ge=0, le=2147483647)
+    capabilities: SecurityContextCapabilities | None = None
+
+
+class ResourceClaim(BaseModel):
+    name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+    resource_claim_name: StrictStr | None = Field(
+        None, alias="resourceClaimName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+    resource_claim_template_name: StrictStr | None = Field(
+        None,
+        alias="resourceClaimTemplateName",
+        max_length=253,
+        min_length=1,
+        pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+    )
+
+
+class Pod(BaseModel):
+    resources: dict[str, StrictInt | StrictStr] | None = Field(None, max_length=16)
+    env: list[Env] | None = Field(None, max_length=64)
+    annotations: dict[str, StrictStr] | None = Field(None, max_length=32)
+    labels: dict[str, StrictStr] | None = Field(None, max_length=32)
+    volumes: list[Volume] | None = Field(None, max_length=32)
+    volume_mounts: list[VolumeMount] | None = Field(None, alias="volumeMounts", max_length=32)
+    host_network: StrictBool | None = Field(None, alias="hostNetwork")
+    priority_class_name: StrictStr | None = Field(
+        None, alias="priorityClassName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+    scheduler_name: StrictStr | None = Field(
+        None, alias="schedulerName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+    runtime_class_name: StrictStr | None = Field(
+        None, alias="runtimeClassName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+    service_account_name: StrictStr | None = Field(
+        None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    security_context: SecurityContext | None = Field(None, alias="securityContext")
+    resource_claims: list[ResourceClaim] | None = Field(None, alias="resourceClaims", max_length=32)
+
+
+class With(BaseModel):
+    instance_type: StrictStr | None = Field(None, alias="instanceType", max_length=253, min_length=1)
+    resource_name: StrictStr | None = Field(
+        None, alias="resourceName", max_length=317, min_length=1, pattern="^[A-Za-z0-9.-]+/[A-Za-z0-9._-]+$"
+    )
+    count: StrictInt | None = Field(None, ge=1, le=1024)
+    networks: list[StrictStr] | None = Field(None, max_length=64, min_length=1)
+    nccl_net: StrictStr | None = Field(None, alias="ncclNet", max_length=64, min_length=1)
+
+
+class InterNode(BaseModel):
+    preset: Literal["aks-infiniband", "coreweave-infiniband", "coreweave-roce", "eks-efa", "gke-rdma", "network-operator-shared", "network-operator-sriov", "oci-host-network", "oci-virtual-functions"] | None = (
+        None
+    )
+    with_: With | None = Field(None, alias="with")
+    fail_closed: StrictBool = Field(True, alias="failClosed")
+    pod: Pod | None = None
+
+
 class NodePool(BaseModel):
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     accelerator_type: StrictStr | None = Field(None, alias="acceleratorType", max_length=128)
@@ -182,6 +285,8 @@ class NodePool(BaseModel):
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
     taints: list[Taint] | None = Field(None, max_length=16)
     capabilities: Capabilities | None = None
+    pod: Pod | None = None
+    inter_node: InterNode | None = Field(None, alias="interNode")
 
 
 class Existing(BaseModel):
@@ -231,10 +336,6 @@ class Toleration(BaseModel):
     value: StrictStr | None = Field(None, max_length=63)
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     toleration_seconds: StrictInt | None = Field(None, alias="tolerationSeconds")
-
-
-class ImagePullSecret(BaseModel):
-    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
 
 
 class Download(BaseModel):

@@ -54,6 +54,17 @@ def initializer_as_observed(built: Manifest, observed: Manifest, given: Initiali
     return {**built, "spec": {**mapping(built, "spec"), "template": template}}
 
 
+def shared_memory_as_built(service: Manifest, built: Manifest) -> Manifest:
+    """Return a service with the shared memory of the one that is built: what was asked for, or is no longer."""
+    spec = {**mapping(service, "spec")}
+    for part in _PODS:
+        theirs = _named(listing(built, f"spec.{part}.volumes"))
+        volumes = [theirs.get(text(v, "name"), v) if _in_memory(v) else v for v in listing(spec, f"{part}.volumes")]
+        if volumes:
+            spec[part] = {**mapping(spec, part), "volumes": [*volumes]}
+    return {**service, "spec": spec}
+
+
 def _pod(built: Manifest, observed: Manifest, said: frozenset[str]) -> Manifest:
     containers: list[JSON] = [_container(container, observed, said) for container in listing(built, "containers")]
     found = _named(listing(observed, "volumes"))
@@ -111,7 +122,11 @@ def _seconds(container: Manifest) -> str:
 
 def _volume(built: Manifest, observed: Manifest) -> Manifest:
     found = _named(listing(observed, "volumes")).get(text(built, "name"), {})
-    return found if text(mapping(found, "emptyDir"), "medium") == "Memory" else built
+    return found if _in_memory(found) else built
+
+
+def _in_memory(volume: Manifest) -> bool:
+    return text(volume, "emptyDir.medium") == "Memory"
 
 
 def _named(entries: list[Manifest]) -> dict[str, Manifest]:

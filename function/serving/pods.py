@@ -9,6 +9,7 @@ nodes needs.
 
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, mapping, prune
+from function.serving import platform
 from function.serving.engines import Launch, Mode, mode_of
 from function.serving.request import ServingRequest
 from function.serving.spread import affinity, tolerations
@@ -23,35 +24,55 @@ _NO_LIMIT: Manifest = {"cpu": "64", "memory": "1Ti"}
 def pod(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifest:
     """Return the pod that starts like this; `listening` has ports and probes where it serves."""
     node_selector: Manifest = dict(request.pool.labels)
+    given, between = request.pool.given(request.shape.nodes), request.pool.between(request.shape.nodes)
+    if between and between.start:
+        launch = platform.sourced(launch, between.start)
     return prune(
         {
             "nodeSelector": node_selector or None,
             "tolerations": tolerations(request.pool),
             "affinity": affinity(request.profile, request.name, request.shape.nodes),
+            **platform.pod_fields(given),
             "initContainers": [_initializer(request.initializer)] if request.initializer else None,
             "containers": [_main(request, launch, listening)],
-            "volumes": _volumes(request),
+            "volumes": [*_volumes(request), *given.volumes] or None,
         }
     )
 
 
 def _main(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifest:
-    engine, bare = request.profile.engine, _bare(request)
+    profile, bare = request.profile, _bare(request)
+    given = request.pool.given(request.shape.nodes)
+    shared_memory: list[JSON] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if bare else []  # noqa: S108  # a mount
     return prune(
         {
             "name": "main",
-            "image": engine.image,
+            "image": profile.engine.image,
             "command": list(launch.command) or None,
             "args": list(launch.args) or None,
-            "env": list(engine.env) or None,
+            "env": platform.variables(given, profile),
             **listening,
-            "resources": {
-                "limits": {request.pool.gpu_resource: str(request.shape.gpus_per_node)},
-                "requests": {"cpu": request.model.cpu, "memory": request.model.memory},
-            },
-            "securityContext": _security(engine.image, bare=bare),
-            "volumeMounts": [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if bare else None,  # noqa: S108  # a mount
+            "resources": platform.resources(
+                given,
+                {request.pool.gpu_resource: str(request.shape.gpus_per_node)},
+                _requests(request),
+            ),
+            "securityContext": platform.security(
+                given, _security(profile.engine.image, bare=bare), mode_of(request.shape)
+            ),
+            "volumeMounts": [*shared_memory, *given.volume_mounts] or None,
             "terminationMessagePolicy": "FallbackToLogsOnError" if bare else None,
+        }
+    )
+
+
+def _requests(request: ServingRequest) -> Manifest:
+    asked = request.profile.engine.resources
+    return prune(
+        {
+            "cpu": asked.cpu or request.model.cpu,
+            "memory": asked.memory or request.model.memory,
+            "ephemeral-storage": asked.ephemeral_storage or None,
         }
     )
 
@@ -60,17 +81,18 @@ def _bare(request: ServingRequest) -> bool:
     return mode_of(request.shape) is Mode.PIPELINE
 
 
-def _security(image: str, *, bare: bool) -> Manifest | None:
+def _security(image: str, *, bare: bool) -> Manifest:
     if bare:
         return {"capabilities": {"add": ["IPC_LOCK"]}}
     starts_as_user = any(part.startswith(_PRESET_IMAGES) for part in image.split("/"))
-    return None if starts_as_user else {"runAsNonRoot": False}
+    return {} if starts_as_user else {"runAsNonRoot": False}
 
 
-def _volumes(request: ServingRequest) -> list[JSON] | None:
-    if request.shape.gpus_per_node == 1 and not _bare(request):
-        return None
-    memory: Manifest = {"medium": "Memory", "sizeLimit": _SHARED_MEMORY_SIZE}
+def _volumes(request: ServingRequest) -> list[JSON]:
+    asked = request.profile.engine.resources.shm
+    if request.shape.gpus_per_node == 1 and not _bare(request) and not asked:
+        return []
+    memory: Manifest = {"medium": "Memory", "sizeLimit": asked or _SHARED_MEMORY_SIZE}
     return [{"name": _SHARED_MEMORY, "emptyDir": memory}]
 
 

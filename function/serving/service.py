@@ -12,13 +12,15 @@ profile or written by hand, and because the GPU memory of a pool may have decide
 from dataclasses import replace
 
 from function.domain.engine_faults import model_faults, shape_faults
-from function.domain.model import EngineName, Shape, single_file
+from function.domain.environment import Pool
+from function.domain.model import EngineName, Profile, Shape, single_file
 from function.domain.problem import Problem
 from function.domain.settled_flags import PORT, without_settled
 from function.kube.manifests import Manifest, prune
 from function.kube.names import ANNOTATION_WISH, LABEL_SERVICE
 from function.serving import probes
 from function.serving.engines import Launch, Mode, Run, mode_of, start
+from function.serving.platform import conflicts
 from function.serving.pods import pod
 from function.serving.presets import API_VERSION, pipeline_preset_name
 from function.serving.request import ServingRequest
@@ -36,7 +38,7 @@ def identity(shape: Shape) -> tuple[str, str]:
 
 def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
     """Return the service, or every reason why it cannot be written."""
-    problems = _problems(request)
+    problems = _problems(request) or unservable(request.profile, request.shape, request.pool)
     if problems:
         return problems
     engine, mode = request.profile.engine, mode_of(request.shape)
@@ -51,14 +53,15 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
     leader, worker = pod(request, group.leader, _listening(request, group.leader)), None
     if group.worker:
         worker = completed(pod(request, group.worker, {}), request, run, leads=False)
+    given = request.pool.given(request.shape.nodes)
     spec = prune(
         {
             "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if mode is Mode.PIPELINE else None,
             "model": {"uri": request.uri, "name": request.model.served_name},
             "replicas": request.replicas,
             "parallelism": _parallelism(request.shape) or None,
-            "labels": {**request.labels, LABEL_SERVICE: request.name},
-            "annotations": _annotations(request),
+            "labels": {**dict(given.labels), **request.labels, LABEL_SERVICE: request.name},
+            "annotations": {**dict(given.annotations), **_annotations(request)} or None,
             "template": completed(leader, request, run, leads=True),
             "worker": worker,
             "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
@@ -76,6 +79,15 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
         },
         "spec": spec,
     }
+
+
+def unservable(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
+    """Return why a profile cannot run in this shape on what the pool gives its pods."""
+    between = pool.between(shape.nodes)
+    if between is None:
+        return ()
+    group = start(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
+    return conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
 
 
 def _problems(request: ServingRequest) -> tuple[Problem, ...]:
@@ -98,8 +110,8 @@ def _served_names(request: ServingRequest) -> tuple[str, ...]:
     return name, f"publishers/{request.namespace}/models/{name}"
 
 
-def _annotations(request: ServingRequest) -> Manifest | None:
-    return {_ROUTED_BY_NAME: "true"} if mode_of(request.shape) is Mode.PIPELINE else None
+def _annotations(request: ServingRequest) -> Manifest:
+    return {_ROUTED_BY_NAME: "true"} if mode_of(request.shape) is Mode.PIPELINE else {}
 
 
 def _listening(request: ServingRequest, leader: Launch) -> Manifest:

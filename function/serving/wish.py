@@ -9,13 +9,15 @@ The form is for ever: another spelling here is another wish for every service th
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
 from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parallelism, Profile, Shape, Spread
+from function.domain.pods import InterNode, PodAdditions
 from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest
 from function.kube.names import digest
 from function.serving.engines import Mode, mode_of
 from function.serving.request import ServingRequest
@@ -47,7 +49,7 @@ def _digest(request: ServingRequest, profile: Profile) -> str:
         spread=_spread(profile, request.shape),
         shape=_shape(request.shape),
         requests=_told(cpu=_unless(request.model.cpu, CPU), memory=_unless(request.model.memory, MEMORY)),
-        pool=_pool(request.pool),
+        pool=_pool(request.pool, request.shape.nodes),
         kserve=_kserve(request),
         initializer=request.initializer.named if request.initializer else None,
     )
@@ -64,7 +66,15 @@ def _unless(value: str, default: str) -> str | None:
 
 
 def _engine(engine: Engine) -> _Told:
-    return _told(name=engine.name, image=engine.image, args=engine.args, env=engine.env, version=engine.version)
+    asked = engine.resources
+    return _told(
+        name=engine.name,
+        image=engine.image,
+        args=engine.args,
+        env=engine.env,
+        version=engine.version,
+        resources=_told(cpu=asked.cpu, memory=asked.memory, ephemeralStorage=asked.ephemeral_storage, shm=asked.shm),
+    )
 
 
 def _spread(profile: Profile, shape: Shape) -> _Told:
@@ -86,14 +96,56 @@ def _parallelism(split: Parallelism) -> _Told:
     )
 
 
-def _pool(pool: Pool) -> _Told:
+def _pool(pool: Pool, nodes: int) -> _Told:
     taints = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own_taints(pool)]
     return _told(
         labels=dict(pool.labels),
         # Their order means nothing to a node, nor to a pod that tolerates them.
-        taints=sorted(taints, key=lambda taint: json.dumps(taint, sort_keys=True)),
+        taints=_sorted(taints),
         gpuResource=_unless(pool.gpu_resource, GPU_RESOURCE),
+        pod=_additions(pool.pod),
+        interNode=_inter_node(pool.between(nodes)),
     )
+
+
+def _additions(pod: PodAdditions) -> _Told:
+    return _told(
+        resources=dict(pod.resources),
+        # A variable may name an earlier one; the rest has no order.
+        env=pod.env,
+        annotations=dict(pod.annotations),
+        labels=dict(pod.labels),
+        volumes=_sorted(pod.volumes),
+        volumeMounts=_sorted(pod.volume_mounts),
+        hostNetwork=pod.host_network,
+        priorityClassName=pod.priority_class,
+        schedulerName=pod.scheduler,
+        runtimeClassName=pod.runtime_class,
+        serviceAccountName=pod.service_account,
+        imagePullSecrets=pod.pull_secrets,
+        securityContext=pod.security,
+        resourceClaims=_sorted(pod.resource_claims),
+    )
+
+
+def _inter_node(between: InterNode | None) -> _Told:
+    """Return what somebody said of it; what a preset makes of that is a release's."""
+    if between is None:
+        return {}
+    inputs = between.inputs
+    told = _told(
+        instanceType=inputs.instance_type,
+        resourceName=inputs.resource,
+        count=inputs.count,
+        networks=inputs.networks,
+        ncclNet=inputs.nccl_net,
+    )
+    closed = None if between.fail_closed else False
+    return _told(preset=between.preset, failClosed=closed, pod=_additions(between.pod), **{"with": told})
+
+
+def _sorted(entries: Iterable[Manifest]) -> list[Manifest]:
+    return sorted(entries, key=lambda entry: json.dumps(entry, sort_keys=True))
 
 
 def _kserve(request: ServingRequest) -> _Told:

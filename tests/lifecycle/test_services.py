@@ -125,6 +125,12 @@ WISHED = (
     Wished("args", SEVERAL_NODES, model(f"{ENGINE}.args", ["--max-num-seqs=7"]), "--max-num-seqs=7"),
     Wished("env", SEVERAL_NODES, model(f"{ENGINE}.env", [{"name": "A", "value": "b-c"}]), "b-c"),
     Wished("cpu", SEVERAL_NODES, model("resources.cpu", "17"), "'17'"),
+    Wished("engine-cpu", SEVERAL_NODES, model(f"{ENGINE}.resources.cpu", "19"), "'19'"),
+    Wished(
+        "disk-of-node", ONE_NODE, model(f"{ENGINE}.resources.ephemeralStorage", "9Gi"), "'ephemeral-storage': '9Gi'"
+    ),
+    Wished("shared-memory", SEVERAL_NODES, model(f"{ENGINE}.resources.shm", "33Gi"), "'sizeLimit': '33Gi'"),
+    Wished("shared-memory-of-one", ONE_NODE, model(f"{ENGINE}.resources.shm", "5Gi"), "'sizeLimit': '5Gi'"),
     Wished("memory", SEVERAL_NODES, model("resources.memory", "17Gi"), "17Gi"),
     Wished(
         "pods-apart",
@@ -165,6 +171,12 @@ WISHED = (
     Wished("patterns", ONE_NODE, model("huggingFace.allowPatterns", ["*.x"]), "*.x"),
     Wished("revision-in-pods", ONE_NODE, model("huggingFace.revision", "v2"), ":v2"),
 )
+
+
+@pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
+def test_shared_memory_that_is_asked_for_no_longer_goes_back_at_once(story: str) -> None:
+    asked = scene(story).edited(model(f"{ENGINE}.resources.shm", "33Gi")).settled()
+    assert only(asked.edited(model(f"{ENGINE}.resources.shm", None)))["spec"] == running(scene(story))["spec"]
 
 
 @pytest.mark.parametrize("case", WISHED, ids=lambda case: case.id)

@@ -15,6 +15,7 @@ from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Re
 from function.report import caches, conditions, deployments, environments, events, models, placements, references
 from function.report.caches import Row
 from tests import builders
+from tests.builders import pool
 
 _seen = ObservedObject
 
@@ -79,9 +80,9 @@ def test_storage_of_an_environment() -> None:
 
 
 def test_pools_of_an_environment() -> None:
-    assert environments.pools_valid(0, ()).reason == "NoGpuPools"
-    assert environments.pools_valid(2, ()).status is Status.TRUE
-    assert environments.pools_valid(1, [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
+    assert environments.pools_valid((), ()).reason == "NoGpuPools"
+    assert environments.pools_valid((pool("a"), pool("b")), ()).status is Status.TRUE
+    assert environments.pools_valid((pool(),), [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
 
 
 def test_each_fault_stands_where_its_field_belongs() -> None:

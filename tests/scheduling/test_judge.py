@@ -1,6 +1,6 @@
 """The first pool that satisfies everything wins; else the nearest one says why not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -8,11 +8,14 @@ from function.domain.cache import CacheType, ManagedCache
 from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
+from function.domain.pods import InterNode
 from function.reasons import Refused
+from function.report.sentences import sentence
 from function.scheduling.judge import attempts, judge, judge_again
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Fit, Miss, Use
+from function.serving.service import unservable
 from tests.builders import (
     deployment,
     engine,
@@ -259,6 +262,21 @@ def test_flags_that_contradict_the_maths_name_the_argument() -> None:
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.ENGINE_ARGS)
     assert "engine.args[1]" in str(refusal.found)
+
+
+def test_what_a_pools_preset_sets_no_profile_sets() -> None:
+    given = InterNode(preset="eks-efa", preset_env=frozenset({"NCCL_NET"}))
+    author = replace(engine(), env=({"name": "NCCL_NET", "value": "Socket"},))
+    request = SchedulingRequest(
+        deployment=deployment(), model=model(profile("wide", shape(2), engine=author)), unservable=unservable
+    )
+    verdict = judge(request, environment("env", replace(pool("efa"), inter_node=given)), Ledger(()))
+    assert isinstance(verdict, Miss)
+    (refusal,) = verdict.refusals
+    assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.INTER_NODE)
+    assert sentence(refusal) == (
+        "on pool efa spec.serving[wide].engine.env[0]: NCCL_NET must be left out, preset eks-efa of pool efa sets it"
+    )
 
 
 def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.model import Engine, Shape
+from function.domain.model import Engine, EngineResources, Shape
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get, listing
 from function.serving.engines import Launch
@@ -51,6 +51,14 @@ def test_the_pools_own_gpus_are_asked_for_on_its_nodes() -> None:
     made = pod(request(shape(1, 4), pool=amd), Launch(), {})
     assert made["nodeSelector"] == {"a": "1", "b": "2"}
     assert get(listing(made, "containers")[0], "resources.limits") == {"amd.com/gpu": "4"}
+
+
+def test_what_an_engine_requests_counts_over_the_models() -> None:
+    asked = EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi")
+    made = pod(request(ONE_GPU, replace(engine(), resources=asked)), Launch(), {})
+    requests = get(listing(made, "containers")[0], "resources.requests")
+    assert requests == {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "3Gi"}
+    assert made["volumes"] == [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}}]
 
 
 @dataclass(frozen=True)

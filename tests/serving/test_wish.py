@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from function.domain.model import Spread
+from function.domain.model import EngineResources, Spread
+from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.settings import BUILT_IN, Initializer
 from function.kube.names import ANNOTATION_WISH
 from function.parse.environments import read_environment
@@ -68,6 +69,14 @@ def test_what_somebody_says_is() -> None:
     assert wish(said()) == digest(SAID)
 
 
+def test_what_an_engine_requests_is_part_of_it() -> None:
+    asked = EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi")
+    text = UNSAID.replace(
+        '"name":"vLLM"', '"name":"vLLM","resources":{"cpu":"1","ephemeralStorage":"3Gi","memory":"2Gi","shm":"4Gi"}'
+    )
+    assert wish(request(run=replace(engine(), resources=asked), pool=PLAIN)) == digest(text)
+
+
 def test_data_parallelism_is_part_of_it() -> None:
     text = UNSAID.replace(
         '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}',
@@ -103,6 +112,30 @@ def test_how_far_apart_pods_are_kept(reason: str, pods: Spread | None, now: str,
     asked = request(PIPELINE, pool=PLAIN, pods=pods)
     assert wish(asked) == digest(text.replace("SPREAD", now)), reason
     assert earlier_wish(asked) == digest(text.replace("SPREAD", earlier)), reason
+
+
+def test_what_a_pool_gives_is_part_of_it_and_what_a_preset_makes_of_it_is_not() -> None:
+    given = PodAdditions(resources=(("rdma/ib", "1"),))
+    said_between = InterNode(
+        preset="eks-efa",
+        inputs=Inputs(instance_type="p5.48xlarge", count=8, nccl_net="Libfabric", networks=("n",), resource="a/b"),
+        fail_closed=False,
+        pod=PodAdditions(env=({"name": "A", "value": "b"},)),
+        given=given,
+        preset_env=frozenset({"FI_PROVIDER"}),
+        start="source /x",
+    )
+    made = replace(PLAIN, pod=PodAdditions(host_network=False, labels=(("a", "b"),)), inter_node=said_between)
+    text = UNSAID.replace('"nodes":1', '"nodes":2').replace('"gpusPerNode":1', '"gpusPerNode":8')
+    text = text.replace('"pipeline":1,"tensor":1', '"expert":true,"pipeline":2,"tensor":8').replace(
+        ',"shape"',
+        ',"pool":{"interNode":{"failClosed":false,"pod":{"env":[{"name":"A","value":"b"}]},"preset":"eks-efa",'
+        '"with":{"count":8,"instanceType":"p5.48xlarge","ncclNet":"Libfabric","networks":["n"],"resourceName":"a/b"}},'
+        '"pod":{"hostNetwork":false,"labels":{"a":"b"}}},"shape"',
+    )
+    assert wish(request(PIPELINE, pool=made)) == digest(text)
+    news = replace(said_between, given=PodAdditions(), preset_env=frozenset(), start="")
+    assert wish(request(PIPELINE, pool=replace(made, inter_node=news))) == digest(text)
 
 
 def test_the_service_carries_it() -> None:
@@ -171,6 +204,11 @@ def test_what_is_no_wish(reason: str, changed: ServingRequest) -> None:
     ("reason", "kept", "changed"),
     [
         ("one node has no pods to keep apart", request(), request(pods=Spread.REQUIRED)),
+        (
+            "one node has nobody to reach",
+            request(pool=PLAIN),
+            request(pool=replace(PLAIN, inter_node=InterNode(preset="coreweave-infiniband"))),
+        ),
         ("only a pipeline names a preset", request(DATA), request(DATA, kserve=replace(KSERVE, config_prefix="x-"))),
     ],
 )

@@ -17,6 +17,15 @@ _POOLS = (
     ({"cloud.google.com/gke-nodepool": "a100"}, 4, 4),
     ({"modelplane.ai/pool": "cpu"}, 2, 0),
 )
+# What device plugins would offer on every node with GPUs.
+_DEVICES: Manifest = {
+    "rdma/ib": "63",
+    "rdma/rdma_shared_device_a": "63",
+    "nvidia.com/sriov_rdma": "8",
+    "nvidia.com/rdma-vf": "16",
+    "vpc.amazonaws.com/efa": "32",
+    "hugepages-2Mi": "6000Mi",
+}
 # class, volumes of it
 _CLASSES = {
     "shared-vast": 20,
@@ -76,7 +85,7 @@ def _node(name: str, labels: dict[str, str], gpus: int) -> Manifest:
     size: Manifest = {"cpu": "96", "memory": "1800Gi", "pods": "110", "ephemeral-storage": "2Ti"}
     taint: Manifest = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     if gpus:
-        size |= {"nvidia.com/gpu": str(gpus)}
+        size |= {"nvidia.com/gpu": str(gpus), **_DEVICES}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -1,0 +1,77 @@
+"""What is said of a pool that declares RDMA and gives its pods no way to it."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.environment import Pool
+from function.domain.pods import InterNode, PodAdditions
+from function.exchange import Condition
+from function.reasons import ConditionType, ServiceReady, Status
+from function.report import environments
+from function.report.pools import remarked
+from tests.builders import pool, shape
+
+SLOW = (
+    "2 pools. Note: pool b declares ib-400g and gives its pods no network device, so replicas of several nodes talk "
+    "over TCP; set spec.nodePools[b].interNode"
+)
+
+
+def test_a_network_that_pods_get_no_device_of_is_named_and_nothing_is_held_up() -> None:
+    found = environments.pools_valid((pool("a", bandwidth="eth-100g"), pool("b")), ())
+    assert (found.status, found.reason, found.message) == (Status.TRUE, "Valid", SLOW)
+
+
+@dataclass(frozen=True)
+class Device:
+    id: str
+    reason: str
+    pool: Pool
+
+
+DEVICES = [
+    Device("ethernet", "plain sockets are what it declares", pool(bandwidth="eth-800g")),
+    Device("one-node", "nothing spans its nodes", pool(multi_node=False)),
+    Device("resource", "a device plugin's", replace(pool(), pod=PodAdditions(resources=(("rdma/ib", "1"),)))),
+    Device("claim", "dynamic resource allocation", replace(pool(), pod=PodAdditions(resource_claims=({"name": "n"},)))),
+    Device("node-network", "the node's devices come with it", replace(pool(), pod=PodAdditions(host_network=True))),
+    Device("between-nodes", "only replicas of several nodes need it",
+           replace(pool(), inter_node=InterNode(given=PodAdditions(resources=(("rdma/ib", "1"),))))),
+    Device("network", "a webhook adds its devices",
+           replace(pool(), pod=PodAdditions(annotations=(("networking.gke.io/interfaces", "[]"),)))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DEVICES, ids=lambda c: c.id)
+def test_a_pool_of_which_nothing_is_lost(case: Device) -> None:
+    assert environments.pools_valid((case.pool,), ()).message == "1 pools", case.reason
+
+
+def test_none_of_a_resource_is_no_device() -> None:
+    assert replace(pool(), pod=PodAdditions(resources=(("rdma/ib", "0"),))).unused_rdma == "ib-400g"
+
+
+def test_huge_pages_are_no_device() -> None:
+    assert replace(pool(), pod=PodAdditions(resources=(("hugepages-2Mi", "1Gi"),))).unused_rdma == "ib-400g"
+
+
+def serving(reason: ServiceReady) -> Condition:
+    return Condition(type=ConditionType.SERVICE_READY, status=Status.TRUE, reason=reason, message="Said")
+
+
+def test_the_services_message_repeats_it_once() -> None:
+    said = remarked(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
+    assert said == "Said. Note: " + SLOW.removeprefix("2 pools. Note: ") + " of InferenceEnvironment east"
+
+
+@pytest.mark.parametrize(
+    ("reason", "given"),
+    [
+        ("one node talks to nobody", remarked(serving(ServiceReady.SERVING), pool(), shape(1), "east")),
+        ("nor does nobody", remarked(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east")),
+        ("nothing is lost", remarked(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east")),
+    ],
+)
+def test_what_is_not_slow_is_not_talked_about(reason: str, given: Condition) -> None:
+    assert given.message == "Said", reason
