@@ -77,6 +77,7 @@ PROGRAMS: Mapping[str, Program] = {
         stamps=("github.com/crossplane/crossplane-runtime/v2/pkg/version.version=v2.4.0",),
         minutes=3,
     ),
+    "crane": Program(folder="tools/crane", package="github.com/google/go-containerregistry/cmd/crane"),
     "etcd": Program(folder="tools/etcd", package="go.etcd.io/etcd/server/v3"),
     "kube-apiserver": _kubernetes("kube-apiserver", minutes=6),
     "kube-controller-manager": _kubernetes("kube-controller-manager", minutes=2),

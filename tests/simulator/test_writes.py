@@ -20,15 +20,12 @@ def test_what_is_left_out_goes_and_what_others_wrote_stays() -> None:
     metadata = mapping(before, "metadata")
     written: Manifest = {**metadata, "labels": {"a": "1", "b": "1", "user": "x"}, "uid": "u"}
     core: Manifest = {"compositionRef": {"name": "c"}}
-    rest: Manifest = {"spec": {"size": 1, "crossplane": core}, "status": {"ready": True}}
-    there: Manifest = {**before, "metadata": written, **rest}
+    spec: Manifest = {"size": 1, "crossplane": core}
+    there: Manifest = {**before, "metadata": written, "spec": spec, "status": {"ready": True}}
     now = writes.applied(there, _wanted({"a": "2"}, {"size": 2}), before)
     labels: Manifest = {"a": "2", "user": "x", "crossplane.io/composite": "xr"}
-    assert now == {
-        **there,
-        "metadata": {**metadata, "labels": labels, "uid": "u"},
-        "spec": {"size": 2, "crossplane": core},
-    }
+    grown: Manifest = {"size": 2, "crossplane": core}
+    assert now == {**there, "metadata": {**metadata, "labels": labels, "uid": "u"}, "spec": grown}
 
 
 def test_a_condition_that_says_the_same_keeps_its_time() -> None:
