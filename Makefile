@@ -14,8 +14,8 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-image e2e-up e2e-down image package bench instructions \
-  fleet fleet-races lock clean
+.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-image e2e-up e2e-down image package bench fleet \
+  fleet-races instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

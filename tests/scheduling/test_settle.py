@@ -1,5 +1,6 @@
 """What an environment grants: what was granted stays, what serves is held, and the rest gets what is left in turn."""
 
+import random
 from dataclasses import dataclass, replace
 
 import pytest
@@ -203,13 +204,12 @@ def _world(rows: list[tuple[int, int, int, bool, bool, int]]) -> tuple[list[Plac
 
 @given(rows=WORLDS, turn=st.randoms())
 def test_a_ledger_is_one_whatever_the_order_and_comes_to_rest(
-    rows: list[tuple[int, int, int, bool, bool, int]],
-    turn: "st.random_module",  # type: ignore[valid-type]
+    rows: list[tuple[int, int, int, bool, bool, int]], turn: random.Random
 ) -> None:
     placements, grants = _world(rows)
     found = settle(FOUR, placements, grants)
-    turn.shuffle(placements)  # type: ignore[attr-defined]
-    turn.shuffle(grants)  # type: ignore[attr-defined]
+    turn.shuffle(placements)
+    turn.shuffle(grants)
     assert settle(FOUR, placements, grants) == found
     again = settle(FOUR, placements, found.grants)
     assert again.grants == found.grants, "nothing moves without a change"

@@ -18,8 +18,6 @@ from tools.stack.processes import Program
 
 NAME = "function-modelplane"
 _TLS = "tls/server"
-# By variable: a release before metrics has no such option.
-_METRICS = {"METRICS_ADDRESS": f"127.0.0.1:{layout.FUNCTION_METRICS}"}
 # In a mount namespace of its own, with the two folders that every container is given; $0 is the root.
 _CONFINED = (
     'mount --bind "$0" "$0" && mount --bind /dev "$0/dev" && mount --bind /proc "$0/proc"'
@@ -35,7 +33,7 @@ def from_source(home: Home, source: Path) -> Program:
     environment = os.environ | {"PIP_CACHE_DIR": str(home.packages / "pip")}
     subprocess.run((*pip, *how, str(source)), check=True, env=environment)
     command = (str(target / "bin" / NAME), _address(), f"--tls-server-certs-dir={home.server_tls}")
-    return Program(name=NAME, argv=command, env={"PYTHONPATH": str(target), **_METRICS})
+    return Program(name=NAME, argv=command, env={"PYTHONPATH": str(target), **_metrics()})
 
 
 def from_package(home: Home, reference: str) -> Program:
@@ -59,8 +57,13 @@ def from_package(home: Home, reference: str) -> Program:
     confined = ("unshare", "--mount", "sh", "-c", _CONFINED, str(root))
     user = (str(shutil.which("chroot")), f"--userspec={image['User']}", str(root))
     command = (*image["Entrypoint"], _address(), f"--tls-server-certs-dir=/{_TLS}")
-    variables = (*image["Env"], *(f"{name}={value}" for name, value in _METRICS.items()))
-    return Program(name=NAME, argv=(*confined, "env", "-i", *variables, *user, *command))
+    given = (*image["Env"], *(f"{key}={value}" for key, value in _metrics().items()))
+    return Program(name=NAME, argv=(*confined, "env", "-i", *given, *user, *command))
+
+
+def _metrics() -> dict[str, str]:
+    """Return where metrics are; by variable, as a release before them has no such option."""
+    return {"METRICS_ADDRESS": f"127.0.0.1:{layout.FUNCTION_METRICS}"}
 
 
 def _address() -> str:
