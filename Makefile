@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
+# The version of everything that is released; install/ and README.md repeat it, and a test compares.
+VERSION := v$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+# Another archive of a runtime image, such as `docker save` of the Dockerfile's, is packed as it is.
+IMAGE ?= dist/function-modelplane-$(VERSION).tar
+CROSSPLANE ?= $$($(BIN)/python -m tools.programs crossplane)
 
 # Rooms whose every branch is tested.
 PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/*,function/parse/*,function/report/*,function/scheduling/*,function/serving/*,function/storage/*
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-up e2e-down bench fleet fleet-races lock clean
+.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-image e2e-up e2e-down image package bench fleet \
+  fleet-races instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -49,7 +55,7 @@ generate: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.generate
 
 conformance: $(VENV)/dev.stamp
-	$(BIN)/python -m tools.programs crossplane crossplane-core oracle
+	$(BIN)/python -m tools.programs crossplane crossplane-core kubectl oracle
 	$(BIN)/pytest -m conformance tests/conformance
 
 # What the real apimachinery makes of quantities and selectors, after a new pin or new rows.
@@ -61,15 +67,34 @@ oracle: $(VENV)/dev.stamp
 e2e: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack test
 
+e2e-image: $(VENV)/dev.stamp image
+	MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack test \
+	  tests/e2e/test_01_first_deployment.py tests/e2e/test_13_upgrade.py
+
 e2e-up: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack up
 
 e2e-down: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack down
 
+# The runtime image, without a container engine; mmdebstrap comes with Debian and Ubuntu.
+image: $(VENV)/runtime.stamp
+	$(BIN)/python -m tools.image $(IMAGE)
+
+# Both packages.
+XPKG := $(CROSSPLANE) xpkg build --examples-root=none
+package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
+	$(XPKG) --package-root=package --embed-runtime-image-tarball=$(IMAGE) \
+	  --package-file=dist/function-modelplane-$(VERSION).xpkg
+	$(XPKG) --package-root=apis --package-file=dist/configuration-modelplane-$(VERSION).xpkg
+
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
 	$(BIN)/python -m bench.commands
+	$(BIN)/python -m bench.load
+
+instructions: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.instructions
 
 # What one change costs in a simulated fleet (docs/performance.md).
 fleet: $(VENV)/dev.stamp

@@ -19,13 +19,13 @@ from pathlib import Path
 from random import Random
 
 import click
-from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
+from crossplane.function.proto.v1.run_function_pb2 import ResourceSelector, RunFunctionRequest, RunFunctionResponse
 from crossplane.function.resource import struct_to_dict
 
 from bench import wire
 from bench.fleet import CACHE, DEPLOYMENT, FLEET, PLACEMENTS, TOO_LARGE, environment, placement, scaled, served
 from bench.servers import Server, serving
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest, mapping, text
 from tests.server import certificates
 
 ECHO = (sys.executable, "-m", "bench.echo")
@@ -56,7 +56,7 @@ def at_rest(server: Server, xr: Manifest) -> Scene:
         composite: Manifest = struct_to_dict(response.desired.composite.resource)
         scene = Scene(
             {**xr, "status": {**composite.get("status", {}), "conditions": _conditions(response)}},  # type: ignore[dict-item]  # a map
-            {name: _matching(s.kind, s.match_name) for name, s in response.requirements.resources.items()},
+            {name: _matching(selector) for name, selector in response.requirements.resources.items()},
             {name: struct_to_dict(item.resource) for name, item in response.desired.resources.items()},
         )
     return scene
@@ -67,8 +67,13 @@ def _conditions(response: RunFunctionResponse) -> list[Manifest]:
     return [{"type": c.type, "status": words[c.status], "reason": c.reason} for c in response.conditions]
 
 
-def _matching(kind: str, name: str) -> list[Manifest]:
-    return [item for item in FLEET.get(kind, ()) if name in {"", text(item, "metadata.name")}]
+def _matching(selector: ResourceSelector) -> list[Manifest]:
+    name, labels = selector.match_name, dict(selector.match_labels.labels)
+    return [
+        item
+        for item in FLEET.get(selector.kind, ())
+        if name in {"", text(item, "metadata.name")} and labels.items() <= mapping(item, "metadata.labels").items()
+    ]
 
 
 def changing(scene: Scene) -> Iterator[bytes]:

@@ -14,7 +14,12 @@ from tests.server.certificates import shown
 from tests.server.processes import FUNCTION, Running, started
 
 _RUN = "/apiextensions.fn.proto.v1.FunctionRunnerService/RunFunction"
-_SIZE = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # Else all connections of a process to one address are one.
+    ("grpc.use_local_subchannel_pool", 1),
+)
 Request = bytes | RunFunctionRequest
 
 
@@ -38,7 +43,18 @@ class Server:
 
     def peak_megabytes(self) -> float:
         """Return the most memory that the process has held."""
-        found = re.search(r"VmHWM:\s+(\d+) kB", (self._proc / "status").read_text())
+        return self._memory("VmHWM")
+
+    def megabytes(self) -> float:
+        """Return the memory that the process holds."""
+        return self._memory("VmRSS")
+
+    def forget_peak(self) -> None:
+        """Let the most memory be what is held now."""
+        (self._proc / "clear_refs").write_text("5")
+
+    def _memory(self, what: str) -> float:
+        found = re.search(rf"{what}:\s+(\d+) kB", (self._proc / "status").read_text())
         assert found is not None
         return int(found[1]) / 1024
 
@@ -57,12 +73,21 @@ def serving(folder: Path, certificates: Path | None, program: tuple[str, ...] = 
     folder.mkdir()
     options = () if certificates else ("--insecure",)
     variables = {"TLS_SERVER_CERTS_DIR": str(certificates)} if certificates else {}
-    with started(folder, *options, program=program, variables=variables) as running:
-        channel = (
-            grpc.secure_channel(running.address, shown(certificates), _SIZE)
-            if certificates
-            else grpc.insecure_channel(running.address, _SIZE)
-        )
-        with channel:
-            grpc.channel_ready_future(channel).result(30)
-            yield Server(running, channel)
+    with (
+        started(folder, *options, program=program, variables=variables) as running,
+        connected(running, certificates) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def connected(running: Running, certificates: Path | None) -> Iterator[Server]:
+    """Open one more connection to a server that runs."""
+    channel = (
+        grpc.secure_channel(running.address, shown(certificates), _OPTIONS)
+        if certificates
+        else grpc.insecure_channel(running.address, _OPTIONS)
+    )
+    with channel:
+        grpc.channel_ready_future(channel).result(30)
+        yield Server(running, channel)

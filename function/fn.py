@@ -21,6 +21,7 @@ from function.adapter.items import Identify, by_content
 from function.adapter.split import MalformedError, split
 from function.exchange import Call, Outcome
 from function.kube.manifests import text
+from function.metrics import Answered, Metrics
 
 
 class Runner:
@@ -31,33 +32,37 @@ class Runner:
         compose: Callable[[Call], Outcome] = composers.compose,
         recover: Callable[[Call], Outcome] = composers.recover,
         identify: Identify = by_content,
+        metrics: Metrics | None = None,
     ) -> None:
-        self._answers = (compose, recover)
+        self._answers = ((Answered.COMPOSED, compose), (Answered.KEPT, recover))
         self._identify = identify
+        self._metrics = metrics or Metrics()
         self._log = logging.get_logger()
 
     async def RunFunction(  # noqa: N802  # gRPC's name
         self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
     ) -> RunFunctionResponse:
         """Answer one call, given as it came from the wire."""
+        started = time.perf_counter()
         try:
-            return self._answer(request)
+            return self._answer(request, started)
         except MalformedError as error:
+            self._metrics.count("", Answered.MALFORMED, time.perf_counter() - started, len(request), 0)
             self._log.warning("malformed", error=str(error), bytes=len(request))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             raise  # never: aborting raises
 
-    def _answer(self, request: bytes) -> RunFunctionResponse:
+    def _answer(self, request: bytes, started: float) -> RunFunctionResponse:
         """Only a bug in both composing and recovering makes the result fatal."""
-        started = time.perf_counter()
         received = split(request)
         call = requests.read(received, self._identify)
+        kind = text(call.xr, "kind")
         log = self._log.bind(
-            kind=text(call.xr, "kind"),
+            kind=kind,
             namespace=text(call.xr, "metadata.namespace"),
             name=text(call.xr, "metadata.name"),
         )
-        for answer in self._answers:
+        for answered, answer in self._answers:
             try:
                 outcome = answer(call)
                 response = responses.write(received.rest, outcome)
@@ -71,11 +76,16 @@ class Runner:
                     at=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
                 )
                 continue
+            seconds = time.perf_counter() - started
             log.info(
                 "composed",
                 composed=len(outcome.composed),
                 ready=sum(composed.ready for composed in outcome.composed.values()),
-                milliseconds=round(1000 * (time.perf_counter() - started), 1),
+                milliseconds=round(1000 * seconds, 1),
             )
+            self._metrics.count(kind, answered, seconds, len(request), response.ByteSize())
+            self._metrics.judge(kind, call, outcome)
             return response
-        return responses.refuse(received.rest, "Internal error, see the function's log")
+        response = responses.refuse(received.rest, "Internal error, see the function's log")
+        self._metrics.count(kind, Answered.FATAL, time.perf_counter() - started, len(request), response.ByteSize())
+        return response

@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha import reflection
 
 from function.adapter.items import by_content, by_version
 from function.fn import Runner
+from function.metrics import Metrics
 
 # Calls that wait behind the one being answered are unknown to gRPC's own grace period. Together less than a pod's 30 s.
 ARRIVED_SECONDS = 0.5
@@ -47,7 +48,14 @@ class Function(Protocol):
 
 @click.command(context_settings={"default_map": {"max_recv_message_size": RECEIVE_MEGABYTES}})
 @sdk.standard_options
-def cli(
+@click.option(
+    "--metrics-address",
+    default="127.0.0.1:8080",
+    show_default=True,
+    envvar="METRICS_ADDRESS",
+    help="Address at which Prometheus finds metrics, by plain HTTP; empty for none.",
+)
+def cli(  # noqa: PLR0913  # one for each option
     *,
     debug: bool,
     address: str,
@@ -55,6 +63,7 @@ def cli(
     insecure: bool,
     max_recv_message_size: int,
     max_send_message_size: int | None,
+    metrics_address: str,
 ) -> None:
     """Serve the composition function for large language models."""
     logging.configure(logging.Level.DEBUG if debug else logging.Level.INFO)
@@ -68,7 +77,10 @@ def cli(
     )
     # Who shows a certificate of Crossplane's is Crossplane, whose items come from the API server. Without any it may be
     # `crossplane render`, or anybody: what they call the same version may be something else.
-    runner = Runner(identify=by_content if credentials is None else by_version)
+    metrics = Metrics()
+    runner = Runner(identify=by_content if credentials is None else by_version, metrics=metrics)
+    if metrics_address:
+        _publish(metrics, metrics_address)
     asyncio.run(serve(runner, address, credentials, options))
 
 
@@ -135,6 +147,14 @@ def _credentials(directory: str | None) -> grpc.ServerCredentials:
         return runtime.load_credentials(directory)
     except OSError as error:
         raise click.ClickException(f"cannot read certificates: {error}") from error
+
+
+def _publish(metrics: Metrics, address: str) -> None:
+    try:
+        port = metrics.listen(address)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"cannot serve metrics on {address}: {error}") from error
+    logging.get_logger().info("serving metrics", address=address, port=port)
 
 
 def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:

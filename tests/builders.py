@@ -87,7 +87,7 @@ def profile(
     engine: Engine = VLLM,
     selector: Selector = ANYWHERE,
     requires: Requires = NOTHING,
-    pods_across_nodes: Spread = Spread.NONE,
+    pods_across_nodes: Spread | None = None,
     replicas_across_nodes: Spread = Spread.NONE,
 ) -> Profile:
     """Return a serving profile; no shape means VRAM maths."""

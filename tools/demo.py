@@ -106,7 +106,7 @@ def server() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("w") as output:
-            command = (program, "--insecure", "--address", "127.0.0.1:0")
+            command = (program, "--insecure", "--address", "127.0.0.1:0", "--metrics-address", "")
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
             yield f"127.0.0.1:{_port(process, log)}"

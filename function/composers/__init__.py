@@ -9,11 +9,14 @@ from dataclasses import replace
 from function.composers import cache, deployment, environment, model, placement
 from function.composers.finish import observed_status
 from function.domain.settings import Settings
+from function.domain.tally import Tally
 from function.exchange import Call, Event, Outcome, Requirement
 from function.kube.manifests import Manifest, text
 from function.kube.names import GROUP, VERSION
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.ownership import own
+from function.parse.environments import ENVIRONMENTS
+from function.parse.placements import PLACEMENTS
 from function.parse.settings import read_settings
 from function.report.bounded import clip
 from function.report.conditions import OWNED, complete, with_slips
@@ -34,6 +37,12 @@ REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "ModelDeployment": deployment.asks,
     "ModelPlacement": placement.asks,
     "ModelCache": cache.asks,
+}
+# What is remembered from call to call, and how often that was of use.
+MEMORIES: Mapping[str, Tally] = {
+    "environments": ENVIRONMENTS.tally,
+    "placements": PLACEMENTS.tally,
+    "verdicts": deployment.VERDICTS.tally,
 }
 # A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
 _RETRY_SECONDS = 60

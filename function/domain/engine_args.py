@@ -19,7 +19,7 @@ from function.domain.problem import Problem
 
 TENSOR, PIPELINE, DATA, DATA_LOCAL, EXPERT = "tensor", "pipeline", "data", "data_local", "expert"
 
-_FLAGS: Mapping[EngineName, Mapping[str, str]] = {
+SIZES: Mapping[EngineName, Mapping[str, str]] = {
     EngineName.VLLM: {
         "--tensor-parallel-size": TENSOR,
         "-tp": TENSOR,
@@ -45,7 +45,7 @@ _FLAGS: Mapping[EngineName, Mapping[str, str]] = {
         "--ep": EXPERT,
     },
 }
-_SWITCHES: Mapping[EngineName, Mapping[str, int]] = {
+SWITCHES: Mapping[EngineName, Mapping[str, int]] = {
     EngineName.VLLM: {"--enable-expert-parallel": 1, "-ep": 1, "--no-enable-expert-parallel": 0},
     EngineName.SGLANG: {"--enable-ep-moe": 1},
 }
@@ -108,7 +108,7 @@ def disagreements(
 
 
 def _read(engine: EngineName, args: tuple[str, ...], path: str) -> Iterator[ParallelFlag | Problem]:
-    sizes, switches = _FLAGS[engine], _SWITCHES[engine]
+    sizes, switches = SIZES[engine], SWITCHES[engine]
     names = [_name(arg) for arg in args]
     shared_ranks = engine is EngineName.SGLANG and _DP_ATTENTION in names
     for index, (arg, name) in enumerate(zip(args, names, strict=True)):

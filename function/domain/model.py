@@ -24,13 +24,14 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuggingFaceSource:
-    """A repository of the hub; `repo` is exactly `owner/name`."""
+    """A repository of the hub; `repo` is exactly `owner/name`, `file` is all that the engine reads, if set."""
 
     repo: str
     revision: str = "main"
     secret: SecretKey | None = None
     allow: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,18 @@ class PvcSource:
 
 
 Source: TypeAlias = HuggingFaceSource | OciSource | UriSource | PvcSource
+GGUF = ".gguf"  # weights that are one file, and that engines read as such
+
+
+def single_file(source: Source) -> str:
+    """Return the path of the one file that the engine reads, below where weights are mounted; empty for a directory."""
+    match source:
+        case HuggingFaceSource():
+            return source.file
+        case UriSource():
+            return source.uri.rpartition("/")[2] if source.uri.lower().endswith(GGUF) else ""
+        case _:
+            return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,24 +134,25 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The engine's container. `env` entries are Kubernetes EnvVars and pass through."""
+    """The engine's container. `env` entries are Kubernetes EnvVars and pass through; no `version`: the tag says it."""
 
     name: EngineName
     image: str
     args: tuple[str, ...] = ()
     env: tuple[Manifest, ...] = ()
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way to serve. `shape` None means that the GPU memory decides it per pool (VRAM maths)."""
+    """One way to serve. `shape` None: the GPU memory decides it per pool. `pods_across_nodes` None: nobody said."""
 
     name: str
     engine: Engine
     shape: Shape | None = None
     selector: Selector = Selector()
     requires: Requires = Requires()
-    pods_across_nodes: Spread = Spread.NONE
+    pods_across_nodes: Spread | None = None
     replicas_across_nodes: Spread = Spread.NONE
 
 

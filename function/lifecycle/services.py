@@ -28,14 +28,17 @@ from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
 from function.report import services
 from function.scheduling.admission import Admission
-from function.serving.derived import as_observed, initializer_as_observed
+from function.serving.derived import as_observed, initializer_as_observed, spread_as_observed
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
+from function.serving.spread import keeps_pods_apart
+from function.serving.wish import earlier_wish
 from function.storage.plan import StoragePlan
 
 SERVICE = "service-"
 _MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
+_WORKER = "spec.worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +134,14 @@ def _carried(writer: ObjectWriter) -> dict[str, Composed]:
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
     """Return the service as observed, unless its pods must see something else now."""
     wish, carries = _wish(built), _wish(observed)
-    if wish == carries:
+    if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
-    same = as_observed(built, observed)
-    if not carries and request.initializer:
-        # An earlier release wrote it. Where a wish is carried, what a platform names no longer shall go at once.
-        same = initializer_as_observed(same, observed, request.initializer)
+    same = as_observed(built, observed, request)
+    if not carries:
+        # An earlier release wrote it. Where a wish is carried, what is said no longer shall go at once.
+        same = spread_as_observed(same, observed, request)
+        if request.initializer:
+            same = initializer_as_observed(same, observed, request.initializer)
     if _scaled(same, 0).get("spec") == _scaled(observed, 0).get("spec"):
         return same
     return built
@@ -158,6 +163,13 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
+def _weights(resolved: ResolvedPlacement, plan: StoragePlan) -> int | None:
+    """Return the best known bound of the bytes that an engine loads; last of all, what its GPUs can hold."""
+    model, memory = resolved.model, resolved.pool.memory_per_gpu
+    claim = plan.size.amount if plan.size else None
+    return model.disk or claim or model.vram or (memory * resolved.shape.gpus if memory else None)
+
+
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
@@ -172,5 +184,5 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> S
         uri=plan.uri,
         kserve=environment.kserve,
         initializer=plan.initializer,
-        weights=resolved.model.disk or resolved.model.vram,
+        weights=_weights(resolved, plan),
     )

@@ -8,6 +8,7 @@ bounded by the longest list of late.
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from function.domain.tally import Tally
 from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
 
@@ -25,8 +26,9 @@ class Memo(Generic[T]):
     Two tables take turns: what is found in the older one moves to the newer, and what nobody asked for meanwhile goes.
     """
 
-    def __init__(self, parse: Callable[[Manifest], T]) -> None:
+    def __init__(self, parse: Callable[[Manifest], T], tally: Tally | None = None) -> None:
         self._parse = parse
+        self.tally = tally or Tally()
         self._new: dict[bytes, T] = {}
         self._old: dict[bytes, T] = {}
 
@@ -34,13 +36,18 @@ class Memo(Generic[T]):
         """Return what the items parse to, in their order."""
         if len(self._new) > max(_ENOUGH, _ROOM * len(items)):
             self._new, self._old = {}, self._new
-        new, old, facts = self._new, self._old, list[T]()
+        new, old, facts, misses = self._new, self._old, list[T](), 0
         for digest, load in items:
             if digest in new:
                 fact = new[digest]
+            elif digest in old:
+                new[digest] = fact = old[digest]
             else:
-                new[digest] = fact = old[digest] if digest in old else self._parse(load())
+                new[digest] = fact = self._parse(load())
+                misses += 1
             facts.append(fact)
+        self.tally.misses += misses
+        self.tally.hits += len(facts) - misses
         return tuple(facts)
 
 
@@ -50,11 +57,12 @@ class MemoBy(Generic[K, T]):
     def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
         self._parse = parse
         self._memos: list[tuple[K, Memo[T]]] = []
+        self.tally = Tally()
 
     def read(self, items: Sequence[RequiredResource], value: K) -> tuple[T, ...]:
         """Return what the items parse to with this value, in their order."""
         memo = next((memo for known, memo in self._memos if known == value), None)
         if memo is None:
-            memo = Memo(lambda manifest: self._parse(manifest, value))
+            memo = Memo(lambda manifest: self._parse(manifest, value), self.tally)
             self._memos = [(value, memo), *self._memos[: _KEPT - 1]]
         return memo.read(items)

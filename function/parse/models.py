@@ -27,7 +27,7 @@ def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mode
     shared = kind == CLUSTER_MODEL
     home = settings.secret_namespace if shared else namespace
     source = read_source(spec, SecretRule(namespace=home, fixed=not shared))
-    profiles, broken = read_profiles(spec)
+    profiles, broken = read_profiles(spec, source)
     resources = spec.block("resources")
     vram, disk = resources.amount("vram"), resources.amount("disk")
     cpu, memory = resources.quantity("cpu", CPU), resources.quantity("memory", MEMORY)

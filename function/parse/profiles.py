@@ -3,8 +3,11 @@
 A profile with faults is kept with all of them, so that the others still serve and what runs on it stays.
 """
 
-from function.domain.engine_args import disagreements, parallel_flags
-from function.domain.model import BrokenProfile, Engine, EngineName, Profile, Shape, Spread
+from dataclasses import dataclass
+
+from function.domain.engine_args import parallel_flags
+from function.domain.engine_faults import model_faults, shape_faults
+from function.domain.model import BrokenProfile, Engine, EngineName, Profile, Shape, Source, Spread
 from function.parse.block import Block
 from function.parse.downloads import check_env
 from function.parse.hardware import read_requires
@@ -13,17 +16,26 @@ from function.parse.templates import refuse_templates
 from function.parse.topology import fit_engine, read_shape
 
 
-def read_profiles(spec: Block) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What of a model its profiles must agree with; no source: unreadable; `sized`: VRAM maths can find a shape."""
+
+    name: str
+    source: Source | None
+    sized: bool
+
+
+def read_profiles(spec: Block, source: Source | None) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
     """Return the valid profiles and the broken ones, each in the order in which they are declared."""
+    served = Served(name=spec.block("model").text("name"), source=source, sized=spec.block("resources").has("vram"))
     profiles: list[Profile] = []
     broken: list[BrokenProfile] = []
     seen: dict[str, str] = {}
-    sized = spec.block("resources").has("vram")
     for block in spec.blocks("serving"):
         name = block.text("name")
         if name and seen.setdefault(name, block.path) != block.path:
             block.deny("name", f"unique, and {seen[name]} has it already")
-        profile = _profile(block, sized=sized)
+        profile = _profile(block, served)
         if isinstance(profile, Profile):
             profiles.append(profile)
         else:
@@ -31,23 +43,26 @@ def read_profiles(spec: Block) -> tuple[tuple[Profile, ...], tuple[BrokenProfile
     return tuple(profiles), tuple(broken)
 
 
-def _profile(block: Block, *, sized: bool) -> Profile | BrokenProfile:
+def _profile(block: Block, served: Served) -> Profile | BrokenProfile:
     topology = block.block("replicaTopology")
     selector = read_selector(block.block("environmentSelector"))
     requires = read_requires(topology.block("requires"))
     engine = _engine(block.block("engine"))
-    shape = _shape(block, engine, sized=sized)
+    shape = _shape(block, engine, sized=served.sized)
+    if engine and served.source:
+        block.faults.update(model_faults(engine, served.source, served.name, block.at("engine")))
     problems = block.problems()
     if problems or engine is None:
         return BrokenProfile(name=block.text("name"), problems=problems)
     placement = topology.block("placement")
+    pods = placement.text("podsAcrossNodes")
     return Profile(
         name=block.text("name"),
         engine=engine,
         shape=shape,
         selector=selector,
         requires=requires,
-        pods_across_nodes=Spread(placement.text("podsAcrossNodes", Spread.NONE)),
+        pods_across_nodes=Spread(pods) if pods else None,
         replicas_across_nodes=Spread(placement.text("replicasAcrossNodes", Spread.NONE)),
     )
 
@@ -58,7 +73,13 @@ def _engine(block: Block) -> Engine | None:
     name = block.text("name")
     if name not in tuple(EngineName):
         return None
-    return Engine(name=EngineName(name), image=block.text("image"), args=block.texts("args"), env=block.maps("env"))
+    return Engine(
+        name=EngineName(name),
+        image=block.text("image"),
+        args=block.texts("args"),
+        env=block.maps("env"),
+        version=block.text("version"),
+    )
 
 
 def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:
@@ -72,5 +93,5 @@ def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:
     if shape is None:
         block.faults.update(parallel_flags(engine.name, engine.args, args_path).problems)
         return None
-    block.faults.update(disagreements(engine.name, engine.args, shape, args_path))
+    block.faults.update(shape_faults(engine, shape, args_path))
     return fit_engine(topology, shape, engine, args_path)

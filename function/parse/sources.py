@@ -7,6 +7,7 @@ because both end up in one address. An address of a scheme that has a source of 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
 from function.parse.block import Block
@@ -15,6 +16,7 @@ from function.parse.templates import refuse_expansions, refuse_templates
 
 SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
+_FIRST_PART = re.compile(r"-00001-of-([0-9]{5})\.gguf$", re.ASCII)
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -45,13 +47,32 @@ def _hugging_face(block: Block, rule: SecretRule) -> Source:
     repo = block.fields.get("repo")
     if isinstance(repo, str) and not _REPO.fullmatch(repo):
         block.deny("repo", "owner/name")
+    file, allow, ignore = block.text("file"), block.texts("allowPatterns"), block.texts("ignorePatterns")
+    if file:
+        _check_file(block, file, allow, ignore)
     return HuggingFaceSource(
         repo=block.text("repo"),
         revision=block.text("revision", "main"),
         secret=_secret(block, rule, "HF_TOKEN"),
-        allow=block.texts("allowPatterns"),
-        ignore=block.texts("ignorePatterns"),
+        allow=allow or _parts(file),
+        ignore=ignore,
+        file=file,
     )
+
+
+def _check_file(block: Block, file: str, allow: tuple[str, ...], ignore: tuple[str, ...]) -> None:
+    if any(part in {"", ".", ".."} for part in file.split("/")):
+        block.deny("file", "a path within the repository, without ..")
+    refuse_expansions(block, "file")
+    if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
+        block.deny("file", "among the files that allowPatterns lets through")
+    if any(fnmatchcase(file, pattern) for pattern in ignore):
+        block.deny("file", "none of the files that ignorePatterns leaves out")
+
+
+def _parts(file: str) -> tuple[str, ...]:
+    """Return the pattern of a file that is all there is to fetch, with the other parts where it is a first one."""
+    return (_FIRST_PART.sub(r"-*-of-\1.gguf", file),) if file else ()
 
 
 def _oci(block: Block, _: SecretRule) -> Source:

@@ -1,10 +1,11 @@
 """The shape of one replica, declared by a profile or recorded by a placement, and the rules it must keep.
 
 A replica spans `nodes` nodes in one of two modes. Pipeline mode: one pipeline stage for each node, tensor
-parallelism over the GPUs of a node. Data mode (`data` and `dataLocal` together): `data / dataLocal` is the
-number of nodes, `tensor` times `dataLocal` the GPUs of a node, and there is no pipeline, because KServe takes
-one or the other. In both, tensor times pipeline times data is then the number of GPUs. What is left out
-follows from the rest; expert parallelism follows the engine's arguments where the block does not mention it.
+parallelism over the GPUs of a node; or no stages, and tensor parallelism over the GPUs of all nodes. Data mode
+(`data` and `dataLocal` together): `data / dataLocal` is the number of nodes, `tensor` times `dataLocal` the GPUs of
+a node, and there is no pipeline, because KServe takes one or the other. In both, tensor times pipeline times data is
+then the number of GPUs. What is left out follows from the rest; expert parallelism follows the engine's arguments
+where the block does not mention it.
 """
 
 from dataclasses import replace
@@ -44,12 +45,19 @@ def fit_engine(topology: Block, shape: Shape, engine: Engine, args_path: str) ->
 
 
 def _pipeline_mode(block: Block, nodes: int, gpus: int) -> Parallelism:
+    splits = [Parallelism(tensor=gpus, pipeline=nodes), Parallelism(tensor=nodes * gpus, pipeline=1)]
     tensor, pipeline = block.integer("tensor"), block.integer("pipeline")
-    if tensor not in {None, gpus}:
-        block.deny("tensor", f"{gpus}, the gpusPerNode")
-    if pipeline not in {None, nodes}:
-        block.deny("pipeline", f"{nodes}, the nodes")
-    return Parallelism(tensor=gpus, pipeline=nodes)
+    of_tensor = [split for split in splits if tensor in {None, split.tensor}]
+    if not of_tensor:
+        over_all = f", or {nodes * gpus}, that of all nodes" if nodes > 1 else ""
+        block.deny("tensor", f"{gpus}, the gpusPerNode{over_all}")
+        return splits[0]
+    fitting = [split for split in of_tensor if pipeline in {None, split.pipeline}]
+    if not fitting:
+        stages = " or ".join(str(number) for number in sorted({split.pipeline for split in of_tensor}))
+        block.deny("pipeline", f"{stages}, as tensor times pipeline is the number of GPUs")
+        return splits[0]
+    return fitting[0]
 
 
 def _data_mode(block: Block, nodes: int, gpus: int) -> Parallelism:

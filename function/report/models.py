@@ -1,9 +1,22 @@
 """What is said of a ClusterModel or Model: whether it is valid, and what its profiles amount to."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
-from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
+from function.domain.engine_versions import version
+from function.domain.flags import last_value
+from function.domain.model import (
+    GGUF,
+    EngineName,
+    HuggingFaceSource,
+    Model,
+    OciSource,
+    Profile,
+    PvcSource,
+    Spread,
+    UriSource,
+    single_file,
+)
 from function.domain.problem import Problem
 from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest
@@ -12,6 +25,9 @@ from function.reasons import ConditionType, ModelValid, Status
 from function.report.bounded import clip
 from function.report.conditions import faulty
 from function.storage import cachekey, sizing
+
+_TOKENIZERS: Mapping[EngineName, str] = {EngineName.VLLM: "--tokenizer", EngineName.SGLANG: "--tokenizer-path"}
+_USABLE = 9  # tenths of a GPU's memory that engines take
 
 
 def invalid_source(problems: Sequence[Problem]) -> Condition:
@@ -23,11 +39,32 @@ def valid(model: Model) -> Condition:
     """Return ModelValid: every fault of every profile, or advice that is no fault."""
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
-    advice = ""
-    if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
-        advice = "; spec.oci.image: names a tag, which may move; a digest always means the same weights"
-    message = f"{len(model.profiles)} profiles can be served{advice}"
+    message = "; ".join([f"{len(model.profiles)} profiles can be served", *remarks(model)])
     return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
+
+
+def remarks(model: Model) -> list[str]:
+    """Return what is no fault of a model and worth knowing, with the field that it is about."""
+    found: list[str] = []
+    if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
+        found.append("spec.oci.image: names a tag, which may move; a digest always means the same weights")
+    for profile in model.profiles:
+        found += [f"spec.serving[{profile.name}].{text}" for text in _remarks(profile, model)]
+    return found
+
+
+def _remarks(profile: Profile, model: Model) -> Iterator[str]:
+    engine, shape, file = profile.engine, profile.shape, single_file(model.source)
+    if (file or shape is None or shape.nodes > 1) and version(engine) is None:
+        yield "engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
+    if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
+        yield "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
+    if file.lower().endswith(GGUF) and last_value(engine.args, _TOKENIZERS[engine.name]) is None:
+        yield f"engine.args: engines read no tokenizer well from {file}; {_TOKENIZERS[engine.name]} names another"
+    weights, memory = model.disk, profile.requires.memory_per_gpu
+    if weights and memory and shape and weights > shape.gpus * memory * _USABLE // 10:
+        room = f"{shape.gpus} GPUs of {gib(memory)} hold {gib(shape.gpus * memory * _USABLE // 10)} of weights at most"
+        yield f"replicaTopology: {room}, and spec.resources.disk is {gib(weights)}"
 
 
 def status(model: Model) -> Manifest:

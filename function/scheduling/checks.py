@@ -8,13 +8,12 @@ readiness come after these, see judge.py; selectors before.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.engine_args import disagreements
+from function.domain.engine_faults import shape_faults
 from function.domain.environment import Environment, Pool
-from function.domain.model import EngineName, Profile, Shape
-from function.domain.problem import Problem
+from function.domain.model import Profile, Shape
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Refusal, Value
@@ -34,9 +33,6 @@ STORAGE_REASONS: Mapping[FaultKind, Refused] = {
     FaultKind.CACHE_ABSENT: Refused.CACHE_NOT_ON_ENVIRONMENT,
     FaultKind.CACHE_PENDING: Refused.CACHE_NOT_ON_ENVIRONMENT,
 }
-
-# Several hundred pools of one kind ask the same about the same arguments.
-_disagreements = lru_cache(maxsize=256)(disagreements)
 
 
 @dataclass(frozen=True)
@@ -87,16 +83,11 @@ def vram(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
 
 
 def engine_args(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
-    """Parallelism flags must agree with a shape that VRAM maths made; parse checks declared shapes."""
+    """Engine and arguments must agree with a shape that VRAM maths made; parse checks declared shapes."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
-    engine = candidate.profile.engine
-    problems = _problems(engine.name, engine.args, candidate.shape)
+    problems = shape_faults(candidate.profile.engine, candidate.shape)
     return _refuse(candidate, Field.ENGINE_ARGS, None, problems, Refused.INVALID_PROFILE) if problems else None
-
-
-def _problems(engine: EngineName, args: tuple[str, ...], shape: Shape) -> tuple[Problem, ...]:
-    return _disagreements(engine, args, shape) if args else ()
 
 
 def storage_wish(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
+from function.domain.tally import Tally
 from function.scheduling.judge import Judge, judge
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
@@ -33,6 +34,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._needs: list[tuple[SchedulingRequest, dict[str, _Known]]] = []
+        self.tally = Tally()
 
     def judging(self, request: SchedulingRequest, environments: Iterable[Environment]) -> Judge:
         """Return what judges these environments for a request as `judge` does."""
@@ -48,6 +50,9 @@ class Verdicts:
             if found is None or found.environment is not environment or found.counted != counted:
                 found = _Known(environment, counted, judge(request, environment, ledger))
                 known[environment.name] = found
+                self.tally.misses += 1
+            else:
+                self.tally.hits += 1
             return found.verdict
 
         return remembered

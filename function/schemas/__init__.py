@@ -28,6 +28,7 @@ class HuggingFace(BaseModel):
     )
     revision: StrictStr = Field("main", max_length=128, min_length=1, pattern="^[A-Za-z0-9_][A-Za-z0-9._-]*$")
     secret_ref: SecretRef | None = Field(None, alias="secretRef")
+    file: StrictStr | None = Field(None, max_length=256, min_length=1, pattern="^[A-Za-z0-9._+@=/-]+$")
     allow_patterns: list[StrictStr] | None = Field(None, alias="allowPatterns", max_length=64)
     ignore_patterns: list[StrictStr] | None = Field(None, alias="ignorePatterns", max_length=64)
 
@@ -91,7 +92,7 @@ class Requires(BaseModel):
 
 
 class Placement(BaseModel):
-    pods_across_nodes: Literal["required", "preferred", "none"] = Field("none", alias="podsAcrossNodes")
+    pods_across_nodes: Literal["required", "preferred", "none"] | None = Field(None, alias="podsAcrossNodes")
     replicas_across_nodes: Literal["required", "preferred", "none"] = Field("none", alias="replicasAcrossNodes")
 
 
@@ -112,6 +113,9 @@ class Env(BaseModel):
 class Engine(BaseModel):
     name: Literal["vLLM", "SGLang"]
     image: StrictStr = Field(..., max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
+    version: StrictStr | None = Field(
+        None, max_length=16, min_length=3, pattern="^v?[0-9]\\.[0-9]{1,4}(\\.[0-9]{1,4})?$"
+    )
     args: list[StrictStr] | None = Field(None, max_length=128)
     env: list[Env] | None = Field(None, max_length=64)
 

@@ -7,20 +7,35 @@ that time.
 
 KServe's presets have probes, of which only the startup budget is changed. A command of our own serves plain
 HTTP and says so, also over a preset whose probes would ask for TLS.
+
+SGLang answers to `/health` in all ranks alike, in old releases also with a dead one among them; `/health_generate`
+makes a token, for which it takes up to twenty seconds of its own.
 """
 
+from collections.abc import Mapping
+
+from function.domain.model import EngineName
 from function.kube.manifests import Manifest
 from function.kube.quantity import GIB
 
-_PERIOD = 10
+PERIOD = 10
 _ENGINE, _GROUP, _UNKNOWN = 600, 1800, 3600
 _SECONDS_PER_GIB = 8
+_ASKED: Mapping[EngineName, tuple[str, int]] = {
+    EngineName.VLLM: ("/health", 5),
+    EngineName.SGLANG: ("/health_generate", 25),
+}
 
 
 def startup(weights: int | None, nodes: int) -> Manifest:
     """Return how often the engine may fail to answer while it starts, every ten seconds."""
+    return {"failureThreshold": budget(weights, nodes) // PERIOD}
+
+
+def budget(weights: int | None, nodes: int) -> int:
+    """Return how many seconds the engine may take to start, whole tens."""
     loading = _UNKNOWN if weights is None else _ENGINE + -(-weights // GIB) * _SECONDS_PER_GIB
-    return {"failureThreshold": -(-(loading + (_GROUP if nodes > 1 else 0)) // _PERIOD)}
+    return -(-(loading + (_GROUP if nodes > 1 else 0)) // PERIOD) * PERIOD
 
 
 def patience(weights: int | None, nodes: int) -> Manifest:
@@ -28,13 +43,14 @@ def patience(weights: int | None, nodes: int) -> Manifest:
     return {"startupProbe": startup(weights, nodes)}
 
 
-def serving(port: int, weights: int | None, nodes: int) -> Manifest:
+def serving(engine: EngineName, port: int, weights: int | None, nodes: int) -> Manifest:
     """Return the port and the probes of a container that we start ourselves."""
-    asked: Manifest = {"httpGet": {"path": "/health", "port": port, "scheme": "HTTP"}, "timeoutSeconds": 5}
+    path, seconds = _ASKED[engine]
+    asked: Manifest = {"httpGet": {"path": path, "port": port, "scheme": "HTTP"}, "timeoutSeconds": seconds}
     return {
         "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
-        "startupProbe": {**asked, "periodSeconds": _PERIOD, **startup(weights, nodes)},
-        "readinessProbe": {**asked, "periodSeconds": _PERIOD, "failureThreshold": 3},
+        "startupProbe": {**asked, "periodSeconds": PERIOD, **startup(weights, nodes)},
+        "readinessProbe": {**asked, "periodSeconds": PERIOD, "failureThreshold": 3},
         # A whole group restarts when its leader does, which may cost hours of loading.
-        "livenessProbe": {**asked, "periodSeconds": _PERIOD, "failureThreshold": 30},
+        "livenessProbe": {**asked, "periodSeconds": PERIOD, "failureThreshold": 30},
     }

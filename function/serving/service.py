@@ -11,17 +11,18 @@ profile or written by hand, and because the GPU memory of a pool may have decide
 
 from dataclasses import replace
 
-from function.domain.engine_args import disagreements
-from function.domain.model import EngineName, Shape
+from function.domain.engine_faults import model_faults, shape_faults
+from function.domain.model import EngineName, Shape, single_file
 from function.domain.problem import Problem
+from function.domain.settled_flags import PORT, without_settled
 from function.kube.manifests import Manifest, prune
 from function.kube.names import ANNOTATION_WISH, LABEL_SERVICE
 from function.serving import probes
-from function.serving.arguments import foreign_weights, last_value, without_weights
-from function.serving.engines import PORT, SERVED_NAME, Launch, Mode, Run, mode_of, start
+from function.serving.engines import Launch, Mode, Run, mode_of, start
 from function.serving.pods import pod
 from function.serving.presets import API_VERSION, pipeline_preset_name
 from function.serving.request import ServingRequest
+from function.serving.runtime import completed
 from function.serving.wish import wish
 
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
@@ -39,8 +40,17 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
     if problems:
         return problems
     engine, mode = request.profile.engine, mode_of(request.shape)
-    args = without_weights(engine.name, request.model.source, engine.args)
-    group = start(Run(engine=replace(engine, args=args), shape=request.shape, names=_served_names(request)))
+    args = without_settled(engine.name, engine.args, request.model.source)
+    run = Run(
+        engine=replace(engine, args=args),
+        shape=request.shape,
+        names=_served_names(request),
+        file=single_file(request.model.source),
+    )
+    group = start(run)
+    leader, worker = pod(request, group.leader, _listening(request, group.leader)), None
+    if group.worker:
+        worker = completed(pod(request, group.worker, {}), request, run, leads=False)
     spec = prune(
         {
             "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if mode is Mode.PIPELINE else None,
@@ -49,8 +59,8 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
             "parallelism": _parallelism(request.shape) or None,
             "labels": {**request.labels, LABEL_SERVICE: request.name},
             "annotations": _annotations(request),
-            "template": pod(request, group.leader, _listening(request, group.leader)),
-            "worker": pod(request, group.worker, {}) if group.worker else None,
+            "template": completed(leader, request, run, leads=True),
+            "worker": worker,
             "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
         }
     )
@@ -70,10 +80,9 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
 
 def _problems(request: ServingRequest) -> tuple[Problem, ...]:
     engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
-    args_path = f"{path}.engine.args"
     found = [
-        *foreign_weights(engine.name, request.model.source, engine.args, args_path),
-        *disagreements(engine.name, engine.args, request.shape, args_path),
+        *model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
+        *shape_faults(engine, request.shape, f"{path}.engine.args"),
     ]
     if engine.name is EngineName.SGLANG and mode_of(request.shape) is Mode.DATA:
         found.append(
@@ -90,16 +99,12 @@ def _served_names(request: ServingRequest) -> tuple[str, ...]:
 
 
 def _annotations(request: ServingRequest) -> Manifest | None:
-    engine = request.profile.engine
-    if mode_of(request.shape) is not Mode.PIPELINE:
-        return None
-    named_by_author = engine.name is EngineName.VLLM and last_value(engine.args, SERVED_NAME)
-    return None if named_by_author else {_ROUTED_BY_NAME: "true"}
+    return {_ROUTED_BY_NAME: "true"} if mode_of(request.shape) is Mode.PIPELINE else None
 
 
 def _listening(request: ServingRequest, leader: Launch) -> Manifest:
     if leader.command:
-        return probes.serving(PORT, request.weights, request.shape.nodes)
+        return probes.serving(request.profile.engine.name, PORT, request.weights, request.shape.nodes)
     return probes.patience(request.weights, request.shape.nodes)
 
 
@@ -108,7 +113,8 @@ def _parallelism(shape: Shape) -> Manifest:
     return prune(
         {
             "tensor": None if mode is Mode.SINGLE and split.tensor == 1 else split.tensor,
-            "pipeline": split.pipeline if mode is Mode.PIPELINE else None,
+            # KServe counts pods by it, also where tensor parallelism spans them: the command has the stages.
+            "pipeline": shape.nodes if mode is Mode.PIPELINE else None,
             "data": split.data if mode is Mode.DATA else None,
             "dataLocal": split.data_local if mode is Mode.DATA else None,
             "expert": True if split.expert else None,

@@ -1,4 +1,5 @@
-"""On which nodes the pods of a service may run, and how far apart.
+"""On which nodes the pods of a service may run, and how far apart: those of one group on distinct nodes, unless the
+author says otherwise, as each is charged a node.
 
 A service's pods are told by one label, a group's by the index that LeaderWorkerSet puts on its pods. Pods of
 one group: `matchLabelKeys` on that index. Replicas on several nodes: other groups, `mismatchLabelKeys` on
@@ -8,7 +9,7 @@ stops the old, is not blocked by the old.
 
 from function.domain.environment import Pool
 from function.domain.model import Profile, Spread
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import JSON, Manifest, mapping
 from function.kube.names import LABEL_SERVICE
 
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
@@ -20,7 +21,7 @@ def affinity(profile: Profile, service: str, nodes: int) -> Manifest | None:
     apart = [(profile.replicas_across_nodes, "matchLabelKeys", _REVISION)]
     if nodes > 1:
         apart = [
-            (profile.pods_across_nodes, "matchLabelKeys", _GROUP),
+            (profile.pods_across_nodes or Spread.REQUIRED, "matchLabelKeys", _GROUP),
             (profile.replicas_across_nodes, "mismatchLabelKeys", _GROUP),
         ]
     required: list[JSON] = []
@@ -41,6 +42,12 @@ def affinity(profile: Profile, service: str, nodes: int) -> Manifest | None:
     if preferred:
         terms["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {"podAntiAffinity": terms} if terms else None
+
+
+def keeps_pods_apart(pod: Manifest) -> bool:
+    """Tell whether a pod of a service, as it was written, avoids the nodes of its own group."""
+    rules = mapping(pod, "affinity.podAntiAffinity")
+    return f"'matchLabelKeys': ['{_GROUP}']" in str(rules)
 
 
 def tolerations(pool: Pool) -> list[JSON]:

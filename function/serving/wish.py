@@ -10,10 +10,11 @@ The form is for ever: another spelling here is another wish for every service th
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from function.domain.environment import GPU_RESOURCE, Pool
-from function.domain.model import CPU, MEMORY, Engine, Parallelism, Profile, Shape, Spread
+from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parallelism, Profile, Shape, Spread
 from function.domain.settings import BUILT_IN
 from function.kube.names import digest
 from function.serving.engines import Mode, mode_of
@@ -25,11 +26,25 @@ _Told: TypeAlias = Mapping[str, object]
 
 def wish(request: ServingRequest) -> str:
     """Return 16 hex digits: the same for the same wish, in whichever order it was written."""
+    return _digest(request, request.profile)
+
+
+def earlier_wish(request: ServingRequest) -> str:
+    """Return the wish in the form of releases where `podsAcrossNodes: none` was the default, and so not part of it."""
+    profile = request.profile
+    unsaid = profile.pods_across_nodes is Spread.NONE
+    return _digest(request, replace(profile, pods_across_nodes=None) if unsaid else profile)
+
+
+def _digest(request: ServingRequest, profile: Profile) -> str:
+    source = request.model.source
     told = _told(
         uri=request.uri,
+        # Of two files in one directory; the name in an address is part of its key already.
+        file=source.file if isinstance(source, HuggingFaceSource) else None,
         name=request.model.served_name,
-        engine=_engine(request.profile.engine),
-        spread=_spread(request.profile, request.shape),
+        engine=_engine(profile.engine),
+        spread=_spread(profile, request.shape),
         shape=_shape(request.shape),
         requests=_told(cpu=_unless(request.model.cpu, CPU), memory=_unless(request.model.memory, MEMORY)),
         pool=_pool(request.pool),
@@ -49,12 +64,12 @@ def _unless(value: str, default: str) -> str | None:
 
 
 def _engine(engine: Engine) -> _Told:
-    return _told(name=engine.name, image=engine.image, args=engine.args, env=engine.env)
+    return _told(name=engine.name, image=engine.image, args=engine.args, env=engine.env, version=engine.version)
 
 
 def _spread(profile: Profile, shape: Shape) -> _Told:
     pods, replicas = profile.pods_across_nodes, profile.replicas_across_nodes
-    return _told(pods=_unless(pods, Spread.NONE) if shape.nodes > 1 else None, replicas=_unless(replicas, Spread.NONE))
+    return _told(pods=pods if shape.nodes > 1 else None, replicas=_unless(replicas, Spread.NONE))
 
 
 def _shape(shape: Shape) -> _Told:

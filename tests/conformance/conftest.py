@@ -29,7 +29,7 @@ def function(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = (str(Path(sys.executable).with_name("function-modelplane")), "--insecure")
+    command = (str(Path(sys.executable).with_name("function-modelplane")), "--insecure", "--metrics-address", "")
     with log.open("w") as output:
         server = subprocess.Popen((*command, "--address", f"127.0.0.1:{port}"), stdout=output, stderr=subprocess.STDOUT)
         try:

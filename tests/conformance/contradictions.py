@@ -103,6 +103,15 @@ MODEL = [
         "must equal gpusPerNode",
     ),
     Case(
+        "tensor-and-pipeline",
+        "2 stages of 16 GPUs are 32, of 16",
+        "ClusterModel",
+        {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"tensor": 16, "pipeline": 2}},
+        "spec.serving[0].replicaTopology.parallelism.pipeline",
+        "tensor",
+    ),
+    Case("version", "a number", "ClusterModel", {"serving.0.engine.version": "x"}, "spec.serving[0].engine.version"),
+    Case(
         "data-alone",
         "KServe takes both or none",
         "ClusterModel",
@@ -341,6 +350,13 @@ ALLOWED = [
         "ClusterModel",
         {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"data": 16, "dataLocal": 8, "tensor": 1}},
     ),
+    Case(
+        "tensor-over-nodes",
+        "16 GPUs share every layer",
+        "ClusterModel",
+        {f"{TOPOLOGY}.nodes": 2, f"{TOPOLOGY}.parallelism": {"tensor": 16, "pipeline": 1}},
+    ),
+    Case("version-said", "of a digest", "ClusterModel", {"serving.0.engine.version": "0.28.0"}),
     Case(
         "any-case",
         "names are compared ignoring case",

@@ -123,8 +123,18 @@ def extensions(folder: Path) -> Path:
         / "package/crds/kubernetes.m.crossplane.io_objects.yaml",
         programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
         / "package/crds/kubernetes.m.crossplane.io_clusterproviderconfigs.yaml",
-        programs.module_dir("core", "github.com/crossplane/crossplane/v2")
-        / "cluster/crds/protection.crossplane.io_usages.yaml",
+        *(
+            programs.module_dir("core", "github.com/crossplane/crossplane/v2") / "cluster/crds" / f"{name}.yaml"
+            for name in (
+                "apiextensions.crossplane.io_compositions",
+                "apiextensions.crossplane.io_managedresourceactivationpolicies",
+                "pkg.crossplane.io_configurations",
+                "pkg.crossplane.io_deploymentruntimeconfigs",
+                "pkg.crossplane.io_functions",
+                "pkg.crossplane.io_providers",
+                "protection.crossplane.io_usages",
+            )
+        ),
         *(
             programs.module_dir("kserve", "github.com/kserve/kserve") / "config/crd/full/llmisvc" / name
             for name in (
@@ -132,8 +142,6 @@ def extensions(folder: Path) -> Path:
                 "serving.kserve.io_llminferenceserviceconfigs.yaml",
             )
         ),
-        programs.module_dir("core", "github.com/crossplane/crossplane/v2")
-        / "cluster/crds/apiextensions.crossplane.io_compositions.yaml",
         programs.ROOT / "package/input/defaults.yaml",
         *sorted(APIS.glob("*/definition.yaml")),
     ]

@@ -1,16 +1,19 @@
 """Scenarios 10 and 12: two deployments race for one slot, ten times at once: one wins and the other is told.
 
 Then ten of the twenty serve, ten are refused, and nothing may be written for two minutes, by anybody; calls
-of the function are counted.
+of the function are counted. Every event of the remote cluster is looked at from the start: never, for no moment at all,
+are there two services for one slot.
 """
 
 import re
+import threading
 import urllib.request
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from function.kube.manifests import condition, text
+from function.kube.manifests import condition, get, strings, text
 from tests.e2e.objects import deployment, environment, model, pool
 from tests.e2e.rest import require_rest
 from tests.e2e.world import World
@@ -24,14 +27,44 @@ SETTLED_SECONDS = 120
 _OURS = ("ModelDeployment", "ModelPlacement", "InferenceEnvironment", "ClusterModel")
 
 
+WATCHED_SECONDS = 900
+
+
+class Slots(threading.Thread):
+    """Looks at every event of the services: who holds each slot, and where two did."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(daemon=True)
+        self._events = world.stack.remote.watch("LLMInferenceService", TEAM, WATCHED_SECONDS)
+        self._holders: dict[str, set[str]] = defaultdict(set)
+        self.seen = 0
+        self.doubled: list[str] = []
+
+    def run(self) -> None:
+        """Look until the watch ends."""
+        for kind, service in self._events:
+            race, _, side = strings(service, "metadata.labels")["modelplane.ai/deployment"].rpartition("-")
+            self.seen += 1
+            if kind == "DELETED" or get(service, "metadata.deletionTimestamp") is not None:
+                self._holders[race].discard(side)
+            else:
+                self._holders[race].add(side)
+            if len(self._holders[race]) > 1:
+                self.doubled.append(f"event {self.seen}: both sides of {race}")
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _started(world: World) -> None:
+def slots(world: World) -> Iterator[Slots]:
     world.team(TEAM)
+    watching = Slots(world)
+    watching.start()
     one = pool("one", acceleratorCount=1, maxNodeCount=1)
     world.apply(model("racer"), *(environment(race, one) for race in RACES))
     for race in RACES:
         world.wait("InferenceEnvironment", race, "Ready", "True")
     world.apply(*(deployment(TEAM, f"{race}-{side}", "racer", on=race) for race in RACES for side in ("a", "b")))
+    yield watching
+    assert watching.doubled == []
 
 
 def _reason(world: World, name: str) -> str:
@@ -47,6 +80,11 @@ def test_one_of_two_wins(race: str, world: World) -> None:
 
     until("one winner and one refusal", decided)
     until("one placement", lambda: sum(len(world.placements(TEAM, f"{race}-{side}")) for side in "ab") == 1)
+
+
+def test_there_were_never_two_services_for_one_slot(slots: Slots) -> None:
+    assert slots.seen >= len(RACES), "every service came as an event"
+    assert slots.doubled == []
 
 
 def test_what_has_settled_is_left_alone(world: World, record_property: Callable[[str, object], None]) -> None:

@@ -1,4 +1,4 @@
-"""Scenario 13: an earlier release, then this one, over what runs: nothing is made again."""
+"""Scenario 13: an earlier release, then this one, and back, over what runs: nothing is made again."""
 
 import io
 import subprocess
@@ -17,6 +17,7 @@ from tools.stack.waiting import steady
 pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
 DEPLOYMENTS = ("several", "one")
+EARLIER, LATER = "v0.0.1", "v9.0.0"
 _RELEASE = ("apis", "function", "package")
 
 
@@ -34,8 +35,12 @@ def _git(*arguments: str) -> bytes:
     return subprocess.run(("git", *arguments), cwd=SOURCE, capture_output=True, check=True).stdout
 
 
-def test_an_upgrade_makes_nothing_again(world: World, tmp_path: Path) -> None:
-    release.install(world.stack.home, world.stack.processes, _earlier(tmp_path / "earlier"))
+def test_an_upgrade_and_its_way_back_make_nothing_again(world: World, tmp_path: Path) -> None:
+    home, processes = world.stack.home, world.stack.processes
+    earlier = _earlier(tmp_path / "earlier")
+    release.publish(home, earlier, EARLIER)
+    release.publish(home, SOURCE, LATER)
+    release.roll_back(home, processes, earlier, EARLIER)
     world.team(TEAM)
     world.apply(
         environment("upgraded", pool("gpus", maxNodeCount=3)),
@@ -43,13 +48,23 @@ def test_an_upgrade_makes_nothing_again(world: World, tmp_path: Path) -> None:
         model("one"),
         *(deployment(TEAM, name, name, on="upgraded") for name in DEPLOYMENTS),
     )
-    for name in DEPLOYMENTS:
-        world.ready(TEAM, name)
-    before = world.remote_uids(TEAM)
-    placements = [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS]
-    release.install(world.stack.home, world.stack.processes)
-    steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=15)
-    for name in DEPLOYMENTS:
-        world.ready(TEAM, name)
-    assert [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS] == placements
+    before = _running(world)
+    release.upgrade(home, processes, SOURCE, LATER)
+    _unchanged(world, before)
+    release.roll_back(home, processes, earlier, EARLIER)
+    _unchanged(world, before)
     world.remove(TEAM, *DEPLOYMENTS)
+    release.upgrade(home, processes, SOURCE, release.VERSION)
+
+
+def _running(world: World) -> tuple[dict[str, str], list[str]]:
+    """Return what runs once all of it is ready: uids on the remote cluster, and those of the placements."""
+    for name in DEPLOYMENTS:
+        world.ready(TEAM, name)
+    placements = [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS]
+    return world.remote_uids(TEAM), placements
+
+
+def _unchanged(world: World, before: tuple[dict[str, str], list[str]]) -> None:
+    steady("what runs", lambda: world.remote_uids(TEAM) == before[0], seconds=15)
+    assert _running(world) == before

@@ -38,16 +38,19 @@ class Scene:
             edit(made)
         return made
 
-    def outcome(self) -> Outcome:
-        """Return what the function makes of it."""
-        request = fnv1.RunFunctionRequest(
+    def request(self) -> fnv1.RunFunctionRequest:
+        """Return what the function is sent."""
+        return fnv1.RunFunctionRequest(
             observed=fnv1.State(
                 composite=_resource(self.xr), resources={key: _resource(found) for key, found in self.observed.items()}
             ),
             required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
             input=dict_to_struct(self.input),
         )
-        call = requests.read(split(request.SerializeToString()))
+
+    def outcome(self) -> Outcome:
+        """Return what the function makes of it."""
+        call = requests.read(split(self.request().SerializeToString()))
         # Nothing is there that is not observed.
         orphans = {name: () for name in compose(call).requirements if name.startswith(requirements.orphan(""))}
         return compose(replace(call, answers={**orphans, **call.answers}))

@@ -41,7 +41,7 @@ def _deselect(control: ControlPlane) -> None:
 
 
 def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
-    """Return what is composed of the cache when no placement is listed; `reader`: what is answered by name, if at all."""
+    """Return what is composed while no placement is listed; `reader`: what is answered by name, if at all."""
     request = request_of(control, _cache(control))
     del request.required_resources["placements"].items[:]
     if reader is not None:

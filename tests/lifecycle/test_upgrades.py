@@ -41,7 +41,8 @@ def _with_other_numbers(pod: Manifest) -> None:
             if probe in container:
                 mapping(container, probe)["failureThreshold"] = 99
     for volume in listing(pod, "volumes"):
-        mapping(volume, "emptyDir")["sizeLimit"] = "7Gi"
+        if "medium" in mapping(volume, "emptyDir"):
+            mapping(volume, "emptyDir")["sizeLimit"] = "7Gi"
     for container in listing(pod, "initContainers"):
         container["image"] = EARLIER
         mapping(container, "resources")["requests"] = {"memory": "5Gi"}

@@ -25,7 +25,7 @@ from function.parse.placements import read_placement
 from function.parse.settings import read_settings
 
 ROOT = Path(__file__).parent.parent.parent
-SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m")
+SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m", "0.28.0")
 META = ("apiVersion", "kind", "metadata")
 Step = str | int
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from function.domain.tally import Tally
 from function.exchange import RequiredResource
 from function.kube.manifests import Manifest
 from function.parse.memo import Memo, MemoBy
@@ -43,6 +44,8 @@ def test_what_is_parsed_again(case: Case) -> None:
         facts = memo.read([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
         assert facts == tuple(f"fact {name}" for name in names), case.reason
         assert "".join(seen) == parsed, case.reason
+    read, anew = len("".join(case.lists)), len("".join(case.parsed))
+    assert memo.tally == Tally(hits=read - anew, misses=anew), case.reason
 
 
 def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
@@ -89,3 +92,4 @@ def test_each_value_has_a_memo_of_its_own_and_few_are_kept() -> None:
     for n in (3, 4, 5, 1):
         memo.read([item], {"n": n})
     assert seen == ["a1", "a2", "a3", "a4", "a5", "a1"]
+    assert memo.tally == Tally(hits=2, misses=6), "what is forgotten was counted all the same"

@@ -50,7 +50,7 @@ def test_what_is_left_out_has_the_documented_default() -> None:
     ],
 )
 def test_a_fault_outside_the_profiles_leaves_no_model(fields: dict[str, JSON], want: str) -> None:
-    broken = profile("a", engine=engine("{{"))
+    broken = profile("a", engine=engine("--a={{"))
     problems = read_model(manifests.model(profile("b"), broken, **fields)).problems
     assert problems[0] == Problem("spec.resources.vram", want)
     assert [p.path for p in problems[1:]] == ["spec.serving[1].engine.args[0]"], "the list is complete"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
+from function.domain.tally import Tally
 from function.report.explain import explain
 from function.scheduling import remembered
 from function.scheduling.judge import judge
@@ -86,6 +87,8 @@ def test_what_is_judged_again(judged: list[str], case: Case) -> None:
     judged.clear()
     ask(verdicts, case.request, case.environments, case.placements)
     assert " ".join(judged) == case.judged, case.reason
+    anew = 2 + len(case.judged.split())
+    assert verdicts.tally == Tally(hits=4 - anew, misses=anew), "two environments are looked up in each call"
 
 
 def test_placements_count_in_any_order(judged: list[str]) -> None:

@@ -18,6 +18,8 @@ from google.protobuf.message import Message
 
 Line: TypeAlias = dict[str, object]
 
+# Metrics have one port for everybody unless told otherwise.
+QUIET = ("--metrics-address", "")
 FUNCTION = (str(Path(sys.executable).with_name("function-modelplane")),)
 STANDIN = (sys.executable, str(Path(__file__).with_name("standin.py")))
 # Not what the tester's own shell may say about servers.
@@ -62,7 +64,7 @@ def started(
 ) -> Iterator[Running]:
     """Run a server until the block ends; `folder` keeps what it wrote."""
     output = folder / "stdout"
-    arguments = (*program, "--address", "127.0.0.1:0", *options)
+    arguments = (*program, "--address", "127.0.0.1:0", *QUIET, *options)
     with output.open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(arguments, stdout=out, stderr=err, env={**ENVIRONMENT, **variables})
     try:
@@ -76,7 +78,7 @@ def started(
 def refused(*options: str, variables: Mapping[str, str] = MappingProxyType({})) -> subprocess.CompletedProcess[str]:
     """Run the function where it cannot start."""
     return subprocess.run(
-        (*FUNCTION, *options),
+        (*FUNCTION, *QUIET, *options),
         capture_output=True,
         check=False,
         text=True,

@@ -43,6 +43,24 @@ CASES = (
         ("--insecure", "--max-recv-message-size", "x"),
         "not a valid integer",
     ),
+    Case(
+        "no-metrics-port",
+        "a typing error",
+        ("--insecure", "--metrics-address", "127.0.0.1"),
+        "cannot serve metrics on 127.0.0.1: want host:port with a port up to 65535",
+    ),
+    Case(
+        "metrics-port-too-high",
+        "as a port it would be another",
+        ("--insecure", "--metrics-address", "127.0.0.1:65536"),
+        "cannot serve metrics on 127.0.0.1:65536: want host:port with a port up to 65535",
+    ),
+    Case(
+        "metrics-address-of-another-machine",
+        "192.0.2.0/24 is nobody's (RFC 5737)",
+        ("--insecure", "--metrics-address", "192.0.2.1:8080"),
+        "cannot serve metrics on 192.0.2.1:8080: [Errno 99] Cannot assign requested address",
+    ),
     Case("unknown-option", "click's own words", ("--unknown",), "No such option"),
 )
 

@@ -12,12 +12,15 @@ from tests.builders import GIB, HUB, model, pool, profile, shape
 
 NAME, NAMESPACE = "kimi-1a2b3c4d", "team"
 VLLM_NEW, VLLM_OLD = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.8.0"
+# The first that finishes its requests when it is stopped, and the first that KServe's preset for data cannot start.
+VLLM_DRAINS, VLLM_RANKS = "vllm/vllm-openai:v0.18.0", "vllm/vllm-openai:v0.28.0"
 SGLANG = "lmsysorg/sglang:v0.5.4"
 KSERVE = Kserve(namespace="kserve", config_prefix="kserve-", gateway=True)
 
 ONE_GPU = shape(1, 1)
 ONE_NODE = shape(1, 8)
 PIPELINE = shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))
+TENSOR = shape(2, 8, Parallelism(tensor=16))
 DATA = shape(2, 8, Parallelism(tensor=4, data=4, data_local=2, expert=True))
 FRONTIER = replace(pool("frontier"), labels=(("modelplane.ai/pool", "frontier"),))
 
@@ -38,7 +41,7 @@ def request(
     source: Source = HUB,
     served_name: str = "org/kimi",
     pool: Pool = FRONTIER,
-    pods: Spread = Spread.NONE,
+    pods: Spread | None = None,
     replicas_apart: Spread = Spread.NONE,
     replicas: int = 1,
     uri: str = "pvc://weights/models/0123",

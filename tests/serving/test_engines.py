@@ -16,10 +16,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.domain.model import Engine, Parallelism, Shape
-from function.serving import ray
+from function.serving import ranks, ray
 from function.serving.engines import Group, Launch, Mode, Run, mode_of, start
 from tests.builders import shape
-from tests.serving.requests import DATA, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine
+from tests.serving.requests import (
+    DATA,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    TENSOR,
+    VLLM_DRAINS,
+    VLLM_OLD,
+    VLLM_RANKS,
+    engine,
+)
 
 NAMES = ("org/kimi", "publishers/team/models/org/kimi")
 EXPERT = shape(1, 8, Parallelism(tensor=8, expert=True))
@@ -48,6 +59,14 @@ def by_nodes(*args: str, own: tuple[str, ...] = ()) -> Group:
     return Group(
         leader=Launch(command=vllm, args=(*args, *NODES, *own)),
         worker=Launch(command=vllm, args=(*args, *NODES, "--headless", *own)),
+    )
+
+
+def by_ranks(local: int, *args: str, own: tuple[str, ...] = ()) -> Group:
+    command = ("/bin/bash", "-c", ranks.SCRIPT, "ranks", str(local))
+    return Group(
+        leader=Launch(command=command, args=("vllm", "serve", *args, "--api-server-count=8", *own)),
+        worker=Launch(command=command, args=("vllm", "serve", *args, "--headless", *own)),
     )
 
 
@@ -83,10 +102,17 @@ CASES = [
          engine("-tp", "8", "--pipeline_parallel_size=2", "--enable-expert-parallel"),
          by_nodes(*SERVE, "--distributed-executor-backend=mp",
                   own=("-tp", "8", "--pipeline_parallel_size=2", "--enable-expert-parallel"))),
-    Case("pipeline-named-by-author", "the author's names instead of ours", PIPELINE, engine("--served-model-name", "k"),
-         by_nodes("/mnt/models", "--port=8000", *SPLIT, "--distributed-executor-backend=mp",
-                  own=("--served-model-name", "k"))),
-    Case("pipeline-old", "vLLM before 0.12", PIPELINE, engine("--a b", image=VLLM_OLD),
+    Case("tensor-over-nodes", "16 GPUs share every layer, no stages", TENSOR, engine("--a b"),
+         by_nodes(*SERVE, "--tensor-parallel-size=16", "--distributed-executor-backend=mp", own=("--a b",))),
+    Case("pipeline-drains", "0.18 was the first that can", PIPELINE, engine(image=VLLM_DRAINS),
+         by_nodes(*SERVE, "--shutdown-timeout=40", *SPLIT, "--distributed-executor-backend=mp")),
+    Case("pipeline-drain-said", "the author's word", PIPELINE, engine("--shutdown-timeout=7", image=VLLM_DRAINS),
+         by_nodes(*SERVE, *SPLIT, "--distributed-executor-backend=mp", own=("--shutdown-timeout=7",))),
+    Case("data-new", "the preset would start another balancer", DATA, engine("--a b", image=VLLM_RANKS),
+         by_ranks(2, *SERVE, "--shutdown-timeout=40", "--tensor-parallel-size=4", "--data-parallel-size=4",
+                  "--data-parallel-size-local=2", "--enable-expert-parallel", "--data-parallel-rpc-port=5555",
+                  own=("--a b",))),
+    Case("pipeline-old", "vLLM before 0.11.1", PIPELINE, engine("--a b", image=VLLM_OLD),
          by_ray(*SERVE, *SPLIT, BY_RAY, "--a b")),
     Case("pipeline-ray", "asked for in one argument", PIPELINE, engine(BY_RAY), by_ray(*SERVE, *SPLIT, BY_RAY)),
     Case("pipeline-ray-apart", "asked for in two", PIPELINE, engine("--distributed-executor-backend", "ray"),
@@ -101,9 +127,11 @@ CASES = [
          Group(leader=sglang(*SGLANG_ARGS, "--tp-size=8", "--ep-size=8"))),
     Case("sglang-data", "ranks on one node", DATA_ON_ONE, engine(image=SGLANG),
          Group(leader=sglang(*SGLANG_ARGS, "--tp-size=2", "--dp-size=4"))),
-    Case("sglang-given", "never twice", EXPERT, engine("--tp", "8", "--ep=8", "--served-model-name=k", image=SGLANG),
-         Group(leader=sglang("--model-path=/mnt/models", "--host=0.0.0.0", "--port=8000",
-                             "--tp", "8", "--ep=8", "--served-model-name=k"))),
+    Case("sglang-given", "never twice", EXPERT, engine("--tp", "8", "--ep=8", image=SGLANG),
+         Group(leader=sglang(*SGLANG_ARGS, "--tp", "8", "--ep=8"))),
+    Case("sglang-tensor-over-nodes", "16 GPUs share every layer, no stages", TENSOR, engine(image=SGLANG),
+         Group(leader=sglang(*SGLANG_ARGS, "--tp-size=16", *SGLANG_NODES),
+               worker=sglang(*SGLANG_ARGS, "--tp-size=16", *SGLANG_NODES))),
     Case("sglang-pipeline", "the same on every pod", PIPELINE, engine("--a", image=SGLANG),
          Group(leader=sglang(*SGLANG_ARGS, "--tp-size=8", "--pp-size=2", "--ep-size=8", *SGLANG_NODES, "--a"),
                worker=sglang(*SGLANG_ARGS, "--tp-size=8", "--pp-size=2", "--ep-size=8", *SGLANG_NODES, "--a"))),
@@ -113,6 +141,29 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_start(case: Case) -> None:
     assert start(Run(engine=case.engine, shape=case.shape, names=NAMES)) == case.want, case.reason
+
+
+FILE = "Q4/kimi.gguf"
+SERVE_FILE = (f"/mnt/models/{FILE}", *SERVE[1:])
+
+
+@pytest.mark.parametrize(
+    ("reason", "shape", "engine", "want"),
+    [
+        ("a preset serves a directory", EXPERT, engine("--a b"),
+         Group(leader=Launch(command=("vllm", "serve"),
+                             args=(*SERVE_FILE, "--tensor-parallel-size=8", "--enable-expert-parallel", "--a b")))),
+        ("also for data parallelism", DATA, engine(),
+         by_ranks(2, *SERVE_FILE, "--tensor-parallel-size=4", "--data-parallel-size=4",
+                  "--data-parallel-size-local=2", "--enable-expert-parallel", "--data-parallel-rpc-port=5555")),
+        ("our own commands name it", PIPELINE, engine(),
+         by_nodes(*SERVE_FILE, *SPLIT, "--distributed-executor-backend=mp")),
+        ("SGLang, too", ONE_GPU, engine(image=SGLANG),
+         Group(leader=sglang(f"--model-path=/mnt/models/{FILE}", *SGLANG_ARGS[1:]))),
+    ],
+)  # fmt: skip
+def test_weights_of_one_file(reason: str, shape: Shape, engine: Engine, want: Group) -> None:
+    assert start(Run(engine=engine, shape=shape, names=NAMES, file=FILE)) == want, reason
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.domain.model import EngineName
 from function.serving import probes
 from tests.builders import GIB
 
@@ -36,15 +37,22 @@ def test_a_presets_probes_are_only_given_more_time() -> None:
     assert probes.patience(0, 1) == {"startupProbe": {"failureThreshold": 60}}
 
 
-def test_our_own_server_is_asked_in_plain_http() -> None:
+@pytest.mark.parametrize(
+    ("engine", "path", "seconds", "reason"),
+    [
+        (EngineName.VLLM, "/health", 5, "503 when the engine is dead, at once otherwise"),
+        (EngineName.SGLANG, "/health_generate", 25, "makes a token, for which it takes up to 20 s"),
+    ],
+)
+def test_our_own_server_is_asked_in_plain_http(engine: EngineName, path: str, seconds: int, reason: str) -> None:
     asked = {
-        "httpGet": {"path": "/health", "port": 8000, "scheme": "HTTP"},
-        "timeoutSeconds": 5,
+        "httpGet": {"path": path, "port": 8000, "scheme": "HTTP"},
+        "timeoutSeconds": seconds,
         "periodSeconds": 10,
     }
-    assert probes.serving(8000, 0, 1) == {
+    assert probes.serving(engine, 8000, 0, 1) == {
         "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],
         "startupProbe": {**asked, "failureThreshold": 60},
         "readinessProbe": {**asked, "failureThreshold": 3},
         "livenessProbe": {**asked, "failureThreshold": 30},
-    }
+    }, reason

@@ -1,49 +1,14 @@
-"""When Ray is needed, and the two scripts, run by bash with stand-ins for ray, vllm and sleep.
-
-Tags are those of vllm/vllm-openai; llm-d's image, KServe's default, has versions of its own.
-"""
+"""The two scripts of Ray, run by bash with stand-ins for ray, vllm and sleep."""
 
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from function.serving import ray
-
-
-@dataclass(frozen=True)
-class Case:
-    id: str
-    reason: str
-    image: str
-    backend: str | None
-    want: bool
-
-
-CASES = [
-    Case("old", "no flags for several nodes yet", "vllm/vllm-openai:v0.8.0", None, True),
-    Case("last-without", "0.11 was the last without them", "vllm/vllm-openai:v0.11.2", None, True),
-    Case("first-with", "0.12 was the first with them", "vllm/vllm-openai:v0.12.0", None, False),
-    Case("no-v", "tags without v", "mirror.example:5000/vllm:0.9.1-cu128", None, True),
-    Case("tag-and-digest", "the tag still tells", "vllm/vllm-openai:v0.8.0@sha256:00ff", None, True),
-    Case("digest", "unknown counts as new", "vllm/vllm-openai@sha256:00ff", None, False),
-    Case("latest", "unknown counts as new", "vllm/vllm-openai:latest", None, False),
-    Case("major", "beyond 0.x", "vllm/vllm-openai:v1.0.0", None, False),
-    Case("by-date", "another scheme", "example/vllm:25.09-py3", None, False),
-    Case("other-image", "its tag is not vLLM's version", "llm-d/llm-d-cuda:v0.8.0", None, False),
-    Case("vllm-in-the-host", "only the image's own name counts", "vllm.example/engine:v0.8.0", None, False),
-    Case("asked-for", "the author's word", "vllm/vllm-openai:v0.15.0", "ray", True),
-    Case("refused", "the author's word", "vllm/vllm-openai:v0.8.0", "mp", False),
-]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_ray_is_needed(case: Case) -> None:
-    assert ray.needed(case.image, case.backend) is case.want, case.reason
 
 
 @pytest.mark.parametrize("script", [ray.LEADER, ray.WORKER], ids=["leader", "worker"])

@@ -23,6 +23,7 @@ from tests.serving.requests import (
     ONE_NODE,
     PIPELINE,
     SGLANG,
+    TENSOR,
     VLLM_OLD,
     engine,
     request,
@@ -59,6 +60,7 @@ GEMMA: Manifest = {
         "template": {
             "nodeSelector": {"modelplane.ai/pool": "frontier"},
             "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "enableServiceLinks": False,
             "initContainers": [
                 {
                     "name": "storage-initializer",
@@ -126,6 +128,7 @@ def test_pipeline_over_two_nodes() -> None:
         "--distributed-executor-backend=ray", "--tensor-parallel-size=8",
     ]  # fmt: skip
     assert get(leader, "startupProbe.failureThreshold") == 320, "600 s + 100 x 8 s + 1800 s, every 10 s"
+    assert leader["lifecycle"] == worker["lifecycle"], "a version that finishes nothing is waited for by nobody"
     serves = {"ports", "startupProbe", "readinessProbe", "livenessProbe", "args"}
     assert set(leader) - set(worker) == serves, "only the leader serves"
     template, workers = get(service, "spec.template"), get(service, "spec.worker")
@@ -166,10 +169,8 @@ CASES = [
     Case("one-node-annotations", "the preset says it", request(), "spec.annotations", None),
     Case("pipeline-annotations", "our command answers to both names", request(PIPELINE), "spec.annotations",
          {BY_NAME: "true"}),
-    Case("pipeline-named-by-author", "nobody knows which names these are",
-         request(PIPELINE, engine("--served-model-name=k")), "spec.annotations", None),
-    Case("sglang-named-by-author", "SGLang answers to any name",
-         request(PIPELINE, engine("--served-model-name=k", image=SGLANG)), "spec.annotations", {BY_NAME: "true"}),
+    Case("tensor-over-nodes", "KServe counts pods by the stages, of which the command has none",
+         request(TENSOR), "spec.parallelism", {"tensor": 16, "pipeline": 2}),
     Case("prefix", "of the controller on that cluster",
          request(PIPELINE, kserve=Kserve(config_prefix="llm-", gateway=True)), "spec.baseRefs",
          [{"name": "llm-config-llm-worker-pipeline-parallel"}]),
@@ -202,8 +203,8 @@ FAULTS = [
           (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),)),
     Fault("all-at-once", "every fault, by path", ONE_NODE, engine("-tp=4", "--model=other/kimi"),
           (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),
-           Problem(f"{ARGS}[1]", "--model=other/kimi names 'other/kimi'; "
-                                 "must be left out, the model's source has the weights"))),
+           Problem(f"{ARGS}[1]", "--model=other/kimi names other weights; "
+                                 "must be left out, the model's source has them, at /mnt/models"))),
     Fault("sglang-data", "a recorded shape that SGLang cannot run", DATA, engine(image=SGLANG),
           (Problem("spec.serving[default].replicaTopology.parallelism.data",
                    "must be left out, as SGLang spans nodes by pipeline only"),)),

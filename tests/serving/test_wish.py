@@ -13,8 +13,8 @@ from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.serving.request import ServingRequest
 from function.serving.service import build
-from function.serving.wish import wish
-from tests.builders import GIB, pool
+from function.serving.wish import earlier_wish, wish
+from tests.builders import GIB, HUB, pool
 from tests.serving.requests import DATA, KSERVE, NAME, NAMESPACE, PIPELINE, engine, request
 
 PLAIN = replace(pool(), labels=(), taints=())
@@ -74,6 +74,35 @@ def test_data_parallelism_is_part_of_it() -> None:
         '"gpusPerNode":8,"nodes":2,"parallelism":{"data":4,"dataLocal":2,"expert":true,"pipeline":1,"tensor":4}',
     )
     assert wish(request(DATA, pool=PLAIN)) == digest(text)
+
+
+def test_a_file_is_part_of_it() -> None:
+    said = UNSAID.replace('"name":"org/kimi"', '"file":"a.gguf","name":"org/kimi"')
+    assert wish(request(pool=PLAIN, source=replace(HUB, file="a.gguf"))) == digest(said)
+
+
+def test_a_version_is_part_of_it() -> None:
+    run = replace(engine(), version="0.28.0")
+    said = UNSAID.replace('"name":"vLLM"}', '"name":"vLLM","version":"0.28.0"}')
+    assert wish(request(run=run, pool=PLAIN)) == digest(said)
+
+
+@pytest.mark.parametrize(
+    ("reason", "pods", "now", "earlier"),
+    [
+        ("nobody said anything", None, "", ""),
+        ("once a default, which nobody need have said", Spread.NONE, '"spread":{"pods":"none"},', ""),
+        ("somebody said it", Spread.REQUIRED, '"spread":{"pods":"required"},', '"spread":{"pods":"required"},'),
+    ],
+)
+def test_how_far_apart_pods_are_kept(reason: str, pods: Spread | None, now: str, earlier: str) -> None:
+    text = UNSAID.replace(
+        '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}},',
+        '"gpusPerNode":8,"nodes":2,"parallelism":{"expert":true,"pipeline":2,"tensor":8}},SPREAD',
+    )
+    asked = request(PIPELINE, pool=PLAIN, pods=pods)
+    assert wish(asked) == digest(text.replace("SPREAD", now)), reason
+    assert earlier_wish(asked) == digest(text.replace("SPREAD", earlier)), reason
 
 
 def test_the_service_carries_it() -> None:

@@ -7,6 +7,7 @@ for each call; what a user would do by hand is done with kubectl all the same (`
 import json
 import ssl
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,8 +23,12 @@ _PATHS = {
     "ClusterRole": "apis/rbac.authorization.k8s.io/v1 clusterroles",
     "Composition": "apis/apiextensions.crossplane.io/v1 compositions",
     "ConfigMap": "api/v1 configmaps",
+    "Configuration": "apis/pkg.crossplane.io/v1 configurations",
+    "ConfigurationRevision": "apis/pkg.crossplane.io/v1 configurationrevisions",
     "Deployment": "apis/apps/v1 deployments",
+    "DeploymentRuntimeConfig": "apis/pkg.crossplane.io/v1beta1 deploymentruntimeconfigs",
     "Event": "api/v1 events",
+    "Function": "apis/pkg.crossplane.io/v1 functions",
     "FunctionRevision": "apis/pkg.crossplane.io/v1 functionrevisions",
     "Gateway": "apis/gateway.networking.k8s.io/v1 gateways",
     "HTTPRoute": "apis/gateway.networking.k8s.io/v1 httproutes",
@@ -42,6 +47,8 @@ _PATHS = {
     "PersistentVolume": "api/v1 persistentvolumes",
     "PersistentVolumeClaim": "api/v1 persistentvolumeclaims",
     "Pod": "api/v1 pods",
+    "Provider": "apis/pkg.crossplane.io/v1 providers",
+    "ProviderRevision": "apis/pkg.crossplane.io/v1 providerrevisions",
     "ResourceQuota": "api/v1 resourcequotas",
     "Secret": "api/v1 secrets",
     "StorageClass": "apis/storage.k8s.io/v1 storageclasses",
@@ -102,9 +109,24 @@ class Api:
         query = f"?labelSelector={urllib.parse.quote(labels)}" if labels else ""
         return listing(self._call("GET", _path(kind, namespace) + query), "items")
 
-    def apply(self, manifest: Manifest) -> Manifest:
-        """Create or update an object, as `kubectl apply --server-side --force-conflicts` does."""
+    def watch(self, kind: str, namespace: str, seconds: int) -> Iterator[tuple[str, Manifest]]:
+        """Yield each event of a kind with its object, what is there first, for so many seconds."""
+        response = self._connections.request(
+            "GET",
+            f"{self._server}/{_path(kind, namespace)}?watch=1&timeoutSeconds={seconds}",
+            preload_content=False,
+            timeout=seconds + 15,
+        )
+        unfinished = b""
+        for part in response.stream():
+            *lines, unfinished = (unfinished + part).split(b"\n")
+            for event in map(json.loads, lines):
+                yield text(event, "type"), event["object"]
+
+    def apply(self, manifest: Manifest, part: str = "") -> Manifest:
+        """Create or update an object, or its `status`, as `kubectl apply --server-side --force-conflicts` does."""
         path = _path(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
+        path += f"/{part}" if part else ""
         return self._call("PATCH", path + "?fieldManager=user&force=true", manifest, "application/apply-patch+yaml")
 
     def patch(self, kind: str, name: str, body: Body, namespace: str = "", part: str = "") -> Manifest:

@@ -51,7 +51,7 @@ def issue(home: Home) -> None:
 
 def authority(home: Home) -> str:
     """Return the authority's certificate as webhooks want it."""
-    return _encoded(home.certificates / "ca.crt")
+    return encoded(home.certificates / "ca.crt")
 
 
 def _sign(folder: Path, name: str, subject: str, extension: str = "") -> None:
@@ -68,18 +68,19 @@ def _openssl(folder: Path, arguments: str) -> None:
     subprocess.run(("openssl", *arguments.split()), cwd=folder, check=True, capture_output=True)
 
 
-def _encoded(path: Path) -> str:
+def encoded(path: Path) -> str:
+    """Return a file as the data of a Secret."""
     return base64.b64encode(path.read_bytes()).decode()
 
 
 def _kubeconfig(folder: Path, identity: str, port: int) -> dict[str, object]:
     server = {
         "server": f"https://127.0.0.1:{port}",
-        "certificate-authority-data": _encoded(folder / "ca.crt"),
+        "certificate-authority-data": encoded(folder / "ca.crt"),
     }
     user = {
-        "client-certificate-data": _encoded(folder / f"{identity}.crt"),
-        "client-key-data": _encoded(folder / f"{identity}.key"),
+        "client-certificate-data": encoded(folder / f"{identity}.crt"),
+        "client-key-data": encoded(folder / f"{identity}.key"),
     }
     return {
         "apiVersion": "v1",

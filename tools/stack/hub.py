@@ -1,19 +1,20 @@
-"""The hub: Crossplane core with the rights of its chart, provider-kubernetes with those that a provider is
-given.
+"""The hub: Crossplane core with the rights of its chart, and what its package manager installs: provider-kubernetes,
+with the rights that a provider is given, and our own packages.
 
 Core's RBAC manager cannot run here (it and provider-kubernetes both insist on port 8080), so what it would
 grant is granted by `install/hub-rbac.yaml`, which serves installations without the RBAC manager too.
 """
 
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, listing
 from tools import programs
-from tools.stack import apiserver, inventory, layout, upstream
+from tools.stack import apiserver, inventory, layout, manager, packages, release, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
 from tools.stack.layout import Home
 from tools.stack.processes import Processes, Program
-from tools.stack.waiting import until
+from tools.stack.waiting import listens, until
 
+_PROVIDER = "provider-kubernetes"
 _CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
@@ -23,17 +24,34 @@ _CONTROLLERS = (
 
 
 def start(home: Home, processes: Processes) -> None:
-    """Install CRDs and roles, then start core and the provider; the hub's API server is starting."""
+    """Install core's CRDs and roles, start core, and tell it what to install; the hub's API server is starting."""
     kubectl = Kubectl(home, "hub")
     until("the hub's API server", Api(home, "hub").ready)
     processes.start(apiserver.controllers(home, "hub", _CONTROLLERS))
-    kubectl.apply(upstream.hub_crds(), server_side=True)
-    kubectl.apply(inventory.namespaces("crossplane-system", "modelplane-system"))
+    packages.serve(home, processes)
+    kubectl.apply(upstream.core_crds(), server_side=True)
+    kubectl.apply(inventory.namespaces("crossplane-system"))
     kubectl.established("crd", "--all")
     kubectl.apply([*upstream.core_roles(), *_bindings()])
     kubectl.apply(upstream.read(layout.SOURCE / "install/hub-rbac.yaml"))
     processes.start(_core(home))
-    processes.start(_provider(home))
+    release.publish(home)
+    manager.tell(home)
+    packages.publish(home, upstream.provider_package(), manager.package(home, "Provider", _PROVIDER))
+
+
+def finish(home: Home, processes: Processes) -> None:
+    """Wait until everything that was asked for is installed, and run the provider and the function."""
+
+    def provide() -> None:
+        # As core's own runtime does: a provider that starts before the kinds that it is wanted for never serves them.
+        Kubectl(home, "hub").established("crd", "objects.kubernetes.m.crossplane.io")
+        processes.start(_provider(home))
+        until(_PROVIDER, lambda: listens(layout.PROVIDER_HEALTH))
+
+    manager.install(home, "Provider", _PROVIDER, provide)
+    release.configure(home)
+    release.exchange(home, processes)
 
 
 def _core(home: Home) -> Program:
@@ -44,31 +62,30 @@ def _core(home: Home) -> Program:
             "core",
             "start",
             "--package-runtime=Provider=External;Function=External",
-            f"--xpkg-cache-dir={home.root / 'xpkg'}",
+            f"--xpkg-cache-dir={home.package_cache}",
             f"--tls-client-certs-dir={home.server_tls}",
             f"--metrics-port={layout.CORE_METRICS}",
             f"--health-probe-port={layout.CORE_HEALTH}",
-            *_recommended(),
+            *_arguments(*upstream.read(layout.SOURCE / "install/crossplane-values.yaml")),
         ),
         # There is no flag to turn webhooks off; on, they want serving certificates.
         env={"KUBECONFIG": str(home.kubeconfig("core")), "ENABLE_WEBHOOKS": "false"},
     )
 
 
-def _recommended() -> list[str]:
-    (values,) = upstream.read(layout.SOURCE / "install/crossplane-values.yaml")
-    found = values["args"]
+def _arguments(manifest: Manifest) -> list[str]:
+    found = manifest["args"]
     return [str(argument) for argument in found] if isinstance(found, list) else []
 
 
 def _provider(home: Home) -> Program:
+    _, config = upstream.read(layout.SOURCE / "install/provider.yaml")
+    (container,) = listing(config, "spec.deploymentTemplate.spec.template.spec.containers")
     return Program(
-        name="provider-kubernetes",
+        name=_PROVIDER,
         argv=(
             str(programs.path("provider-kubernetes")),
-            "--enable-management-policies",
-            "--enable-watches",
-            "--sanitize-secrets",
+            *_arguments(container),
             "--poll=20s",  # what no watch tells, such as a Secret that is gone, shall not take a minute
             f"--health-probe-bind-addr=127.0.0.1:{layout.PROVIDER_HEALTH}",
         ),
@@ -77,7 +94,7 @@ def _provider(home: Home) -> Program:
 
 
 def _bindings() -> list[Manifest]:
-    roles = {"crossplane": "crossplane", "provider-kubernetes": "modelplane:provider-kubernetes"}
+    roles = {"crossplane": "crossplane", _PROVIDER: "modelplane:provider-kubernetes"}
     return [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",

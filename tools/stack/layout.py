@@ -12,6 +12,7 @@ ETCD = 2379
 ETCD_PEER = 2380
 HUB = 6443
 REMOTE = 6444
+REGISTRY = 5000
 FUNCTION = 9543  # 9443 belongs to provider-kubernetes, which cannot be told otherwise
 LWS_WEBHOOK = 9643
 KSERVE_WEBHOOK = 9743
@@ -20,6 +21,8 @@ CORE_HEALTH = 18081
 PROVIDER_HEALTH = 18082
 LWS_HEALTH = 18083
 KSERVE_HEALTH = 18084
+FUNCTION_METRICS = 18085
+PROMETHEUS = 19090
 LWS_METRICS = 18443
 KSERVE_METRICS = 18444
 KWOK = 10247
@@ -58,8 +61,18 @@ class Home:
 
     @property
     def packages(self) -> Path:
-        """Our own packages, built and unpacked."""
+        """Packages that were built, and functions unpacked."""
         return self.root / "packages"
+
+    @property
+    def registry(self) -> Path:
+        """What was pushed."""
+        return self.root / "registry"
+
+    @property
+    def package_cache(self) -> Path:
+        """What core pulled; it fails with a closed pipe where the folder does not exist."""
+        return self.root / "package-cache"
 
     def kubeconfig(self, name: str) -> Path:
         """Return the kubeconfig of an identity: hub, remote, core, provider or executor."""
@@ -67,5 +80,13 @@ class Home:
 
     def create(self) -> None:
         """Make the folders."""
-        for folder in (self.server_tls, self.logs, self.records, self.manifests, self.packages):
+        for folder in (
+            self.server_tls,
+            self.logs,
+            self.records,
+            self.manifests,
+            self.packages,
+            self.registry,
+            self.package_cache,
+        ):
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,52 +1,38 @@
-"""Our packages as users get them: built with the Crossplane CLI, and the manifests that one holds.
+"""Packages as users get them: built and pushed with the Crossplane CLI, to a registry on loopback.
 
-A package is an image tarball; one of its layers holds package.yaml, which Crossplane's package manager
-installs.
+Crossplane's libraries speak plain HTTP to a registry on a loopback address, so it needs no certificate. It
+wants the address in figures: `localhost` is no fully qualified name to its package manager.
 """
 
-import io
-import json
 import subprocess
-import tarfile
 from pathlib import Path
 
-import yaml
-
-from function.kube.manifests import Manifest
 from tools import programs
+from tools.stack import layout
+from tools.stack.layout import Home
+from tools.stack.processes import Processes, Program
+from tools.stack.waiting import listens, until
+
+REGISTRY = f"127.0.0.1:{layout.REGISTRY}"
 
 
-def build(root: Path, file: Path) -> list[Manifest]:
-    """Build the package of a folder and return what is in it, its own metadata first."""
+def serve(home: Home, processes: Processes) -> None:
+    """Start the registry; it keeps what is pushed for as long as the stack runs."""
+    command = (str(programs.path("crane")), "registry", "serve", f"--address={REGISTRY}")
+    processes.start(Program(name="registry", argv=(*command, f"--disk={home.registry}")))
+    until("the registry", lambda: listens(layout.REGISTRY))
+
+
+def publish(home: Home, root: Path, reference: str, image: Path | None = None) -> None:
+    """Build the package of a folder, around a runtime image if there is one, and push it."""
+    file = home.packages / f"{reference.rpartition('/')[2].replace(':', '-')}.xpkg"
     file.unlink(missing_ok=True)
-    subprocess.run(
-        (
-            str(programs.path("crossplane")),
-            "xpkg",
-            "build",
-            f"--package-root={root}",
-            f"--package-file={file}",
-            "--examples-root=none",
-        ),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [doc for doc in yaml.safe_load_all(_content(file)) if doc]
+    runtime = (f"--embed-runtime-image-tarball={image}",) if image else ()
+    _crossplane("xpkg", "build", f"--package-root={root}", f"--package-file={file}", "--examples-root=none", *runtime)
+    _crossplane("xpkg", "push", f"--package-files={file}", reference)
 
 
-def _content(file: Path) -> bytes:
-    with tarfile.open(file) as image:
-        index = json.loads(_member(image, "manifest.json"))
-        for layer in index[0]["Layers"]:
-            with tarfile.open(fileobj=io.BytesIO(_member(image, layer))) as files:
-                if "package.yaml" in files.getnames():
-                    return _member(files, "package.yaml")
-    raise LookupError(f"{file} holds no package.yaml")
-
-
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    found = archive.extractfile(name)
-    if found is None:
-        raise LookupError(name)
-    return found.read()
+def _crossplane(*arguments: str) -> None:
+    done = subprocess.run((str(programs.path("crossplane")), *arguments), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ChildProcessError(f"crossplane {' '.join(arguments)}: {done.stderr.strip()}")

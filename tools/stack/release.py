@@ -1,116 +1,89 @@
-"""One version of our product on the hub: XRDs, Compositions, the function's input, and the function itself
-over mTLS.
+"""One release of our product on the hub: the function and configuration packages of a source tree, pushed under a
+version and installed by Crossplane's package manager, and the function itself over mTLS.
 
-The content is that of the built packages and of the wheel, of any source tree, so that an upgrade is two
-releases one after the other. Core is given a FunctionRevision without a Function: a Function would make it
-look for the package on a network, whatever its pull policy. Paused, the revision keeps the status that is
-written by hand.
+A release may come after another, and an earlier one after a later. The order is the one that docs/install.md asks
+for: whichever comes first, no function ever writes a field of the status that its XRD does not know.
 """
 
 import os
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
-from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from tools.stack import layout, packages
+from function.kube.manifests import JSON, mapping, text
+from tools.stack import layout, manager, packages, runtime, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
 from tools.stack.layout import Home
-from tools.stack.processes import Processes, Program
+from tools.stack.processes import Processes
 from tools.stack.waiting import listens, until
 
-_FUNCTION = "function-modelplane"
-_INPUT = "modelplane.fn.crossplane.io/v1beta1"
+VERSION = f"v{tomllib.loads((layout.SOURCE / 'pyproject.toml').read_text())['project']['version']}"
+FUNCTION = runtime.NAME
+CONFIGURATION = "configuration-modelplane"
+IMAGE_VARIABLE = "MODELPLANE_IMAGE"
 
 
-def install(home: Home, processes: Processes, source: Path = layout.SOURCE) -> None:
-    """Install the release of a source tree, over an earlier one if there is one."""
-    configuration = packages.build(source / "apis", home.packages / "configuration.xpkg")
-    function = packages.build(source / "package", home.packages / "function.xpkg")
-    serve(home, processes, source)
-    kubectl = Kubectl(home, "hub")
-    kubectl.apply([*map(_watching, configuration[1:]), *function[1:]], server_side=True)
-    kubectl.apply([_revision()])
-    capabilities: JSON = mapping(function[0], "spec").get("capabilities")
-    status: Manifest = {
-        "endpoint": f"dns:///localhost:{layout.FUNCTION}",
-        "capabilities": capabilities or ["composition"],
-    }
-    Api(home, "hub").patch("FunctionRevision", _revision_name(), {"status": status}, part="status")
-    names = [text(doc, "metadata.name") for doc in configuration if doc["kind"] == "CompositeResourceDefinition"]
-    kubectl.established("xrd", *names)
+def publish(home: Home, source: Path = layout.SOURCE, version: str = VERSION) -> None:
+    """Push both packages of a source tree under a version."""
+    packages.publish(home, source / "package", _reference(FUNCTION, version), _image(source))
+    packages.publish(home, source / "apis", _reference(CONFIGURATION, version))
 
 
-def serve(home: Home, processes: Processes, source: Path = layout.SOURCE) -> None:
-    """Put the function of a source tree in the place of the one that runs, if any."""
-    wheel = home.packages / f"function-{source.name}"
-    _install_wheel(source, wheel)
-    if _FUNCTION in {record.program.name for record in processes.records()}:
-        processes.stop(_FUNCTION)
-    processes.start(_program(home, wheel))
+def upgrade(home: Home, processes: Processes, source: Path, version: str) -> None:
+    """Install a later release over the one that is there: first what the function writes, then the function."""
+    configure(home, source, version)
+    exchange(home, processes, source, version)
+
+
+def roll_back(home: Home, processes: Processes, source: Path, version: str) -> None:
+    """Install an earlier release over the one that is there, in the opposite order."""
+    exchange(home, processes, source, version)
+    configure(home, source, version)
+
+
+def configure(home: Home, source: Path = layout.SOURCE, version: str = VERSION) -> None:
+    """Have the Configuration of a release, its XRDs established."""
+    (meta,) = upstream.read(source / "apis/crossplane.yaml")
+    # What a release from before decision 16 depends on has no registry in its name.
+    _want(home, "Configuration", CONFIGURATION, version, skipDependencyResolution="dependsOn" in mapping(meta, "spec"))
+    manager.install(home, "Configuration", CONFIGURATION)
+    definitions = upstream.read(*sorted(source.glob("apis/*/definition.yaml")))
+    Kubectl(home, "hub").established("xrd", *(text(doc, "metadata.name") for doc in definitions))
+
+
+def exchange(home: Home, processes: Processes, source: Path = layout.SOURCE, version: str = VERSION) -> None:
+    """Have the Function of a release, and its process in the place of the one that runs."""
+    _want(home, "Function", FUNCTION, version)
+    endpoint = f"dns:///localhost:{layout.FUNCTION}"
+    manager.install(home, "Function", FUNCTION, lambda: _serve(home, processes, source, version), endpoint)
+
+
+def _serve(home: Home, processes: Processes, source: Path, version: str) -> None:
+    """Put the function of a release in the place of the one that runs, if any."""
+    carried = _image(source) is not None
+    reference = _reference(FUNCTION, version)
+    program = runtime.from_package(home, reference) if carried else runtime.from_source(home, source)
+    if FUNCTION in {record.program.name for record in processes.records()}:
+        processes.stop(FUNCTION)
+    processes.start(program)
 
     def up() -> bool:
-        if _FUNCTION in processes.dead():
-            raise RuntimeError(f"the function ended:\n{processes.tail(_FUNCTION)}")
+        if FUNCTION in processes.dead():
+            raise RuntimeError(f"the function ended:\n{processes.tail(FUNCTION)}")
         return listens(layout.FUNCTION)
 
     until("the function", up)
 
 
-def _watching(manifest: Manifest) -> Manifest:
-    """Return a manifest of ours; a Composition with the default that suits a provider with watches."""
-    for step in listing(manifest, "spec.pipeline"):
-        step["input"] = {"apiVersion": _INPUT, "kind": "Defaults", "objectWatch": True}
-    return manifest
+def _image(source: Path) -> Path | None:
+    """Return the runtime image of this tree, where the stack was given one; that of an earlier tree was not built."""
+    given = os.environ.get(IMAGE_VARIABLE)
+    return Path(given) if given and source == layout.SOURCE else None
 
 
-def _program(home: Home, wheel: Path) -> Program:
-    return Program(
-        name=_FUNCTION,
-        argv=(
-            str(wheel / "bin" / _FUNCTION),
-            f"--address=127.0.0.1:{layout.FUNCTION}",
-            f"--tls-server-certs-dir={home.server_tls}",
-        ),
-        env={"PYTHONPATH": str(wheel)},
-    )
+def _want(home: Home, kind: str, name: str, version: str, **more: JSON) -> None:
+    Api(home, "hub").patch(kind, name, {"spec": {"package": _reference(name, version), **more}})
 
 
-def _install_wheel(source: Path, target: Path) -> None:
-    subprocess.run(
-        (
-            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"),
-            *(
-                "--no-deps",
-                "--no-build-isolation",
-                "--no-index",
-                "--upgrade",
-                f"--target={target}",
-                str(source),
-            ),
-        ),
-        check=True,
-        env=os.environ | {"PIP_CACHE_DIR": str(target.parent / "pip")},
-    )
-
-
-def _revision_name() -> str:
-    return f"{_FUNCTION}-e2e"
-
-
-def _revision() -> Manifest:
-    return {
-        "apiVersion": "pkg.crossplane.io/v1",
-        "kind": "FunctionRevision",
-        "metadata": {
-            "name": _revision_name(),
-            "labels": {"pkg.crossplane.io/package": _FUNCTION},
-            "annotations": {"crossplane.io/paused": "true"},
-        },
-        "spec": {
-            "image": f"registry.invalid/{_FUNCTION}:v0.0.0",
-            "revision": 1,
-            "desiredState": "Active",
-        },
-    }
+def _reference(name: str, version: str) -> str:
+    return f"{packages.REGISTRY}/modelplane/{name}:{version}"

@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass
 
-from tools import programs
-from tools.stack import apiserver, certificates, hub, layout, players, release, remote, upstream
+from tools import debian, programs
+from tools.stack import apiserver, certificates, hub, layout, players, remote, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
 from tools.stack.layout import Home
@@ -12,6 +12,7 @@ from tools.stack.processes import Processes
 from tools.stack.waiting import listens, until
 
 _PROGRAMS = (
+    "crane",
     "crossplane",
     "crossplane-core",
     "etcd",
@@ -46,6 +47,7 @@ def prepare() -> None:
     """Build and fetch what is missing; everything after this needs no network."""
     for name in _PROGRAMS:
         programs.path(name)
+    debian.path("prometheus")
     upstream.prepare()
 
 
@@ -66,11 +68,11 @@ def up(home: Home) -> None:
     remote.start(home, processes)
     lap("remote cluster: API server, scheduler, nodes, CRDs")
     hub.start(home, processes)
-    lap("hub: API server, CRDs, Crossplane core, provider-kubernetes")
+    lap("hub: API server, Crossplane core, registry with three packages")
     remote.finish(home)
     processes.start(players.program(home))
     lap("remote cluster: LeaderWorkerSet, KServe and its presets, gateway")
-    release.install(home, processes)
-    lap("our XRDs, Compositions and function")
+    hub.finish(home, processes)
+    lap("packages installed and healthy: provider-kubernetes, our XRDs and Compositions, our function")
     if dead := processes.dead():
         raise RuntimeError("\n".join(f"{name} ended:\n{processes.tail(name)}" for name in dead))

@@ -34,12 +34,14 @@ def read(*paths: Path) -> list[Manifest]:
     return [doc for path in paths for doc in yaml.load_all(path.read_text(), _Loader) if isinstance(doc, dict)]
 
 
-def hub_crds() -> list[Manifest]:
-    """Return the CRDs of Crossplane core and the namespaced ones of provider-kubernetes."""
-    return read(
-        *sorted((_core() / "cluster/crds").glob("*.yaml")),
-        *sorted((_provider() / "package/crds").glob("kubernetes.m.*.yaml")),
-    )
+def core_crds() -> list[Manifest]:
+    """Return the CRDs of Crossplane core."""
+    return read(*sorted((_core() / "cluster/crds").glob("*.yaml")))
+
+
+def provider_package() -> Path:
+    """Return the folder of provider-kubernetes' package."""
+    return _provider() / "package"
 
 
 def core_roles() -> list[Manifest]:

@@ -1,0 +1,171 @@
+"""An environment's ledger over its whole life, and what a placement composes by it."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from function.cli.control_plane import ControlPlane
+from function.cli.store import Ref
+from function.composers import compose
+from function.exchange import Call, Outcome
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.reasons import ConditionType
+from tests.composers.plane import change, fetched, only, plane, said
+
+STORY = "kimi-k2-two-nodes"
+LEDGER = ("pools", "gpus", "admitted", "yields")
+
+
+def _environment(control: ControlPlane) -> Manifest:
+    return copy.deepcopy(control.composites[only(control, "InferenceEnvironment")])
+
+
+def _looked(control: ControlPlane, environment: Manifest) -> Outcome:
+    """Return what an environment makes of all that stands on the control plane."""
+    ref = only(control, "InferenceEnvironment")
+    first = Call(xr=environment, observed=control.store.owned(ref))
+    return compose(fetched(first, control.composites.values()))
+
+
+def _ledger(outcome: Outcome) -> Manifest:
+    return {key: outcome.status[key] for key in LEDGER}
+
+
+def _placement(control: ControlPlane, environment: Manifest | None = None) -> Outcome:
+    """Return what the placement makes of an environment as it is, or as given."""
+    ref = only(control, "ModelPlacement")
+    there = [m for m in control.composites.values() if m["kind"] != "InferenceEnvironment"]
+    first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
+    return compose(fetched(first, [*there, environment or _environment(control)]))
+
+
+def _reason(outcome: Outcome, type_: ConditionType) -> str:
+    (found,) = (c for c in outcome.conditions if c.type is type_)
+    return found.reason
+
+
+def _by_hand(control: ControlPlane, **spec: JSON) -> Ref:
+    """Write a placement by hand beside the one that a deployment composed."""
+    found = copy.deepcopy(control.composites[only(control, "ModelPlacement")])
+    mine: Manifest = {key: found[key] for key in ("apiVersion", "kind", "spec")}
+    labels: Manifest = {"modelplane.ai/environment": text(found, "spec.inferenceEnvironmentRef.name")}
+    mine["metadata"] = {"name": "by-hand", "namespace": text(found, "metadata.namespace"), "labels": labels}
+    mapping(mine, "spec").update(spec)
+    mapping(mine, "spec").pop("deploymentRef")
+    control.apply([mine])
+    return Ref.of(mine)
+
+
+def test_one_that_has_published_asks_for_its_own_alone() -> None:
+    control = plane(STORY)
+    environment = _environment(control)
+    assert _looked(control, environment).requirements["placements-on-h200-east"].labels == {
+        "modelplane.ai/environment": "h200-east"
+    }
+    del environment["status"]
+    assert _looked(control, environment).requirements["placements"].labels == {}
+
+
+@pytest.mark.parametrize("lost", ["status", "uid and status", "labels", "labels and status"])
+def test_what_runs_keeps_its_gpus(lost: str) -> None:
+    """An upgrade from a release without ledgers, one made again, a wiped status, a label that somebody took."""
+    control = plane(STORY)
+    environment, before = _environment(control), _ledger(_looked(control, _environment(control)))
+    assert listing(before, "admitted")
+    if "status" in lost:
+        del environment["status"]
+    if "uid" in lost:
+        mapping(environment, "metadata")["uid"] = "another"
+    if "labels" in lost:
+        change(control, only(control, "ModelPlacement"), "metadata.labels", {})
+    assert _ledger(_looked(control, environment)) == before
+
+
+def test_a_placement_that_is_gone_frees_its_gpus() -> None:
+    control = plane(STORY)
+    environment = _environment(control)
+    del control.composites[only(control, "ModelPlacement")]
+    found = _ledger(_looked(control, environment))
+    assert (found["admitted"], get(found, "gpus.inUse")) == ([], 0)
+
+
+def test_the_ledger_is_kept_whatever_else_is_wrong() -> None:
+    control = plane(STORY)
+    environment = _environment(control)
+    mapping(environment, "spec")["storage"] = {"accessMode": "Sometimes"}
+    before = _ledger(_looked(control, _environment(control)))
+    assert _ledger(_looked(control, environment)) == before
+
+
+def test_only_the_version_that_was_looked_at_is_written_over() -> None:
+    control = plane(STORY)
+    environment = _environment(control)
+    mapping(environment, "metadata")["resourceVersion"] = "41"
+    assert _looked(control, environment).version == "41"
+    assert _placement(control).version == ""
+
+
+@pytest.mark.parametrize("gone", ["uid", "status", "published"])
+def test_what_was_composed_is_carried_until_it_is_admitted_again(gone: str) -> None:
+    control = plane(STORY)
+    environment, ref = _environment(control), only(control, "ModelPlacement")
+    if gone == "uid":
+        mapping(environment, "metadata")["uid"] = "another"
+    mapping(environment, "status").update({"admitted": [], "yields": []})
+    if gone == "status":
+        del environment["status"]
+    change(control, ref, "spec.replicas", 2)
+    outcome = _placement(control, environment)
+    assert _reason(outcome, ConditionType.ADMITTED) == "Waiting"
+    assert outcome.composed.keys() == control.store.owned(ref).keys()
+    (service,) = (item for key, item in outcome.composed.items() if key.startswith("service-"))
+    assert get(service.manifest, "spec.forProvider.manifest.spec.replicas") == 1, "what was not admitted is not begun"
+
+
+def test_what_does_not_fit_is_not_served_whoever_wrote_it() -> None:
+    """72 nodes of 4: it was served beside what was there (issue 13)."""
+    control = plane(STORY)
+    mine = _by_hand(control, replicas=36)
+    control.settle()
+    assert said(control, mine, "Admitted") == ("False", "Waiting")
+    assert control.store.owned(mine) == {}
+    theirs = only_composed(control)
+    assert said(control, theirs, "ServiceReady") == ("True", "Serving")
+
+
+def test_what_was_written_by_hand_waits_and_starts_when_there_is_room() -> None:
+    control = plane(STORY)
+    mine = _by_hand(control, replicas=2)
+    control.settle()
+    assert said(control, mine, "Admitted") == ("False", "Waiting")
+    control.delete(only(control, "ModelDeployment"))
+    control.settle()
+    assert said(control, mine, "Admitted") == ("True", "Admitted")
+    assert said(control, mine, "ServiceReady") == ("True", "Serving")
+
+
+def test_without_its_label_nothing_starts() -> None:
+    control = plane(STORY)
+    mine = _by_hand(control)
+    change(control, mine, "metadata.labels", {})
+    control.settle()
+    assert said(control, mine, "Admitted") == ("False", "LabelMissing")
+    assert control.store.owned(mine) == {}
+
+
+def only_composed(control: ControlPlane) -> Ref:
+    """Return the placement that a deployment composed."""
+    (found,) = (
+        ref for ref in control.all("ModelPlacement") if text(control.composites[ref], "spec.deploymentRef.name")
+    )
+    return found
+
+
+@pytest.mark.parametrize("name", ["environments", "placements", "selected-environments", "placements-on-h200-east"])
+def test_an_answer_that_nobody_asked_for_is_ignored(name: str) -> None:
+    control = plane(STORY)
+    ref = only(control, "ModelDeployment")
+    first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
+    call = fetched(first, control.composites.values())
+    assert compose(replace(call, answers={**call.answers, name: ()})) == compose(call)

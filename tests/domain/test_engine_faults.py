@@ -1,0 +1,122 @@
+"""What an engine would refuse once its weights are there."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.engine_faults import model_faults, shape_faults
+from function.domain.executor import by_ray
+from function.domain.model import Engine, EngineName, OciSource, Parallelism, Shape, Source, UriSource, single_file
+from function.domain.problem import Problem
+from tests.builders import HUB, shape
+
+OFFICIAL = "vllm/vllm-openai"
+ONE, TWO = shape(1, 8), shape(2, 8)
+RANKS = shape(2, 8, Parallelism(tensor=1, data=16, data_local=8))
+RAY, MP = "--distributed-executor-backend=ray", "--distributed_executor_backend=mp"
+
+
+def vllm(image: str, *args: str, version: str = "") -> Engine:
+    return Engine(name=EngineName.VLLM, image=image, args=args, version=version)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    engine: Engine
+    shape: Shape
+    want: str = ""
+
+
+GONE = (
+    ", but {} has no Ray, which left the stock images with 0.18.0; must be left out or mp, or the image one's own "
+    "(engine.version says the version of a digest)"
+)
+CASES = [
+    Case("nothing-said", "vLLM finds its nodes itself", vllm(f"{OFFICIAL}:v0.18.0"), TWO),
+    Case("ray-there", "the last with it", vllm(f"{OFFICIAL}:v0.17.1", RAY), TWO),
+    Case("ray-gone", "the first without", vllm(f"{OFFICIAL}:v0.18.0", RAY), TWO,
+         f"{RAY}{GONE.format(f'{OFFICIAL}:v0.18.0')}"),
+    Case("ray-gone-from-a-mirror", "the same image", vllm(f"m.example/{OFFICIAL}:v0.18.0", RAY), ONE,
+         f"{RAY}{GONE.format(f'm.example/{OFFICIAL}:v0.18.0')}"),
+    Case("ray-unknown", "the newest has none", vllm(f"{OFFICIAL}@sha256:00ff", RAY), TWO,
+         f"{RAY}{GONE.format(f'{OFFICIAL}@sha256:00ff')}"),
+    Case("ray-said", "the author knows what the digest is", vllm(f"{OFFICIAL}@sha256:00ff", RAY, version="0.17.0"),
+         TWO),
+    Case("ray-of-ones-own", "a build of one's own is believed", vllm("example/vllm:v0.18.0", RAY), TWO),
+    Case("mp", "the first that can", vllm(f"{OFFICIAL}:v0.11.1", MP), TWO),
+    Case("mp-too-old", "the last that cannot", vllm(f"{OFFICIAL}:v0.11.0", MP), TWO,
+         "--distributed-executor-backend=mp spans nodes from vLLM 0.11.1 on; must be left out or ray, or the image "
+         "a later one"),
+    Case("mp-on-one-node", "nothing to span", vllm(f"{OFFICIAL}:v0.8.0", MP), ONE),
+    Case("mp-of-ranks", "each rank is on one node", vllm(f"{OFFICIAL}:v0.8.0", MP), RANKS),
+    Case("other", "no way to other nodes", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), TWO,
+         "--distributed-executor-backend=uni cannot span nodes; must be left out, ray or mp"),
+    Case("other-on-one-node", "the author's", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), ONE),
+    Case("last-counts", "as in vLLM's parser", vllm(f"{OFFICIAL}:v0.18.0", RAY, MP), TWO),
+    Case("sglang", "has no such flag", Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.5", args=(RAY,)),
+         TWO),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_executor(case: Case) -> None:
+    want = (Problem("args[0]", case.want),) if case.want else ()
+    assert shape_faults(case.engine, case.shape, "args") == want, case.reason
+
+
+def test_sizes_are_looked_at_as_well() -> None:
+    (problem,) = shape_faults(vllm(f"{OFFICIAL}:v0.20.0", "-tp=4"), ONE)
+    assert problem == Problem("engine.args[0]", "-tp=4 disagrees with the shape of the replica; must be 8")
+
+
+@pytest.mark.parametrize(
+    ("reason", "engine", "want"),
+    [
+        ("no flags for several nodes yet", vllm(f"{OFFICIAL}:v0.8.0"), True),
+        ("the last without them", vllm(f"{OFFICIAL}:v0.11.0"), True),
+        ("the first with them", vllm(f"{OFFICIAL}:v0.11.1"), False),
+        ("unknown counts as new", vllm(f"{OFFICIAL}:latest"), False),
+        ("the version that is said", vllm(f"{OFFICIAL}:latest", version="0.8.0"), True),
+        ("the author's word", vllm(f"{OFFICIAL}:v0.15.0", RAY), True),
+        ("the author's word", vllm(f"{OFFICIAL}:v0.8.0", MP), False),
+    ],
+)
+def test_ray_is_needed(reason: str, engine: Engine, want: bool) -> None:  # a row of a table
+    assert by_ray(engine) is want, reason
+
+
+FILE = replace(HUB, file="Q4/kimi.gguf")
+
+
+@pytest.mark.parametrize(
+    ("reason", "image", "source", "refused"),
+    [
+        ("the last that reads it", f"{OFFICIAL}:v0.23.0", FILE, False),
+        ("the first that does not", f"{OFFICIAL}:v0.24.0", FILE, True),
+        ("in whatever case", f"{OFFICIAL}:v0.24.0", UriSource(uri="s3://models/kimi.GGUF"), True),
+        ("with the plugin, perhaps", "example/vllm:v0.24.0", FILE, False),
+        ("no such file", f"{OFFICIAL}:v0.24.0", HUB, False),
+    ],
+)
+def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  # a row of a table
+    why = f"'{image}' reads no GGUF, which left the stock images with 0.24.0"
+    allowed = "must be an earlier one, or one's own with vllm-gguf-plugin"
+    want = (Problem("engine.image", f"{why}; {allowed}"),) if refused else ()
+    assert model_faults(vllm(image), source, "kimi", "engine") == want, reason
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        (FILE, "Q4/kimi.gguf"),
+        (HUB, ""),
+        (UriSource(uri="s3://models/a/kimi.gguf"), "kimi.gguf"),
+        (UriSource(uri="s3://models/kimi.gguf/"), ""),
+        (UriSource(uri="s3://models/kimi"), ""),
+        (OciSource(image="models/kimi.gguf"), ""),
+    ],
+)
+def test_one_file(source: Source, want: str) -> None:
+    assert single_file(source) == want

@@ -1,0 +1,100 @@
+"""What the table of versions says of an image, at its edges. Numbers are those of ENGINES.md, sections 1 to 6."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.engine_versions import SPANS, Ability, can, stock, version
+from function.domain.model import Engine, EngineName
+
+OFFICIAL = "vllm/vllm-openai"
+V = EngineName.VLLM
+NODES, RAY, RANKS, DRAIN, GGUF = (
+    Ability.NODES, Ability.RAY, Ability.KSERVE_RANKS, Ability.DRAIN, Ability.GGUF,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "image", "said", "want"),
+    [
+        ("a release", f"{OFFICIAL}:v0.11.1", "", (0, 11, 1)),
+        ("a mirror's port is no tag, and what follows a dash is no version", "mirror.example:5000/vllm:0.9.1-cu128", "",
+         (0, 9, 1)),
+        ("a release to be", f"{OFFICIAL}:v0.18.0rc1", "", (0, 18, 0)),
+        ("the first of a row", f"{OFFICIAL}:v0.18", "", (0, 18, 0)),
+        ("the tag still tells", f"{OFFICIAL}:v0.8.0@sha256:00ff", "", (0, 8, 0)),
+        ("beyond 0.x", f"{OFFICIAL}:v1.2.3", "", (1, 2, 3)),
+        ("a digest says nothing", f"{OFFICIAL}@sha256:00ff", "", None),
+        ("a name that moves says nothing", f"{OFFICIAL}:latest", "", None),
+        ("a year is no version", "example/vllm:25.09-py3", "", None),
+        ("another image's tag is its own", "llm-d/llm-d-cuda:v0.8.0", "", None),
+        ("only the image's own name counts", "vllm.example/engine:v0.8.0", "", None),
+        ("what is said counts", "llm-d/llm-d-cuda:v0.8.0", "0.23.0", (0, 23, 0)),
+        ("over the tag, too", f"{OFFICIAL}:v0.8.0", "v0.28", (0, 28, 0)),
+    ],
+)  # fmt: skip
+def test_version(reason: str, image: str, said: str, want: tuple[int, int, int] | None) -> None:
+    assert version(Engine(name=V, image=image, version=said)) == want, reason
+
+
+def test_sglang_has_tags_of_its_own() -> None:
+    assert version(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4.post1")) == (0, 5, 4)
+    assert version(Engine(name=EngineName.SGLANG, image=f"{OFFICIAL}:v0.8.0")) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "want"),
+    [
+        (OFFICIAL, True),
+        (f"{OFFICIAL}:v0.18.0", True),
+        (f"mirror.example:5000/hub/{OFFICIAL}@sha256:00ff", True),
+        ("mirror.example/vllm-openai:v0.18.0", False),
+        ("example/notvllm/vllm-openai:v0.18.0", False),
+        ("lmsysorg/sglang:v0.5.4", False),
+    ],
+)
+def test_stock(image: str, want: bool) -> None:  # a row of a table
+    assert stock(Engine(name=V, image=image)) is want
+
+
+@dataclass(frozen=True)
+class Edge:
+    ability: Ability
+    last_without: str
+    first_with: str
+    reason: str
+
+
+SINCE = [
+    Edge(NODES, "0.11.0", "0.11.1", "vLLM's pull request 23691"),
+    Edge(DRAIN, "0.17.1", "0.18.0", "--shutdown-timeout"),
+]
+UNTIL = [
+    Edge(RAY, "0.18.0", "0.17.1", "left the image's requirements"),
+    Edge(RANKS, "0.28.0", "0.27.9", "a start rank means hybrid balancing since"),
+    Edge(GGUF, "0.24.0", "0.23.9", "a plugin since, which the image has not"),
+]
+
+
+@pytest.mark.parametrize("edge", [*SINCE, *UNTIL], ids=lambda e: e.ability.name)
+def test_edges(edge: Edge) -> None:
+    assert not can(Engine(name=V, image=f"{OFFICIAL}:v{edge.last_without}"), edge.ability), edge.reason
+    assert can(Engine(name=V, image=f"{OFFICIAL}:v{edge.first_with}"), edge.ability), edge.reason
+
+
+@pytest.mark.parametrize("ability", Ability)
+def test_an_unknown_version_counts_as_the_newest(ability: Ability) -> None:
+    newest = Engine(name=V, image=f"{OFFICIAL}:v9.0.0")
+    assert can(Engine(name=V, image=f"{OFFICIAL}:latest"), ability) is can(newest, ability)
+
+
+def test_what_is_in_an_image_is_believed_of_a_build_of_ones_own() -> None:
+    own = Engine(name=V, image="example/vllm:v0.30.0")
+    assert can(own, RAY)
+    assert can(own, GGUF)
+    assert not can(own, RANKS), "that is a matter of the version alone"
+
+
+def test_every_ability_of_vllm_is_in_the_table() -> None:
+    assert SPANS[V].keys() == set(Ability)
+    assert not can(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4"), RAY), "nor is what has no row"

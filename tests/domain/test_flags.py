@@ -1,0 +1,41 @@
+"""Flags as the engines' own parsers read them."""
+
+import pytest
+
+from function.domain.flags import last_value, read
+
+
+@pytest.mark.parametrize(
+    ("reason", "args", "want"),
+    [
+        ("nothing is given", (), []),
+        ("a value after an equals sign", ("--a=b=c",), [("--a", ("b=c",))]),
+        ("values up to the next flag", ("--a", "b", "c", "--d"), [("--a", ("b", "c")), ("--d", ())]),
+        ("after an equals sign nothing else is a value", ("--a=b", "c"), [("--a", ("b",))]),
+        ("underscores equal dashes in the name alone", ("--a_b=c_d",), [("--a-b", ("c_d",))]),
+        ("a letter with its number", ("-n2", "-tp", "8"), [("-n", ("2",)), ("-tp", ("8",))]),
+        ("what stands before every flag belongs to none", ("a", "--b"), [("--b", ())]),
+    ],
+)
+def test_flags(reason: str, args: tuple[str, ...], want: list[tuple[str, tuple[str, ...]]]) -> None:
+    assert [(flag.name, flag.values) for flag in read(args)] == want, reason
+
+
+def test_a_flag_in_words_is_never_long() -> None:
+    (flag,) = read((f"--a={'b' * 4096}",))
+    assert flag.text == f"--a={'b' * 60}…"
+
+
+@pytest.mark.parametrize(
+    ("args", "want"),
+    [
+        ((), None),
+        (("--backend=ray",), "ray"),
+        (("--backend", "ray"), "ray"),
+        (("--backend=mp", "--backend", "ray"), "ray"),
+        (("--backend",), ""),
+        (("--backends=ray",), None),
+    ],
+)
+def test_the_last_value_counts(args: tuple[str, ...], want: str | None) -> None:
+    assert last_value(args, "--backend") == want

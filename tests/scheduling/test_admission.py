@@ -1,0 +1,130 @@
+"""Whether a placement may start: what its environment published, and what it lacks to be found."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.domain.shares import Free, Grant, Share
+from function.reasons import Admitted
+from function.scheduling.admission import admission, admit
+from tests import builders
+
+LABELS = {"modelplane.ai/environment": "env"}
+FREE = {"pool": Free(placements=1, nodes=((8, 3),))}
+TAKEN = {"pool": Free(placements=1, nodes=())}
+MINE = replace(builders.placement(uid="me", replicas=2), labels=tuple(LABELS.items()), owner="deployment")
+
+
+def grant(replicas: int, uid: str = "me", pool: str = "pool", nodes: int = 1) -> Grant:
+    share = Share(pool=pool, nodes=nodes, gpus_per_node=8, replicas=replicas)
+    return Grant(uid=uid, namespace="team", name="chat-env", share=share)
+
+
+def environment(**more: object) -> Environment:
+    made = builders.environment("env", builders.pool(), uid="environment", free=FREE)
+    return replace(made, **more)  # type: ignore[arg-type]  # fields of an environment
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    environment: Environment
+    want: Admitted
+    open: bool = False
+    replicas: int = 0
+    placement: Placement = MINE
+
+
+CASES = (
+    Case("admitted", "for all that it asks", environment(admitted=(grant(2),)), Admitted.ADMITTED, True, 2),
+    Case(
+        "from-a-file", "an environment without a uid keeps nobody out", environment(uid=""), Admitted.ADMITTED, True, 2
+    ),
+    Case("not-judged", "its uid stands nowhere", environment(), Admitted.WAITING),
+    Case(
+        "another-uid",
+        "one of its name that was there before",
+        environment(admitted=(grant(2, "old"),)),
+        Admitted.WAITING,
+    ),
+    Case("other-pool", "a grant is for a pool", environment(admitted=(grant(2, pool="x"),)), Admitted.WAITING),
+    Case("other-shape", "and for a group", environment(admitted=(grant(2, nodes=2),)), Admitted.WAITING),
+    Case("fewer", "for one of two: one may run", environment(admitted=(grant(1),)), Admitted.WAITING, True, 1),
+    Case(
+        "no-room-to-grow",
+        "judged: the second does not fit",
+        environment(admitted=(grant(1),), yields=frozenset({("me", "pool")})),
+        Admitted.YIELDS,
+        True,
+        1,
+    ),
+    Case(
+        "yields", "no room, its deployment moves it", environment(yields=frozenset({("me", "pool")})), Admitted.YIELDS
+    ),
+    Case(
+        "by-hand",
+        "no room, and nobody would move it",
+        environment(yields=frozenset({("me", "pool")})),
+        Admitted.WAITING,
+        placement=replace(MINE, owner=""),
+    ),
+    Case("unlabelled", "nobody finds it", environment(), Admitted.LABEL_MISSING, placement=replace(MINE, labels=())),
+    Case(
+        "other-label",
+        "another environment finds it",
+        environment(),
+        Admitted.LABEL_MISSING,
+        placement=replace(MINE, labels=(("modelplane.ai/environment", "x"),)),
+    ),
+    Case(
+        "label-removed",
+        "its environment goes on asking for it by name",
+        environment(admitted=(grant(2),)),
+        Admitted.ADMITTED,
+        True,
+        2,
+        placement=replace(MINE, labels=()),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_who_may_start(case: Case) -> None:
+    found = admission(case.placement, case.environment, LABELS)
+    assert (found.reason, found.open, found.replicas) == (case.want, case.open, case.replicas), case.reason
+
+
+def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:
+    wanted = {**LABELS, "modelplane.ai/cache": "weights"}
+    found = admission(MINE, environment(admitted=(grant(2),)), wanted)
+    assert (found.reason, found.open) == (Admitted.LABEL_MISSING, False)
+    assert found.labels == {"modelplane.ai/cache": "weights"}
+
+
+def _uids(found: Environment, *placements: Placement) -> list[str]:
+    return [g.uid for g in admit(found, placements).grants]
+
+
+def test_what_is_not_labelled_counts_only_if_it_runs_or_was_admitted() -> None:
+    unlabelled = replace(MINE, labels=())
+    assert _uids(environment(), unlabelled) == []
+    assert _uids(environment(), replace(unlabelled, served=True, takes=unlabelled.asks)) == ["me"]
+    assert _uids(environment(admitted=(grant(2),)), unlabelled) == ["me"]
+
+
+def test_what_goes_unstarted_is_not_admitted_any_more() -> None:
+    assert _uids(environment(), replace(MINE, deleting=True)) == []
+    assert _uids(environment(), replace(MINE, deleting=True, uri="pvc://x")) == ["me"]
+
+
+def test_a_placement_that_is_gone_leaves_its_grant() -> None:
+    assert _uids(environment(admitted=(grant(2, "gone"),))) == []
+
+
+def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
+    found = admit(environment(pools=(), admitted=(grant(2),)), [MINE])
+    assert [g.uid for g in found.grants] == ["me"]
+    assert found.pools == {}

@@ -1,0 +1,230 @@
+"""What an environment grants: what was granted stays, what serves is held, and the rest gets what is left in turn."""
+
+import random
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function.domain.placement import Placement
+from function.domain.shares import Grant, Share
+from function.scheduling.ledger import PoolLedger, settle
+from tests.builders import placement, pool, shape
+
+FOUR = pool("pool", gpus=8, nodes=4)
+
+
+def share(replicas: int = 1, *, nodes: int = 1, gpus: int = 8, pool: str = "pool") -> Share:
+    return Share(pool=pool, nodes=nodes, gpus_per_node=gpus, replicas=replicas)
+
+
+def asks(uid: str, replicas: int = 1, created: str = "2026-01-01", **more: object) -> Placement:
+    """Return a placement that asks for so many nodes of 8 GPUs."""
+    made = placement(deployment=uid, uid=uid, replicas=replicas, created=created)
+    return replace(made, **more)  # type: ignore[arg-type]  # fields of a placement
+
+
+def grant(uid: str, held: Share) -> Grant:
+    return Grant(uid=uid, namespace="team", name=f"{uid}-env", share=held)
+
+
+def held(ledger: PoolLedger) -> dict[str, int]:
+    """Return the nodes that everybody holds."""
+    return {g.uid: g.share.nodes * g.share.replicas for g in ledger.grants}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    placements: tuple[Placement, ...]
+    granted: tuple[Grant, ...]
+    want: dict[str, int]
+    yields: tuple[str, ...] = ()
+
+
+OLD, YOUNG = "2026-01-01", "2026-01-09"
+TWO = shape(2, 8)
+CASES = (
+    Case("nobody", "there is nothing to charge", (), (), {}),
+    Case("room-for-all", "each gets what it asks for", (asks("a"), asks("b", 3)), (), {"a": 1, "b": 3}),
+    Case(
+        "older-first",
+        "of two that were not admitted the older one is",
+        (asks("young", 3, YOUNG), asks("old", 3, OLD)),
+        (),
+        {"old": 3},
+        ("young",),
+    ),
+    Case(
+        "admitted-stays",
+        "what was granted is not taken back for an older one that would now fit",
+        (asks("young", 3, YOUNG), asks("old", 3, OLD)),
+        (grant("young", share(3)),),
+        {"young": 3},
+        ("old",),
+    ),
+    Case(
+        "begun-before-older",
+        "what was composed was admitted once, whatever became of the status that said so",
+        (asks("young", 3, YOUNG, uri="pvc://x"), asks("old", 3, OLD)),
+        (),
+        {"young": 3},
+        ("old",),
+    ),
+    Case(
+        "served-beyond",
+        "it runs, with or without a grant, and beyond what there is",
+        (asks("a", 3, served=True), asks("b", 3, served=True)),
+        (),
+        {"a": 3, "b": 3},
+    ),
+    Case(
+        "no-more-than-granted",
+        "a grant is for so many replicas, also of what served",
+        (asks("a", 3, served=True, takes=share(2)), asks("b", 2)),
+        (grant("a", share(2)), grant("b", share(2))),
+        {"a": 2, "b": 2},
+        ("a",),
+    ),
+    Case(
+        "grows",
+        "where there is room a grant grows",
+        (asks("a", 3, served=True, takes=share(2)),),
+        (grant("a", share(2)),),
+        {"a": 3},
+    ),
+    Case(
+        "shrinks-when-it-has-let-go",
+        "less is asked for, and the service still has three",
+        (asks("a", 1, served=True, takes=share(3)), asks("b", 2)),
+        (grant("a", share(3)),),
+        {"a": 3},
+        ("b",),
+    ),
+    Case(
+        "has-let-go",
+        "the service has one left, so two are free",
+        (asks("a", 1, served=True, takes=share(1)), asks("b", 2)),
+        (grant("a", share(3)),),
+        {"a": 1, "b": 2},
+    ),
+    Case(
+        "other-pool",
+        "it holds its nodes here until its service is there",
+        (asks("a", 3, pool="other", served=True, takes=share(3)), asks("b", 2)),
+        (grant("a", share(3)),),
+        {"a": 3},
+        ("b",),
+    ),
+    Case(
+        "gave-it-up",
+        "it asks for another pool and nothing of it is here",
+        (asks("a", 3, pool="other"), asks("b", 2)),
+        (grant("a", share(3)),),
+        {"b": 2},
+    ),
+    Case(
+        "other-shape",
+        "four nodes do not hold both shapes beside another's; its own old one counts until it has gone",
+        (asks("a", 1, shape=TWO, served=True, takes=share(2)), asks("b", 1)),
+        (grant("a", share(2)),),
+        {"a": 2},
+        ("b",),
+    ),
+    Case(
+        "unseen",
+        "who holds a grant and is not in the list keeps it",
+        (asks("b", 2),),
+        (grant("a", share(3)),),
+        {"a": 3},
+        ("b",),
+    ),
+    Case(
+        "unreadable",
+        "so does one whose topology cannot be read",
+        (asks("a", shape=None),),
+        (grant("a", share(3)),),
+        {"a": 3},
+    ),
+    Case("no-replicas", "it holds nothing, and is admitted", (asks("a", 0), asks("b", 4)), (), {"a": 0, "b": 4}),
+    Case("too-large-for-ever", "72 GPUs of 32 are not admitted, whoever wrote it", (asks("a", 9),), (), {}, ("a",)),
+    Case(
+        "overcommitted",
+        "a pool that holds more than fits has nothing left",
+        (asks("a", 5, served=True), asks("b", 1)),
+        (),
+        {"a": 5},
+        ("b",),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_who_holds_four_nodes(case: Case) -> None:
+    found = settle(FOUR, case.placements, case.granted)
+    assert held(found) == case.want, case.reason
+    assert tuple(p.uid for p in found.yields) == case.yields, case.reason
+
+
+def test_both_shapes_are_held_while_one_replaces_the_other() -> None:
+    """Two nodes of one replica replace two replicas of one: until the old ones are gone nobody else gets either."""
+    moving = asks("a", 1, shape=TWO, served=True, takes=share(2))
+    found = settle(FOUR, (moving,), (grant("a", share(2)),))
+    assert [g.share for g in found.grants] == [share(2), share(1, nodes=2)]
+    assert found.room.free.get(8) == 0, "four of four"
+    gone = settle(FOUR, (replace(moving, takes=share(1, nodes=2)),), found.grants)
+    assert [g.share for g in gone.grants] == [share(1, nodes=2)]
+    assert gone.room.free[8] == 2
+
+
+WORLDS = st.lists(
+    st.tuples(
+        st.integers(0, 5),  # replicas
+        st.integers(1, 3),  # nodes
+        st.sampled_from((1, 2, 4, 8)),  # GPUs
+        st.booleans(),  # served
+        st.booleans(),  # granted
+        st.integers(1, 9),  # day
+    ),
+    max_size=8,
+)
+
+
+def _world(rows: list[tuple[int, int, int, bool, bool, int]]) -> tuple[list[Placement], list[Grant]]:
+    placements, grants = [], []
+    for number, (replicas, nodes, gpus, served, granted, day) in enumerate(rows):
+        made = asks(str(number), replicas, f"2026-01-0{day}", shape=shape(nodes, gpus), served=served)
+        placements.append(made)
+        if granted and made.asks:
+            grants.append(grant(made.uid, replace(made.asks, replicas=max(0, replicas - day % 2))))
+    return placements, grants
+
+
+@given(rows=WORLDS, turn=st.randoms())
+def test_a_ledger_is_one_whatever_the_order_and_comes_to_rest(
+    rows: list[tuple[int, int, int, bool, bool, int]], turn: random.Random
+) -> None:
+    placements, grants = _world(rows)
+    found = settle(FOUR, placements, grants)
+    turn.shuffle(placements)
+    turn.shuffle(grants)
+    assert settle(FOUR, placements, grants) == found
+    again = settle(FOUR, placements, found.grants)
+    assert again.grants == found.grants, "nothing moves without a change"
+    assert [p.uid for p in again.yields] == [p.uid for p in found.yields]
+    assert again.room == found.room
+
+
+@given(rows=WORLDS)
+def test_what_is_granted_anew_fits(rows: list[tuple[int, int, int, bool, bool, int]]) -> None:
+    """GPUs of what neither served nor was granted before are within what the others leave."""
+    placements, grants = _world(rows)
+    found = settle(FOUR, placements, grants)
+    total = sum(g.share.gpus for g in found.grants)
+    before = {g.uid: g.share.gpus for g in grants} | {p.uid: p.asks.gpus for p in placements if p.served and p.asks}
+    grown = [g for g in found.grants if g.share.gpus > before.get(g.uid, 0)]
+    assert not grown or total <= 32
+    free = sum(gpus * nodes for gpus, nodes in found.room.free.items())
+    assert free == 32 - total or (total > 32 and free == 0) or free == 0

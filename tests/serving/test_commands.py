@@ -1,0 +1,247 @@
+"""Every command that starts a container, run as a container would, with stand-ins for engines, Ray and DNS.
+
+The kubelet replaces `$(NAME)` where the container has such a variable and passes everything else on; a preset's
+command is a shell's. A stand-in prints its arguments and sleeps; told to stop, it says so and ends. A shell that is the
+first process of a container dies of no signal by itself: what it traps ends with 143, what kills it with -15.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from function.domain.model import Engine, Shape
+from function.serving.engines import Group, Launch, Run, start
+from tests.serving.requests import (
+    DATA,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    TENSOR,
+    VLLM_NEW,
+    VLLM_OLD,
+    VLLM_RANKS,
+    engine,
+)
+from tests.serving.test_engines import AS_PRESET, AWKWARD, NAMES
+
+ENGINE = """\
+import json, os, signal, sys, time
+def stop(*_):
+    os.write(1, b"stopped\\n")  # a signal may come in the middle of a print
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+print(json.dumps(sys.argv[1:]), flush=True)
+time.sleep(30)
+"""
+# Ray's own program forks and ends; `--block` stays.
+RAY = """\
+import signal, sys, time
+print("ray", *sys.argv[1:], flush=True)
+if "--block" in sys.argv:
+    time.sleep(30)
+"""
+NODES = """\
+import os
+def init(**options): pass
+def nodes(): return [{"Alive": True}] * int(os.environ["JOINED"])
+"""
+GETENT = 'import os, sys\naddress = os.environ["ADDRESS"]\nprint(f"{address} {sys.argv[2]}" if address else "", end="")'
+SLEEP = 'import time\nprint("waiting", flush=True)\ntime.sleep(30)'
+PROGRAMS = {"vllm": ENGINE, "ray": RAY, "getent": GETENT, "sleep": SLEEP}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where programs are looked for, and the variables of a pod."""
+
+    directory: Path
+
+    def variables(self, index: int, **more: str) -> dict[str, str]:
+        """Return the variables of the pod with this index in its group."""
+        return {
+            "PATH": f"{self.directory / 'bin'}:{os.defpath}",
+            "PYTHONPATH": str(self.directory),
+            "PYTHONUTF8": "1",
+            "LWS_GROUP_SIZE": "2",
+            "LWS_WORKER_INDEX": str(index),
+            "LWS_LEADER_ADDRESS": "kimi-0.kimi.team",
+            "JOINED": "2",
+            "ADDRESS": "10.0.0.7",
+            **more,
+        }
+
+    def begin(self, launch: Launch, index: int, **more: str) -> "subprocess.Popen[str]":
+        """Start the container of one pod; who begins it ends it."""
+        env = self.variables(index, **more)
+        command = launch.command or ("/bin/bash", "-c", AS_PRESET, "--")
+        return subprocess.Popen(
+            [_expanded(word, env) for word in (*command, *launch.args)],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def without(self, program: str) -> None:
+        """Take a program away."""
+        (self.directory / "bin" / program).unlink()
+
+
+def _expanded(word: str, env: dict[str, str]) -> str:
+    return re.sub(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)", lambda found: env.get(found[1], found[0]), word)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name, text in PROGRAMS.items():
+        (bin_ / name).write_text(f"#!{sys.executable} -S\n{text}\n")
+        (bin_ / name).chmod(0o755)
+    (bin_ / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (bin_ / "python3").chmod(0o755)
+    (tmp_path / "ray.py").write_text(NODES)
+    server = tmp_path / "sglang"
+    server.mkdir()
+    (server / "__init__.py").write_text("")
+    (server / "launch_server.py").write_text(ENGINE)
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def running() -> Iterator[list["subprocess.Popen[str]"]]:
+    """What a test began, ended in any case."""
+    begun: list[subprocess.Popen[str]] = []
+    yield begun
+    for process in begun:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    shape: Shape
+    engine: Engine
+    file: str = ""
+
+    def group(self, *args: str) -> Group:
+        """Return how its pods start with an author's arguments."""
+        given = engine(*args, image=self.engine.image)
+        return start(Run(engine=given, shape=self.shape, names=NAMES, file=self.file))
+
+
+CASES = [
+    Case("preset", ONE_GPU, engine(image=VLLM_NEW)),
+    Case("preset-data", DATA, engine(image=VLLM_NEW)),
+    Case("one-file", ONE_NODE, engine(image=VLLM_NEW), "Q4/kimi.gguf"),
+    Case("pipeline", PIPELINE, engine(image=VLLM_RANKS)),
+    Case("tensor", TENSOR, engine(image=VLLM_RANKS)),
+    Case("ranks", DATA, engine(image=VLLM_RANKS)),
+    Case("ray", PIPELINE, engine(image=VLLM_OLD)),
+    Case("sglang", ONE_GPU, engine(image=SGLANG)),
+    Case("sglang-pipeline", PIPELINE, engine(image=SGLANG)),
+    Case("sglang-tensor", TENSOR, engine(image=SGLANG)),
+]
+PODS = [
+    pytest.param(case, index, id=f"{case.id}-{('leader', 'worker')[index]}")
+    for case in CASES
+    for index in range(min(case.shape.nodes, 2))
+]
+
+
+def _launch(group: Group, index: int) -> Launch:
+    launch = group.worker if index else group.leader
+    assert launch
+    return launch
+
+
+def _line(process: "subprocess.Popen[str]", wanted: str) -> str:
+    """Return the first line that begins so."""
+    assert process.stdout
+    for line in process.stdout:
+        if line.startswith(wanted):
+            return line.rstrip("\n")
+    raise AssertionError(f"no line {wanted!r}")
+
+
+@pytest.mark.parametrize(("case", "index"), PODS)
+def test_arguments_arrive_whole_and_the_engine_is_told_to_stop(
+    case: Case, index: int, place: Place, running: list["subprocess.Popen[str]"]
+) -> None:
+    process = place.begin(_launch(case.group(*AWKWARD), index), index)
+    running.append(process)
+    if case.id == "ray" and index:
+        assert _line(process, "ray") == "ray start --address=kimi-0.kimi.team:6379 --block"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM, "the shell that waits for Ray hears it"
+        return
+    given = json.loads(_line(process, "["))
+    whole = [given[i : i + len(AWKWARD)] for i in range(len(given))]
+    assert list(AWKWARD) in whole, "an argument of the author's was changed"
+    assert not [word for word in given if "$(LWS" in word], "a variable that no pod has"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0, "the engine itself hears it, no shell stands before it"
+    assert _line(process, "stopped")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_ranks_know_their_leader_and_their_first_rank(
+    index: int, place: Place, running: list["subprocess.Popen[str]"]
+) -> None:
+    process = place.begin(_launch(Case("", DATA, engine(image=VLLM_RANKS)).group(), index), index)
+    running.append(process)
+    given = json.loads(_line(process, "["))
+    first = [] if index == 0 else ["--data-parallel-start-rank=2"]
+    assert given[-1 - len(first) :] == [*first, "--data-parallel-address=10.0.0.7"], "2 ranks on each pod"
+    assert ("--headless" in given, "--api-server-count=8" in given) == (index == 1, index == 0)
+
+
+@pytest.mark.parametrize(
+    ("case", "index", "more"),
+    [
+        (Case("ray", PIPELINE, engine(image=VLLM_OLD)), 0, {"JOINED": "1"}),
+        (Case("ranks", DATA, engine(image=VLLM_RANKS)), 0, {"ADDRESS": ""}),
+        (Case("ranks", DATA, engine(image=VLLM_RANKS)), 1, {"ADDRESS": ""}),
+    ],
+    ids=["ray-leader", "ranks-leader", "ranks-worker"],
+)
+def test_who_waits_for_others_hears_it_too(
+    case: Case, index: int, more: dict[str, str], place: Place, running: list["subprocess.Popen[str]"]
+) -> None:
+    process = place.begin(_launch(case.group(), index), index, **more)
+    running.append(process)
+    assert _line(process, "waiting")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_image_without_ray_says_so_at_once(index: int, place: Place) -> None:
+    place.without("ray")
+    process = place.begin(_launch(Case("", PIPELINE, engine(image=VLLM_OLD)).group(), index), index)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (127, "")
+    assert err == "This image has no Ray: no program called ray is in it\n"
+
+
+def test_ranks_give_up(place: Place) -> None:
+    launch = _launch(Case("", DATA, engine(image=VLLM_RANKS)).group(), 1)
+    (place.directory / "bin" / "sleep").write_text("#!/bin/sh\n")
+    shorter = Launch(command=tuple(word.replace("{1..360}", "{1..3}") for word in launch.command), args=launch.args)
+    process = place.begin(shorter, 1, ADDRESS="")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "kimi-0.kimi.team has no address\n")
+    assert out == "Waiting for the address of kimi-0.kimi.team\n" * 3

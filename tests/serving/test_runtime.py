@@ -1,0 +1,149 @@
+"""How pods end, and what their engines are told of their place.
+
+Seconds: KServe's presets pause for 15 and leave 60 in all; 60 - 15 - 5 = 40 are left to finish requests.
+"""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import Engine, Parallelism, Shape
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.serving.request import ServingRequest
+from function.serving.service import build
+from tests.builders import GIB, HUB, shape
+from tests.serving.requests import (
+    DATA,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    VLLM_DRAINS,
+    VLLM_NEW,
+    VLLM_OLD,
+    VLLM_RANKS,
+    engine,
+    request,
+)
+
+RANKS = shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))
+HUB_URI = "hf://org/kimi:main"
+DRAINS = engine(image=VLLM_DRAINS)
+
+
+def pods(asked: ServingRequest) -> list[Manifest]:
+    """Return the pods of a service: the leader's, and the worker's if there is one."""
+    service = build(asked)
+    assert isinstance(service, dict), service
+    spec = mapping(service, "spec")
+    return [mapping(spec, part) for part in ("template", "worker") if part in spec]
+
+
+def variables(pod: Manifest) -> dict[str, JSON]:
+    (main,) = listing(pod, "containers")
+    return {text(entry, "name"): entry.get("value") for entry in listing(main, "env")}
+
+
+@dataclass(frozen=True)
+class Ending:
+    id: str
+    reason: str
+    shape: Shape
+    engine: Engine
+    pauses: tuple[int | None, ...]
+    grace: int | None
+
+
+ENDINGS = [
+    Ending("preset", "the preset's", ONE_NODE, DRAINS, (None,), None),
+    Ending("preset-data", "the preset's, for both", DATA, DRAINS, (None, None), None),
+    Ending("sglang-one-node", "it stands on a preset", ONE_NODE, engine(image=SGLANG), (None,), None),
+    Ending("aborts", "nothing to wait for before 0.18", PIPELINE, engine(), (15, 15), 60),
+    Ending("drains", "workers pause for 15 + 40", PIPELINE, DRAINS, (15, 55), 60),
+    Ending("said", "15 + 300, and 5 more to end", PIPELINE, engine("--shutdown-timeout=300", image=VLLM_DRAINS),
+           (15, 315), 320),
+    Ending("none-wanted", "the author's word", PIPELINE, engine("--shutdown-timeout=0", image=VLLM_DRAINS),
+           (15, 15), 60),
+    Ending("unreadable", "the engine will say what is wrong", PIPELINE,
+           engine("--shutdown-timeout=long", image=VLLM_DRAINS), (15, 55), 60),
+    Ending("ray", "an engine before 0.11.1 cannot finish", PIPELINE, engine(image=VLLM_OLD), (15, 15), 60),
+    Ending("ranks", "a command of ours", DATA, engine(image=VLLM_RANKS), (15, 55), 60),
+    Ending("sglang", "its other ranks wait for the first by themselves", PIPELINE, engine(image=SGLANG), (15, 15), 60),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDINGS, ids=lambda c: c.id)
+def test_how_pods_end(case: Ending) -> None:
+    found = pods(request(case.shape, case.engine))
+    stops = [get(listing(pod, "containers")[0], "lifecycle.preStop.exec.command") for pod in found]
+    assert stops == [pause and ["/bin/sleep", str(pause)] for pause in case.pauses], case.reason
+    assert {pod.get("terminationGracePeriodSeconds") for pod in found} == {case.grace}, case.reason
+
+
+@pytest.mark.parametrize("shape", [ONE_GPU, PIPELINE, DATA])
+@pytest.mark.parametrize("image", [VLLM_NEW, VLLM_RANKS])
+def test_no_service_puts_an_address_into_a_variable(shape: Shape, image: str) -> None:
+    assert all(pod["enableServiceLinks"] is False for pod in pods(request(shape, engine(image=image))))
+
+
+READY = "VLLM_ENGINE_READY_TIMEOUT_S"
+
+
+@pytest.mark.parametrize(
+    ("reason", "asked", "want"),
+    [
+        ("one server waits for ever", request(ONE_NODE, uri=HUB_URI), [None]),
+        ("a server for each rank: 600 s + 100 x 8 s", request(RANKS, uri=HUB_URI), ["1400"]),
+        ("workers have no server: 600 s + 100 x 8 s + 1800 s", request(DATA, uri=HUB_URI), ["3200", None]),
+        ("likewise in a command of ours", request(DATA, engine(image=VLLM_RANKS), uri=HUB_URI), ["3200", None]),
+        ("the author's word", request(RANKS, engine(env=({"name": READY, "value": "7"},)), uri=HUB_URI), ["7"]),
+        ("SGLang has no such variable", request(RANKS, engine(image=SGLANG), uri=HUB_URI), [None]),
+    ],
+)
+def test_several_servers_wait_as_long_as_the_probe(reason: str, asked: ServingRequest, want: list[str | None]) -> None:
+    found = pods(replace(asked, weights=100 * GIB))
+    assert [variables(pod).get(READY) for pod in found] == want, reason
+    if "7" not in want and want[0]:
+        (main,) = listing(found[0], "containers")
+        assert get(main, "startupProbe.failureThreshold") == int(want[0]) // 10
+
+
+CACHES = {
+    "VLLM_CACHE_ROOT": "/var/cache/engine/vllm",
+    "TRITON_CACHE_DIR": "/var/cache/engine/triton",
+    "TORCHINDUCTOR_CACHE_DIR": "/var/cache/engine/inductor",
+}
+
+
+@pytest.mark.parametrize("asked", [request(), request(PIPELINE), request(ONE_GPU, engine(image=SGLANG))])
+def test_on_a_claim_no_hub_is_asked_and_caches_can_be_written(asked: ServingRequest) -> None:
+    for pod in pods(asked):
+        assert variables(pod) == {"HF_HUB_OFFLINE": "1", **CACHES}
+        assert {"name": "engine-cache", "emptyDir": {}} in listing(pod, "volumes")
+        (main,) = listing(pod, "containers")
+        assert {"name": "engine-cache", "mountPath": "/var/cache/engine"} in listing(main, "volumeMounts")
+
+
+def test_elsewhere_nothing_is_added() -> None:
+    (pod,) = pods(request(uri=HUB_URI))
+    assert variables(pod) == {}
+    assert "volumes" not in pod
+    assert "volumeMounts" not in listing(pod, "containers")[0]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        engine("--tokenizer=org/other"),
+        engine("--hf-config-path", "org/other"),
+        engine('--speculative_config={"model": "org/draft"}'),
+        engine("--trust-remote-code"),
+        engine(env=({"name": "HF_TOKEN", "value": "x"},)),
+        engine(env=({"name": "HF_HUB_OFFLINE", "value": "0"},)),
+    ],
+    ids=["tokenizer", "config", "draft", "code", "token", "said"],
+)
+def test_who_speaks_of_the_hub_may_ask_it(run: Engine) -> None:
+    (pod,) = pods(request(run=run, source=HUB))
+    assert variables(pod).get("HF_HUB_OFFLINE") in {None, "0"}
+    assert variables(pod).keys() >= CACHES.keys()

@@ -1,0 +1,88 @@
+"""What `install/` says: one version everywhere, the names that Compositions call, the versions that were tested."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from function.kube.manifests import Manifest, listing, mapping, text
+
+ROOT = Path(__file__).resolve().parent.parent
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def _read(path: str) -> list[Manifest]:
+    return [doc for doc in yaml.safe_load_all((ROOT / path).read_text()) if doc]
+
+
+@pytest.mark.parametrize(("kind", "meta"), [("function", "package"), ("configuration", "apis")])
+def test_a_package_is_installed_under_the_name_in_its_metadata_and_in_this_version(kind: str, meta: str) -> None:
+    (package,) = _read(f"install/{kind}.yaml")
+    (metadata,) = _read(f"{meta}/crossplane.yaml")
+    name = text(metadata, "metadata.name")
+    assert text(package, "metadata.name") == name
+    assert text(package, "spec.package") == f"REGISTRY/modelplane/{name}:v{VERSION}"
+
+
+def test_compositions_call_the_function_by_the_name_under_which_it_is_installed() -> None:
+    (function,) = _read("install/function.yaml")
+    called = {
+        text(step, "functionRef.name")
+        for path in (ROOT / "apis").glob("*/composition.yaml")
+        for step in listing(_read(str(path.relative_to(ROOT)))[0], "spec.pipeline")
+    }
+    assert called == {text(function, "metadata.name")}
+
+
+def test_no_package_depends_on_another() -> None:
+    """It would come under another name: docs/decisions/0016-packages-under-their-own-names.md."""
+    metadata = [_read(f"{folder}/crossplane.yaml")[0] for folder in ("apis", "package")]
+    assert ["dependsOn" in mapping(meta, "spec") for meta in metadata] == [False, False]
+
+
+def test_the_provider_is_the_one_that_the_stack_runs() -> None:
+    (pin,) = re.findall(
+        r"^require \S+/provider-kubernetes (\S+)$",
+        (ROOT / "tools/provider-kubernetes/go.mod").read_text(),
+        re.MULTILINE,
+    )
+    provider, _ = _read("install/provider.yaml")
+    assert text(provider, "spec.package").rpartition(":")[2] == pin
+
+
+def test_a_provider_that_watches_is_used() -> None:
+    """Objects ask for a watch in the packaged Compositions, and the provider's flags allow it."""
+    _, config = _read("install/provider.yaml")
+    (container,) = listing(config, "spec.deploymentTemplate.spec.template.spec.containers")
+    assert "--enable-watches" in str(container["args"])
+    watching = {
+        path.parent.name
+        for path in (ROOT / "apis").glob("*/composition.yaml")
+        for step in listing(_read(str(path.relative_to(ROOT)))[0], "spec.pipeline")
+        if mapping(step, "input").get("objectWatch")
+    }
+    assert watching == {"inferenceenvironments", "modelcaches", "modelplacements"}
+
+
+def test_documents_name_this_version_of_our_packages() -> None:
+    pattern = re.compile(r"(?:function|configuration)-modelplane(?:-runtime)?[:-]v(\d+\.\d+\.\d+)")
+    named = {(path.name, version) for path in DOCUMENTS for version in pattern.findall(path.read_text())}
+    assert named, "the README says how to install"
+    assert {(name, version) for name, version in named if version != VERSION} == set()
+
+
+def test_the_least_crossplane_is_the_same_everywhere() -> None:
+    least = {text(_read(f"{folder}/crossplane.yaml")[0], "spec.crossplane.version") for folder in ("apis", "package")}
+    (said,) = set(re.findall(r"Crossplane v(\d+\.\d+) or later", (ROOT / "README.md").read_text()))
+    assert least == {f">=v{said}.0-0"}
+
+
+def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs() -> None:
+    (kustomization,) = _read("install/kustomization.yaml")
+    applied = kustomization["resources"]
+    assert isinstance(applied, list)
+    left = {path.name for path in (ROOT / "install").glob("*.yaml")} - {str(name) for name in applied}
+    assert left == {"kustomization.yaml", "crossplane-values.yaml", "hub-rbac.yaml", "remote-rbac.yaml"}

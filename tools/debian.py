@@ -1,0 +1,52 @@
+"""Programs that Debian builds: from PATH where they are installed, else unpacked into the cache beside the others.
+
+A package is fetched by name through the machine's own apt, which checks its signature, and is never installed. So the
+version is Debian's choice, and what needs a certain one says so itself.
+"""
+
+import shutil
+from pathlib import Path
+
+from tools.programs import CACHE, BuildError, lock, output, say
+
+
+def path(name: str) -> Path:
+    """Return the program that a package is named after.
+
+    Raises:
+        BuildError: It is not on PATH and apt does not have it.
+    """
+    found = shutil.which(name)
+    return Path(found) if found else unpacked(name) / "usr" / "bin" / name
+
+
+def unpacked(package: str) -> Path:
+    """Return the folder that holds the files of a package, as they would be under the root.
+
+    Raises:
+        BuildError: apt does not have it.
+    """
+    home = CACHE / "debian" / package
+    with lock("debian"):
+        if not home.exists():
+            say(f"{package}: none on PATH, taking Debian's")
+            _unpack(package, home)
+    return home
+
+
+def _unpack(package: str, home: Path) -> None:
+    partial = home.with_name(f".{package}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    if shutil.which("apt-get") is None:
+        raise BuildError(f"{package} is neither on PATH nor to be had: this machine has no apt-get")
+    download = ("apt-get", "download", package)
+    try:
+        output(download, partial)
+    except BuildError:  # what the lists name may have gone since they were fetched
+        output(("apt-get", "update"), partial)
+        output(download, partial)
+    (file,) = partial.glob("*.deb")
+    output(("dpkg", "-x", str(file), str(partial)), partial)
+    file.unlink()
+    partial.rename(home)

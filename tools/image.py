@@ -1,0 +1,185 @@
+"""The function's runtime image without a container engine: Debian's Python, the locked wheels and our own; one layer.
+
+mmdebstrap takes the packages of Debian apart, pip the wheels that `requirements/runtime.txt` names by hash; what is
+kept of them is written as the archive that `docker save` would write, which `crossplane xpkg build` embeds.
+Everything in it follows from its inputs (files in order, no time, no owner but root), so the same inputs make the same
+digest. There is no shell, no package manager and no pip in it; what is in it stands
+in `usr/share/sbom`.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from tools import sbom
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAME, VERSION = PROJECT["name"], PROJECT["version"]
+SUITE, PYTHON = "bookworm", "python3.11"
+PACKAGES = f"{PYTHON}-minimal,lib{PYTHON}-stdlib,libstdc++6"
+SITE = f"usr/local/lib/{PYTHON}/dist-packages"
+# Of Debian's files: Python, libraries and licences. The rest is for people and for installing.
+_KEPT = re.compile(rf"(lib|lib64|usr/lib)/.*|usr/bin/{PYTHON}|usr/share/doc/[^/]+/copyright")
+_LEFT_OUT = re.compile(r"lib/systemd/.*|usr/lib/[^/]+/gconv/.*|usr/lib/(binfmt[.]d|dpkg|mime|tmpfiles[.]d|valgrind)/.*")
+# Packages that come along and of which no program is kept.
+_TOOLS = {"dpkg", "tar"}
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_ROOT_USER = ("unshare", "--map-root-user")
+
+
+def build(target: Path, source: Path = ROOT) -> str:
+    """Build the image of a source tree into a file and return its digest."""
+    with tempfile.TemporaryDirectory(prefix=f"{NAME}-image-") as folder:
+        tree = Path(folder) / "root"
+        archives = _debian(tree)
+        _wheels(tree, source)
+        _contents(tree, archives)
+        _compile(tree)
+        layer = _layer(tree)
+    config = json.dumps(_config(layer, source), sort_keys=True).encode()
+    digest = hashlib.sha256(config).hexdigest()
+    manifest = [{"Config": f"{digest}.json", "RepoTags": [f"{NAME}:v{VERSION}"], "Layers": ["layer.tar"]}]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in (
+            (f"{digest}.json", config),
+            ("layer.tar", layer),
+            ("manifest.json", json.dumps(manifest).encode()),
+        ):
+            _add(archive, name, content)
+    return f"sha256:{digest}"
+
+
+def _debian(tree: Path) -> list[str]:
+    """Take apart Debian's packages, and return their archives' names; what stays needs nobody's rights."""
+    archive, names = tree.with_suffix(".tar"), tree.with_suffix(".txt")
+    mirror = [os.environ["DEBIAN_MIRROR"]] if "DEBIAN_MIRROR" in os.environ else []
+    noted = f'--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "{names}"'
+    _run("mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", noted, SUITE, str(archive), *mirror)
+    with tarfile.open(archive) as files:
+        for member in files:
+            member.name = member.name.removeprefix("./")
+            if _KEPT.fullmatch(member.name) and not _LEFT_OUT.fullmatch(member.name):
+                files.extract(member, tree, filter="tar")
+    return [name for name in names.read_text().split() if name.partition("_")[0] not in _TOOLS]
+
+
+def _wheels(tree: Path, source: Path) -> None:
+    """Install the locked wheels of the image's platform, and our own."""
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+    machine = platform.machine()
+    platforms = (f"--platform=manylinux{version}_{machine}" for version in ("2014", "_2_17", "_2_28"))
+    target = (f"--target={tree / SITE}", "--no-compile", "--no-deps")
+    locked = (f"--python-version={PYTHON.removeprefix('python')}", "--only-binary=:all:", "--require-hashes")
+    _run(*pip, "install", *target, *platforms, *locked, f"--requirement={source / 'requirements/runtime.txt'}")
+    with tempfile.TemporaryDirectory() as wheels:
+        _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={wheels}", str(source))
+        _run(*pip, "install", "--upgrade", *target, "--no-index", f"--find-links={wheels}", NAME)
+    program = tree / "usr/local/bin" / NAME
+    program.parent.mkdir(parents=True)
+    script = (tree / SITE / "bin" / NAME).read_text().splitlines()
+    program.write_text("\n".join((f"#!/usr/bin/{PYTHON}", *script[1:], "")))
+    program.chmod(0o755)
+
+
+def _contents(tree: Path, archives: list[str]) -> None:
+    file = tree / f"usr/share/sbom/{NAME}.cdx.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(sbom.document(NAME, VERSION, archives, tree / SITE, SUITE))
+
+
+def _compile(tree: Path) -> None:
+    """Compile what is there with its own Python; such bytecode is never checked against its source."""
+    command = ("-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", f"/usr/lib/{PYTHON}", f"/{SITE}")
+    _run(*_ROOT_USER, "chroot", str(tree), f"/usr/bin/{PYTHON}", *command)
+
+
+def _layer(tree: Path) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path in sorted(_files(tree)):
+            member = archive.gettarinfo(path, str(path.relative_to(tree)))
+            member.uid = member.gid = member.mtime = 0
+            member.uname = member.gname = ""
+            # What a umask of the builder took or gave is no part of the image.
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            if member.isreg():
+                with path.open("rb") as file:
+                    archive.addfile(member, file)
+            else:
+                archive.addfile(member)
+        _add(archive, "tmp", None)
+    return content.getvalue()
+
+
+def _files(tree: Path) -> Iterator[Path]:
+    for path in tree.rglob("*"):
+        inside = PurePosixPath(path.relative_to(tree))
+        if inside.parent != PurePosixPath(SITE) / "bin" and str(inside) != f"{SITE}/bin":
+            yield path
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes | None) -> None:
+    """Add a file, or an empty folder that everybody may write to."""
+    member = tarfile.TarInfo(name)
+    if content is None:
+        member.type, member.mode = tarfile.DIRTYPE, 0o1777
+    else:
+        member.size = len(content)
+    archive.addfile(member, io.BytesIO(content or b""))
+
+
+def _config(layer: bytes, source: Path) -> Mapping[str, object]:
+    """Return the image's configuration: what `Dockerfile` says too."""
+    commit = ("git", "-C", str(source), "rev-parse", "HEAD")
+    revision = subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip()
+    labels = {
+        "title": NAME,
+        "description": PROJECT["description"],
+        "version": VERSION,
+        "licenses": PROJECT["license"],
+        "revision": revision,
+    }
+    return {
+        "architecture": _ARCHITECTURES[platform.machine()],
+        "os": "linux",
+        "created": "1970-01-01T00:00:00Z",
+        "config": {
+            "User": "2000:2000",
+            "Entrypoint": [f"/usr/local/bin/{NAME}"],
+            "Env": ["PATH=/usr/local/bin:/usr/bin", "LANG=C.UTF-8", "PYTHONUNBUFFERED=1"],
+            "ExposedPorts": {"9443/tcp": {}},
+            "Labels": {f"org.opencontainers.image.{key}": value for key, value in labels.items()},
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "tools/image.py"}],
+    }
+
+
+def _run(*command: str) -> None:
+    # Bytecode and wheels hold hashes and times of files unless they are told otherwise.
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0"}
+    subprocess.run(command, env=environment, check=True)
+
+
+def main() -> None:
+    """Build the image into a file and print its digest."""
+    parser = argparse.ArgumentParser(prog="python -m tools.image", description=main.__doc__)
+    parser.add_argument("file", type=Path)
+    print(build(parser.parse_args().file))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The function as a process: from a source tree, or from the image that its package carries.
+
+The image is taken back out of the registry, so what runs is what was pushed: in a root of its own that cannot be
+written to, as the user that the image names, with the certificates where Crossplane's runtime puts them.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools import programs
+from tools.stack import layout
+from tools.stack.layout import Home
+from tools.stack.processes import Program
+
+NAME = "function-modelplane"
+_TLS = "tls/server"
+# In a mount namespace of its own, with the two folders that every container is given; $0 is the root.
+_CONFINED = (
+    'mount --bind "$0" "$0" && mount --bind /dev "$0/dev" && mount --bind /proc "$0/proc"'
+    ' && mount -o remount,bind,ro "$0" && exec "$@"'
+)
+
+
+def from_source(home: Home, source: Path) -> Program:
+    """Install the wheel of a source tree beside the dependencies of this environment."""
+    target = home.packages / f"function-{source.name}"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install")
+    how = ("--no-deps", "--no-build-isolation", "--no-index", "--upgrade", f"--target={target}")
+    environment = os.environ | {"PIP_CACHE_DIR": str(home.packages / "pip")}
+    subprocess.run((*pip, *how, str(source)), check=True, env=environment)
+    command = (str(target / "bin" / NAME), _address(), f"--tls-server-certs-dir={home.server_tls}")
+    return Program(name=NAME, argv=command, env={"PYTHONPATH": str(target), **_metrics()})
+
+
+def from_package(home: Home, reference: str) -> Program:
+    """Unpack the image that a package in the registry carries. Needs root, to be somebody else afterwards.
+
+    The package's own two layers come along; nothing reads them.
+    """
+    crane = str(programs.path("crane"))
+    image = json.loads(subprocess.run((crane, "config", reference), check=True, capture_output=True).stdout)["config"]
+    root = home.root / "function"
+    shutil.rmtree(root, ignore_errors=True)
+    for folder in ("dev", "proc"):
+        (root / folder).mkdir(parents=True)
+    files = home.packages / "function.tar"
+    subprocess.run((crane, "export", reference, str(files)), check=True, capture_output=True)
+    subprocess.run(("tar", "--extract", f"--directory={root}", f"--file={files}"), check=True)
+    certificates = root / _TLS
+    shutil.copytree(home.server_tls, certificates)
+    for file in certificates.iterdir():
+        file.chmod(0o644)  # as in a volume from a Secret
+    confined = ("unshare", "--mount", "sh", "-c", _CONFINED, str(root))
+    user = (str(shutil.which("chroot")), f"--userspec={image['User']}", str(root))
+    command = (*image["Entrypoint"], _address(), f"--tls-server-certs-dir=/{_TLS}")
+    given = (*image["Env"], *(f"{key}={value}" for key, value in _metrics().items()))
+    return Program(name=NAME, argv=(*confined, "env", "-i", *given, *user, *command))
+
+
+def _metrics() -> dict[str, str]:
+    """Return where metrics are; by variable, as a release before them has no such option."""
+    return {"METRICS_ADDRESS": f"127.0.0.1:{layout.FUNCTION_METRICS}"}
+
+
+def _address() -> str:
+    return f"--address=127.0.0.1:{layout.FUNCTION}"
