@@ -66,7 +66,7 @@ def grow(lag: float, seed: int, deployments: list[int], environments: list[int])
 @_seed
 @_deployments
 def resident(lag: float, seed: int, deployments: list[int]) -> None:
-    """All deployments on one environment whose ledger changes once: calls for each of them."""
+    """All deployments on one environment; another comes and leaves: calls for each of those that stay."""
     tell(row for d in deployments for row in stories.resident(_settings(lag, seed), d))
 
 

@@ -25,8 +25,8 @@ MODELS = {"one-node": 1, "two-nodes": 2}
 ZONE = "modelplane.ai/zone"
 # Longer than any TTL: whoever missed an event looks again by then.
 LOOKS_AGAIN_SECONDS = 700.0
-# Calls of the function for each step of a history. Measured before environments were ledgers: 320 at most.
-MOST_CALLS = 1000
+# Calls of the function for each step of a history; the most seen before environments were ledgers was 150.
+MOST_CALLS = 500
 
 
 @dataclass(slots=True)

@@ -53,15 +53,26 @@ def one_more(settings: Settings, deployments: int, environments: int) -> Iterato
 
 
 def resident(settings: Settings, deployments: int) -> Iterator[Row]:
-    """Yield what one change of its ledger costs where all live on one environment; the calls are its residents'."""
+    """Yield what it costs that one comes to an environment on which all live, and that it leaves again.
+
+    Who comes changes the ledger as it is admitted, and as it serves; who leaves changes it once.
+    """
     plane = at_rest(settings, deployments, 1)
-    with plane.measured() as meter:
-        plane.create(fleet.deployment(deployments))
-        seconds = plane.rest()
-    newcomers = {f"kimi-{deployments:04}"}
-    calls = [n for xr, n in meter.called.items() if not any(xr.name.startswith(name) for name in newcomers)]
-    each = sum(calls) / max(deployments, 1)
-    yield _row("resident", (deployments, 1), meter, seconds, plane, f"{each:.1f} calls for each resident")
+    newcomer = Ref.of(fleet.deployment(deployments))
+    for story in ("one comes", "one leaves"):
+        with plane.measured() as meter:
+            if story == "one comes":
+                plane.create(fleet.deployment(deployments))
+            else:
+                plane.delete(newcomer)
+            seconds = plane.rest()
+        calls = sum(
+            number
+            for xr, number in meter.called.items()
+            if xr.kind in {"ModelDeployment", "ModelPlacement"} and not xr.name.startswith(newcomer.name)
+        )
+        each = f"{calls / deployments:.1f} calls for each resident"
+        yield _row(story, (deployments, 1), meter, seconds, plane, each)
 
 
 def herd(settings: Settings, deployments: int, slots: int) -> Iterator[Row]:

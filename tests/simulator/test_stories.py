@@ -32,3 +32,9 @@ def test_one_of_those_who_wait_gets_the_slot() -> None:
     (row,) = stories.waiters(Settings(), 3)
     assert row.notes[0] == "1/3 Ready"
     assert row.notes[2] == "1 left"
+
+
+def test_who_comes_and_who_leaves() -> None:
+    comes, leaves = stories.resident(Settings(), 2)
+    assert (comes.notes[0], leaves.notes[0]) == ("3/3 Ready", "2/2 Ready")
+    assert comes.meter.made["ModelPlacement"] == 1
