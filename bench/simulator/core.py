@@ -52,15 +52,20 @@ class Core:
         self._queues[ref.kind].add(ref)
 
     def _wake(self, event: Event) -> None:
-        """Old and new version both wake, and each is a token of the circuit breaker unless the object is going."""
+        """Old and new version both wake, once for an event (controller-runtime, `EnqueueRequestsFromMapFunc`), and each
+        is a token of the circuit breaker unless the object is going.
+        """
+        woken: dict[Ref, None] = {}
         for version in filter(None, (event.before, event.now)):
             for kind, tracker in self._trackers.items():
-                woken = tracker.dependants(version, quiet=self.quiet)
+                found = tracker.dependants(version, quiet=self.quiet)
                 if kind == version.ref.kind:
-                    woken.append(version.ref)
-                for ref in woken:
+                    found.append(version.ref)
+                for ref in found:
                     self.function.meter.tokens[ref] += not version.deleting
-                    self._queues[kind].add(ref)
+                    woken[ref] = None
+        for ref in woken:
+            self.wake(ref)
 
     def _reconcile(self, ref: Ref) -> "Process[float | None]":
         yield from self._kernel.busy(self._processors, self._settings.core_seconds)
