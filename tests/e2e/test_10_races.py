@@ -5,19 +5,17 @@ of the function are counted. Every event of the remote cluster is looked at from
 are there two services for one slot.
 """
 
-import re
 import threading
-import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from function.kube.manifests import condition, get, strings, text
+from tests.e2e.calls import calls
 from tests.e2e.objects import deployment, environment, model, pool
 from tests.e2e.rest import require_rest
 from tests.e2e.world import World
-from tools.stack import layout
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -89,14 +87,6 @@ def test_there_were_never_two_services_for_one_slot(slots: Slots) -> None:
 
 def test_what_has_settled_is_left_alone(world: World, record_property: Callable[[str, object], None]) -> None:
     xrs = sum(len(world.stack.hub.find(kind)) for kind in _OURS)
-    calls = require_rest(world, SETTLED_SECONDS, _calls)
-    record_property("calls of the function", f"{calls} for {xrs} XRs in {SETTLED_SECONDS} s")
-    assert calls <= 5 * xrs
-
-
-def _calls() -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{layout.CORE_METRICS}/metrics") as response:
-        metrics = response.read().decode()
-    return sum(
-        int(float(n)) for n in re.findall(r"^function_run_function_request_total\{.*\} (\S+)$", metrics, re.MULTILINE)
-    )
+    number = require_rest(world, SETTLED_SECONDS, calls)
+    record_property("calls of the function", f"{number} for {xrs} XRs in {SETTLED_SECONDS} s")
+    assert number <= 5 * xrs

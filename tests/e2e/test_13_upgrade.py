@@ -1,13 +1,17 @@
-"""Scenario 13: an earlier release, then this one, and back, over what runs: nothing is made again."""
+"""Scenario 13: an earlier release, then this one, and back, over what runs and what downloads: nothing is made again.
+
+The earlier one is the latest in the history, or the commit that EARLIER_RELEASE names.
+"""
 
 import io
+import os
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from function.kube.manifests import text
+from function.kube.manifests import Manifest, text
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tools.stack import release
@@ -17,6 +21,8 @@ from tools.stack.waiting import steady
 pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
 DEPLOYMENTS = ("several", "one")
+# The pod of the download finds no node.
+HELD: Manifest = {"storageClassName": "shared-vast", "download": {"nodeSelector": {"e2e-hold": "never"}}}
 EARLIER, LATER = "v0.0.1", "v9.0.0"
 _RELEASE = ("apis", "function", "package")
 
@@ -25,8 +31,8 @@ def _earlier(into: Path) -> Path:
     """Unpack the latest release in the history that is not this one; a shallow clone may know no other."""
     changed = _git("status", "--porcelain", "--", *_RELEASE)
     commits = _git("log", "--format=%H", "--", *_RELEASE).decode().split()
-    earlier = commits if changed else commits[1:] or commits
-    with tarfile.open(fileobj=io.BytesIO(_git("archive", earlier[0]))) as archive:
+    earlier = os.environ.get("EARLIER_RELEASE") or (commits if changed else commits[1:] or commits)[0]
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", earlier))) as archive:
         archive.extractall(into, filter="data")
     return into
 
@@ -47,13 +53,15 @@ def test_an_upgrade_and_its_way_back_make_nothing_again(world: World, tmp_path: 
         model("several", profile=spanning(2, 8)),
         model("one"),
         *(deployment(TEAM, name, name, on="upgraded") for name in DEPLOYMENTS),
+        environment("upgraded-slow", pool("gpus"), storage=HELD),
+        deployment(TEAM, "loading", "several", on="upgraded-slow"),
     )
     before = _running(world)
     release.upgrade(home, processes, SOURCE, LATER)
     _unchanged(world, before)
     release.roll_back(home, processes, earlier, EARLIER)
     _unchanged(world, before)
-    world.remove(TEAM, *DEPLOYMENTS)
+    world.remove(TEAM, *DEPLOYMENTS, "loading")
     release.upgrade(home, processes, SOURCE, release.VERSION)
 
 
@@ -61,6 +69,8 @@ def _running(world: World) -> tuple[dict[str, str], list[str]]:
     """Return what runs once all of it is ready: uids on the remote cluster, and those of the placements."""
     for name in DEPLOYMENTS:
         world.ready(TEAM, name)
+    loads = world.wait_placed(TEAM, "loading")
+    world.wait("ModelPlacement", loads, "StorageReady", "False/Downloading", TEAM)
     placements = [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS]
     return world.remote_uids(TEAM), placements
 
