@@ -11,7 +11,7 @@ _POOLS = (
     ({"modelplane.ai/pool": "medium"}, 4, 8),
     ({"modelplane.ai/pool": "frontier"}, 8, 8),
     ({"modelplane.ai/pool": "h100"}, 16, 8),
-    ({"modelplane.ai/pool": "h200"}, 6, 8),
+    ({"modelplane.ai/pool": "h200"}, 12, 8),
     ({"modelplane.ai/pool": "a100"}, 12, 4),
     ({"modelplane.ai/pool": "l40s"}, 2, 2),
     ({"cloud.google.com/gke-nodepool": "a100"}, 4, 4),
@@ -29,7 +29,7 @@ _DEVICES: Manifest = {
 # class, volumes of it
 _CLASSES = {
     "shared-vast": 20,
-    "shared-fast": 8,
+    "shared-fast": 12,
     "filestore-rwx": 2,
     "user-class": 2,
     "campus-nfs": 2,
