@@ -1,4 +1,4 @@
-"""Calls of the function, as core counts them."""
+"""What core counts of itself: calls of the function, reconciles, and its own processor time."""
 
 import re
 import urllib.request
@@ -8,8 +8,20 @@ from tools.stack import layout
 
 def calls() -> int:
     """Return how often core has called the function so far."""
+    return int(_sum(r"function_run_function_request_total\{.*\}"))
+
+
+def reconciles() -> int:
+    """Return how many reconciles of composites core has ended so far."""
+    return int(_sum(r"controller_runtime_reconcile_total\{controller=\"composite/.*\}"))
+
+
+def core_seconds() -> float:
+    """Return the seconds of processor time that core has spent so far."""
+    return _sum("process_cpu_seconds_total")
+
+
+def _sum(series: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{layout.CORE_METRICS}/metrics") as response:
         metrics = response.read().decode()
-    return sum(
-        int(float(n)) for n in re.findall(r"^function_run_function_request_total\{.*\} (\S+)$", metrics, re.MULTILINE)
-    )
+    return sum(float(number) for number in re.findall(rf"^{series} (\S+)$", metrics, re.MULTILINE))
