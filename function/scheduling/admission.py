@@ -14,6 +14,10 @@ from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 from function.scheduling.ledger import PoolLedger, settle
 
+# Placements that an environment's status has room for, spread over its pools: a row takes some 200 bytes of the 1 MiB
+# that an object may have (docs/performance.md).
+MOST = 4_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentLedger:
@@ -24,8 +28,8 @@ class EnvironmentLedger:
 
     @property
     def yields(self) -> tuple[tuple[str, str], ...]:
-        """Whom there is no room for, by uid and pool."""
-        return tuple(sorted((p.uid, p.pool) for ledger in self.pools.values() for p in ledger.yields if p.uid))
+        """Whom there is no room for, by uid and pool; not what users wrote, as there may be any number of it."""
+        return tuple(sorted((p.uid, p.pool) for ledger in self.pools.values() for p in ledger.yields if p.owner))
 
 
 def admit(environment: Environment, placements: Iterable[Placement]) -> EnvironmentLedger:
@@ -33,7 +37,7 @@ def admit(environment: Environment, placements: Iterable[Placement]) -> Environm
     mine = [p for p in placements if p.environment == environment.name and _counts(environment, p)]
     there = {p.uid for p in mine}
     granted = [grant for grant in environment.admitted if grant.uid in there]
-    pools = {pool.name: settle(pool, mine, granted) for pool in environment.pools}
+    pools = {pool.name: settle(pool, mine, granted, MOST // len(environment.pools)) for pool in environment.pools}
     unread = [grant for grant in granted if grant.share.pool not in pools]
     grants = [*unread, *(grant for ledger in pools.values() for grant in ledger.grants)]
     return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=_order)))
@@ -85,10 +89,11 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     # Whom the environment has admitted it finds by name as well.
     known = {LABEL_ENVIRONMENT} if granted else set[str]()
     missing = {key: value for key, value in labels.items() if key not in known and has.get(key) != value}
-    judged = (placement.uid, placement.pool) in environment.yields
+    # Of what users wrote only who is admitted is published.
+    judged = not placement.owner or (placement.uid, placement.pool) in environment.yields
     if missing:
         reason = Admitted.LABEL_MISSING
-    elif granted and max(granted) >= asks.replicas:
+    elif max(granted, default=0) >= asks.replicas:
         reason = Admitted.ADMITTED
     else:
         # What no deployment composed is moved by nobody: it is admitted when there is room.

@@ -47,10 +47,12 @@ class PoolLedger:
     yields: tuple[Placement, ...]
 
 
-def settle(pool: Pool, placements: Iterable[Placement], granted: Iterable[Grant] = ()) -> PoolLedger:
+def settle(
+    pool: Pool, placements: Iterable[Placement], granted: Iterable[Grant] = (), most: int | None = None
+) -> PoolLedger:
     """Charge what is on an environment to one of its pools; `granted` are the environment's grants so far.
 
-    A grant whose placement is not among these, or cannot be read, stays.
+    A grant whose placement is not among these, or cannot be read, stays. Beyond `most` nobody new is granted anything.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
     held = [kept for grant in granted if (kept := _kept(grant, known.get(grant.uid))) and _is_of(kept, pool)]
@@ -60,13 +62,14 @@ def settle(pool: Pool, placements: Iterable[Placement], granted: Iterable[Grant]
     room, yields = _charged(pool, held), list[Placement]()
     for key, placement in known.items():
         asks = placement.asks
-        if asks is None or asks.pool != pool.name:
+        if asks is None or asks.pool != pool.name or not asks.replicas:
             continue
         mine = [grant for grant in held if _key(grant) == key]
         if any(grant.share.is_like(asks) and grant.share.replicas >= asks.replicas for grant in mine):
             continue
         others = [grant for grant in held if grant not in mine]
-        if not _fits(_charged(pool, others) if mine else room, asks):
+        full = not mine and most is not None and len(held) >= most
+        if full or not _fits(_charged(pool, others) if mine else room, asks):
             yields.append(placement)
             continue
         # What it still holds in another shape counts beside it, until its service has let go.
@@ -103,7 +106,7 @@ def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
     if placement is None or placement.asks is None:
         return grant
     uses = [use.replicas for use in (placement.asks, placement.takes) if use and use.is_like(grant.share)]
-    if not uses:
+    if not any(uses):
         return None
     share = grant.share
     return _grant(
@@ -135,7 +138,7 @@ def take(room: PoolCapacity, share: Share) -> PoolCapacity:
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
     gpus = min(asks.gpus_per_node, room.gpus_per_node)
-    return asks.replicas == 0 or room.fits(asks.nodes, gpus, asks.replicas) >= asks.replicas
+    return room.fits(asks.nodes, gpus, asks.replicas) >= asks.replicas
 
 
 class Ledger:

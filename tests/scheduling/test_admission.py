@@ -71,6 +71,9 @@ CASES = (
         Admitted.WAITING,
         placement=replace(MINE, owner=""),
     ),
+    Case(
+        "no-replicas", "it holds nothing", environment(), Admitted.ADMITTED, True, placement=replace(MINE, replicas=0)
+    ),
     Case("unlabelled", "nobody finds it", environment(), Admitted.LABEL_MISSING, placement=replace(MINE, labels=())),
     Case(
         "other-label",
@@ -128,3 +131,9 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
     found = admit(environment(pools=(), admitted=(grant(2),)), [MINE])
     assert [g.uid for g in found.grants] == ["me"]
     assert found.pools == {}
+
+
+def test_of_what_users_wrote_only_who_is_admitted_is_published() -> None:
+    """There may be any number of it, and nobody moves it: a list of all of it would fill the environment's status."""
+    ours, theirs = replace(MINE, replicas=9), replace(MINE, uid="by-hand", name="by-hand", replicas=9, owner="")
+    assert admit(environment(), [ours, theirs]).yields == (("me", "pool"),)

@@ -148,7 +148,7 @@ CASES = (
         (grant("a", share(3)),),
         {"a": 3},
     ),
-    Case("no-replicas", "it holds nothing, and is admitted", (asks("a", 0), asks("b", 4)), (), {"a": 0, "b": 4}),
+    Case("no-replicas", "it holds nothing", (asks("a", 0), asks("b", 4)), (), {"b": 4}),
     Case("too-large-for-ever", "72 GPUs of 32 are not admitted, whoever wrote it", (asks("a", 9),), (), {}, ("a",)),
     Case(
         "overcommitted",
@@ -228,3 +228,11 @@ def test_what_is_granted_anew_fits(rows: list[tuple[int, int, int, bool, bool, i
     assert not grown or total <= 32
     free = sum(gpus * nodes for gpus, nodes in found.room.free.items())
     assert free == 32 - total or (total > 32 and free == 0) or free == 0
+
+
+def test_no_more_placements_are_granted_than_a_status_has_room_for() -> None:
+    found = settle(FOUR, (asks("a"), asks("b"), asks("c")), (grant("a", share()),), 2)
+    assert held(found) == {"a": 1, "b": 1}
+    assert [p.uid for p in found.yields] == ["c"]
+    grown = settle(FOUR, (asks("a", 2), asks("b")), (grant("a", share()), grant("b", share())), 2)
+    assert held(grown) == {"a": 2, "b": 1}, "who is there may grow"
