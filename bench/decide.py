@@ -23,7 +23,7 @@ from crossplane.function.proto.v1.run_function_pb2 import ResourceSelector, RunF
 from crossplane.function.resource import struct_to_dict
 
 from bench import wire
-from bench.fleet import CACHE, DEPLOYMENT, FLEET, PLACEMENTS, TOO_LARGE, environment, placement, scaled, served
+from bench.fleet import CACHE, DEPLOYMENT, ENVIRONMENTS, FLEET, TOO_LARGE, environment, filled, served
 from bench.servers import Server, serving
 from function.kube.manifests import Manifest, mapping, text
 from tests.server import certificates
@@ -48,16 +48,18 @@ class Scene:
         return wire.request(self.xr, self.required, ORDER, self.observed)
 
 
-def at_rest(server: Server, xr: Manifest) -> Scene:
-    """Return the scene of a composite whose requirements are answered and whose resources are observed."""
+def at_rest(server: Server, xr: Manifest, *, decided: bool = True) -> Scene:
+    """Return the scene of a composite whose requirements are answered and, once it is decided, whose resources are
+    observed.
+    """
     scene = Scene(xr, {}, {})
-    for _ in range(4):
+    for _ in range(5):
         response, _ = server.call(scene.request())
         composite: Manifest = struct_to_dict(response.desired.composite.resource)
         scene = Scene(
             {**xr, "status": {**composite.get("status", {}), "conditions": _conditions(response)}},  # type: ignore[dict-item]  # a map
             {name: _matching(selector) for name, selector in response.requirements.resources.items()},
-            {name: struct_to_dict(item.resource) for name, item in response.desired.resources.items()},
+            {name: struct_to_dict(item.resource) for name, item in response.desired.resources.items() if decided},
         )
     return scene
 
@@ -77,11 +79,11 @@ def _matching(selector: ResourceSelector) -> list[Manifest]:
 
 
 def changing(scene: Scene) -> Iterator[bytes]:
-    """Yield calls of which each finds a hundredth of the placements changed, and those before as they were."""
+    """Yield calls of which each finds the ledgers of a hundredth of the environments changed since the first."""
     for version in range(1_000_000, 1_000_000 + ROUNDS):
-        some = set(ORDER.sample(range(PLACEMENTS), PLACEMENTS // 100))
-        placements = [scaled(n, version) if n in some else placement(n) for n in range(PLACEMENTS)]
-        yield replace(scene, required={**scene.required, "placements": placements}).request()
+        some = set(ORDER.sample(range(ENVIRONMENTS), ENVIRONMENTS // 100))
+        found = [filled(n, version) if n in some else environment(n) for n in range(ENVIRONMENTS)]
+        yield replace(scene, required={**scene.required, "selected-environments": found}).request()
 
 
 def measure(
@@ -114,7 +116,7 @@ def main() -> None:
         content = stack.enter_context(serving(folder / "content", None))
         echo = stack.enter_context(serving(folder / "echo", folder, ECHO))
         rest = ours.peak_megabytes()
-        large, deployment = at_rest(content, TOO_LARGE), at_rest(content, DEPLOYMENT)
+        large, deployment = at_rest(content, TOO_LARGE), at_rest(content, DEPLOYMENT, decided=False)
         click.echo(f"request {len(deployment.request()) / 1e6:.2f} MB")
         tell("cold", _cold(folder, deployment))
         ours.call(deployment.request())
@@ -125,6 +127,7 @@ def main() -> None:
         ours.call(large.request())
         tell("warm, nothing fits", measure(pair, (large.request() for _ in range(ROUNDS))))
         for kind, xr, rounds in (
+            ("ModelDeployment", DEPLOYMENT, 10 * ROUNDS),
             ("ModelCache", CACHE, ROUNDS),
             ("InferenceEnvironment", environment(1), ROUNDS),
             ("ModelPlacement", served(), 10 * ROUNDS),

@@ -154,13 +154,14 @@ def served() -> Manifest:
     return {**found, "spec": {**spec, "modelRef": MODEL_REF}}
 
 
-def scaled(number: int, version: int) -> Manifest:
-    """Return a placement after it was written with another number of replicas."""
-    found = placement(number)
-    spec, metadata = found["spec"], found["metadata"]
-    assert isinstance(spec, dict)
+def filled(number: int, version: int) -> Manifest:
+    """Return an environment after another placement was admitted."""
+    found = environment(number)
+    status, metadata = found["status"], found["metadata"]
+    assert isinstance(status, dict)
     assert isinstance(metadata, dict)
-    return {**found, "metadata": {**metadata, "resourceVersion": str(version)}, "spec": {**spec, "replicas": 2}}
+    pools: list[JSON] = [{"name": "frontier", "free": [{"gpus": 8, "nodes": 10}], "placements": 3}]
+    return {**found, "metadata": {**metadata, "resourceVersion": str(version)}, "status": {**status, "pools": pools}}
 
 
 FLEET = {

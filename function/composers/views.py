@@ -74,14 +74,20 @@ def near(call: Call, deployment: Deployment) -> View:
 
 
 def wider(call: Call, seen: View, labels: Mapping[str, str]) -> Iterator[View]:
-    """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere."""
-    used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
-    selected = _seen(call, seen, {**seen.asked, **_wide(labels), **used})
-    if not selected.answered or (labels and not selected.of_files):
-        yield selected
-    asked = {**selected.asked, requirements.ENVIRONMENTS: requirements.environments()}
+    """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere.
+
+    Once all environments were answered there is no need to ask for some of them as well.
+    """
+    asked = {**seen.asked, **{requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}}
+    of_files = False
+    if labels and call.answer(requirements.ENVIRONMENTS) is Answer.PENDING:
+        selected = _seen(call, seen, asked | _wide(labels))
+        of_files = selected.of_files
+        if not selected.answered or not of_files:
+            yield selected
+    asked |= _wide({})
     everything = _seen(call, seen, asked)
-    if selected.of_files or everything.of_files:
+    if of_files or everything.of_files:
         everything = _seen(call, seen, {**asked, requirements.PLACEMENTS: requirements.placements()})
     yield everything
 
@@ -90,8 +96,7 @@ def asks(call: Call, deployment: Deployment, labels: Mapping[str, str]) -> dict[
     """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
     seen = near(call, deployment)
     used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
-    everything = {requirements.ENVIRONMENTS: requirements.environments()}
-    further = _wide(labels) | used | everything | {requirements.PLACEMENTS: requirements.placements()}
+    further = _wide(labels) | used | _wide({}) | {requirements.PLACEMENTS: requirements.placements()}
     return {**seen.asked, **{name: asked for name, asked in further.items() if name in call.answers}}
 
 
