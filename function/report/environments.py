@@ -16,6 +16,7 @@ from function.report.bounded import listed
 from function.report.conditions import faulty
 from function.report.objects import obstacle
 from function.report.pools import slow
+from function.report.shares import share
 from function.scheduling.admission import EnvironmentLedger
 from function.scheduling.ledger import PoolLedger
 
@@ -131,16 +132,7 @@ LEDGER = ("pools", "gpus", "admitted", "yields")
 
 
 def _grant(grant: Grant) -> Manifest:
-    share = grant.share
-    return {
-        "uid": grant.uid,
-        "namespace": grant.namespace,
-        "name": grant.name,
-        "pool": share.pool,
-        "nodes": share.nodes,
-        "gpusPerNode": share.gpus_per_node,
-        "replicas": share.replicas,
-    }
+    return {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **share(grant.share)}
 
 
 def _pool(pool: Pool, found: PoolLedger) -> Manifest:

@@ -13,6 +13,7 @@ from function.observe.services import url
 from function.observe.weights import StorageState
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.report.caches import remembered
+from function.report.shares import share
 from function.report.weights import sentence
 from function.storage.plan import StoragePlan
 
@@ -53,16 +54,7 @@ def status(placement: Placement, service: Manifest, stored: Manifest) -> Manifes
 def service(remote: ObservedObject, name: str, namespace: str, uri: str, takes: Share | None) -> Manifest:
     """Return which service it is, what it reads, and what it takes of which pool."""
     said = prune({"name": name, "namespace": namespace, "url": url(remote.manifest) or None, "uri": uri or None})
-    return {**said, **(_share(takes) if takes else {})}
-
-
-def _share(takes: Share) -> Manifest:
-    return {
-        "pool": takes.pool,
-        "nodes": takes.nodes,
-        "gpusPerNode": takes.gpus_per_node,
-        "replicas": takes.replicas,
-    }
+    return {**said, **(share(takes) if takes else {})}
 
 
 def storage(plan: StoragePlan, hydration: Hydration) -> Manifest:

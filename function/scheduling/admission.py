@@ -12,10 +12,10 @@ from function.domain.placement import Placement
 from function.domain.shares import Free, Grant
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
-from function.scheduling.ledger import PoolLedger, settle
+from function.scheduling.ledger import PoolLedger, by_name, settle
 
-# Placements that an environment's status has room for, spread over its pools: a row takes some 200 bytes of the 1 MiB
-# that an object may have (docs/performance.md).
+# Placements that an environment's status has room for: a row takes some 200 bytes of the 1 MiB that an object may have
+# (docs/performance.md).
 MOST = 4_000
 
 
@@ -37,10 +37,11 @@ def admit(environment: Environment, placements: Iterable[Placement]) -> Environm
     mine = [p for p in placements if p.environment == environment.name and _counts(environment, p)]
     there = {p.uid for p in mine}
     granted = [grant for grant in environment.admitted if grant.uid in there]
-    pools = {pool.name: settle(pool, mine, granted, MOST // len(environment.pools)) for pool in environment.pools}
+    elsewhere = {p.name: sum(grant.share.pool != p.name for grant in granted) for p in environment.pools}
+    pools = {pool.name: settle(pool, mine, granted, MOST - elsewhere[pool.name]) for pool in environment.pools}
     unread = [grant for grant in granted if grant.share.pool not in pools]
     grants = [*unread, *(grant for ledger in pools.values() for grant in ledger.grants)]
-    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=_order)))
+    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=by_name)))
 
 
 def _counts(environment: Environment, placement: Placement) -> bool:
@@ -51,11 +52,6 @@ def _counts(environment: Environment, placement: Placement) -> bool:
         return True
     labelled = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
     return labelled and (placement.begun or not placement.deleting)
-
-
-def _order(grant: Grant) -> tuple[str, str, str, str, int, int]:
-    share = grant.share
-    return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

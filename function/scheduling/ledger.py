@@ -75,7 +75,7 @@ def settle(
         # What it still holds in another shape counts beside it, until its service has let go.
         held = [*others, *(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)]
         room = _charged(pool, held) if mine else take(room, asks)
-    return PoolLedger(room=_charged(pool, held), grants=tuple(sorted(held, key=_by_name)), yields=tuple(yields))
+    return PoolLedger(room=_charged(pool, held), grants=tuple(sorted(held, key=by_name)), yields=tuple(yields))
 
 
 def _key(who: Placement | Grant) -> str:
@@ -83,14 +83,15 @@ def _key(who: Placement | Grant) -> str:
     return who.uid or f"{who.namespace}/{who.name}"
 
 
-def _by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
+def by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
+    """Sorts grants by whose they are."""
     share = grant.share
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
 def _largest_first(grant: Grant) -> tuple[int, int, tuple[str, str, str, str, int, int]]:
     """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
-    return -grant.share.gpus_per_node, -grant.share.nodes, _by_name(grant)
+    return -grant.share.gpus_per_node, -grant.share.nodes, by_name(grant)
 
 
 def _is_of(grant: Grant, pool: Pool) -> bool:
