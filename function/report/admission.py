@@ -21,8 +21,7 @@ def _message(placement: Placement, found: Admission) -> str:
         labels = ", ".join(f"{key}: {value}" for key, value in sorted(found.labels.items()))
         return f"metadata.labels: must have {labels}, by which it is found. Nothing starts until it has"
     asks = placement.asks
-    if asks is None:
-        return "Its topology cannot be read; what runs is kept"
+    assert asks is not None  # what cannot be read comes to no environment
     if found.reason is Admitted.ADMITTED:
         return f"Admitted to pool {asks.pool} of {placement.environment}: {_size(asks)}"
     wanted = f"pool {asks.pool} of {placement.environment}: {_size(asks)} wanted"

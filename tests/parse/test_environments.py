@@ -296,3 +296,10 @@ def test_pools_in_two_places_are_a_fault_of_the_pools() -> None:
     assert (condition.type, condition.reason) == ("PoolsValid", "InvalidPool")
     assert "spec.cluster.existing.nodePools" in condition.message
     assert "together with spec.nodePools" in condition.message
+
+
+def test_what_is_paused_is_not_ready_whatever_it_last_said() -> None:
+    paused: Manifest = {"annotations": {"crossplane.io/paused": "true"}}
+    ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
+    environment = read_environment({"metadata": paused, "status": ready}, BUILT_IN).value
+    assert (environment.ready, environment.ready_message) == (False, "is paused by its annotation crossplane.io/paused")

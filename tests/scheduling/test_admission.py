@@ -137,3 +137,7 @@ def test_of_what_users_wrote_only_who_is_admitted_is_published() -> None:
     """There may be any number of it, and nobody moves it: a list of all of it would fill the environment's status."""
     ours, theirs = replace(MINE, replicas=9), replace(MINE, uid="by-hand", name="by-hand", replicas=9, owner="")
     assert admit(environment(), [ours, theirs]).yields == (("me", "pool"),)
+
+
+def test_in_files_everything_counts() -> None:
+    assert [g.name for g in admit(environment(uid=""), [replace(MINE, uid="", labels=())]).grants] == [MINE.name]

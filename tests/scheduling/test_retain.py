@@ -7,6 +7,7 @@ import pytest
 from function.domain.environment import Environment
 from function.domain.model import Model, Parallelism
 from function.domain.placement import Placement
+from function.domain.shares import Grant, Share
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import retain
@@ -41,6 +42,12 @@ class Case:
     labels: dict[str, str] = field(default_factory=dict)
 
 
+# Environments that keep a ledger, and a placement with a uid on one of them.
+MINE = placement(uid="me")
+HALF = Grant(
+    uid="me", namespace="team", name="chat-env", share=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1)
+)
+YIELDING = environment("env", pool(), uid="e", yields=(("me", "pool"),))
 FULL = tuple(placement(deployment=f"other-{n}", created="2025", served=True) for n in range(4))
 CASES = (
     Case(id="nothing-changed", reason="it stays", want=STAYS),
@@ -187,6 +194,42 @@ CASES = (
         model=COMPUTED,
         environment=environment("env", pool(memory="160Gi")),
         want=AGAIN,
+    ),
+    Case(
+        id="waits-for-its-environment",
+        reason="it was not judged yet",
+        environment=environment("env", pool(), uid="e"),
+        placement=MINE,
+        want=STAYS,
+    ),
+    Case(id="no-room", reason="its environment says so", environment=YIELDING, placement=MINE, want=YIELDS),
+    Case(
+        id="never-admitted-and-not-ready",
+        reason="nobody waits for an environment that would not be chosen any more",
+        environment=environment("env", pool(), uid="e", ready=False),
+        placement=MINE,
+        want=YIELDS,
+    ),
+    Case(
+        id="begun-and-not-ready",
+        reason="what was composed was admitted once",
+        environment=environment("env", pool(), uid="e", ready=False),
+        placement=replace(MINE, uri="pvc://claim/models/0"),
+        want=STAYS,
+    ),
+    Case(
+        id="no-room-for-another-shape",
+        reason="it serves in the old one until there is room for the new one, here or elsewhere",
+        environment=environment("env", pool(), uid="e", admitted=(HALF,), yields=(("me", "pool"),)),
+        placement=replace(MINE, served=True),
+        want=AGAIN,
+    ),
+    Case(
+        id="no-room-to-grow",
+        reason="it keeps what it has",
+        environment=replace(YIELDING, admitted=(replace(HALF, share=replace(HALF.share, gpus_per_node=8)),)),
+        placement=replace(MINE, served=True, replicas=2),
+        want=STAYS,
     ),
     Case(
         id="vram-not-recorded-and-not-computable",

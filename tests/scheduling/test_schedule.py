@@ -8,11 +8,13 @@ from function.domain.cache import CacheChoice, CacheType, ManagedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
+from function.domain.shares import Grant, Share
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Decision, DropCause, Field
 from tests.builders import (
+    NAMESPACE,
     NO_CACHE,
     broken_profile,
     deployment,
@@ -325,6 +327,18 @@ class TestGrowth:
         (miss,) = decision.refusals
         assert (miss.reason, miss.keeps) == (Refused.INSUFFICIENT_CAPACITY, 1)
         assert (miss.refusals[0].wanted, miss.refusals[0].found) == (4, 3)
+
+    def test_no_further_than_its_environment_admitted(self) -> None:
+        """Three replicas stand in its spec, two were admitted, and somebody else has the other two of four nodes."""
+        share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
+        grant = Grant(uid="me", namespace=NAMESPACE, name="chat-a", share=share)
+        there = environment("a", pool(nodes=4), uid="e", admitted=(grant,), yields=(("me", "pool"),))
+        mine = placement("a", uid="me", replicas=3, served=True)
+        other = placement("a", deployment="other", replicas=2, served=True)
+        decision = schedule(request(replicas=3), [there], [mine, other])
+        assert [a.replicas for a in decision.assignments] == [2]
+        (miss,) = decision.refusals
+        assert (miss.reason, miss.keeps) == (Refused.INSUFFICIENT_CAPACITY, 2)
 
     def test_beyond_the_pool(self) -> None:
         decision = schedule(request(replicas=5), environments("a", nodes=4), [placement("a")])
