@@ -56,7 +56,19 @@ def compose(call: Call) -> Outcome:
         return _unknown(call)
     settings = read_settings(call.input, call.context)
     outcome = COMPOSERS[kind](call, settings.value)
-    return replace(outcome, conditions=with_slips(outcome.conditions, settings.problems))
+    conditions = with_slips(outcome.conditions, settings.problems)
+    return replace(outcome, conditions=conditions, version=outcome.version or _version(call, outcome))
+
+
+def _version(call: Call, outcome: Outcome) -> str:
+    """Return the version over which alone a status may be written: much in it is latched, and read back from it.
+
+    Crossplane reads a composite from a cache that may be older than its own last write: written over it, what was
+    latched would be lost, or two statuses would follow each other for ever. Where what is composed changes there is
+    none, since Crossplane writes the list of it first, and looks again at once.
+    """
+    same = outcome.composed.keys() == call.observed.keys()
+    return text(call.xr, "metadata.resourceVersion") if same else ""
 
 
 def _kind(xr: Manifest) -> str:
@@ -78,10 +90,11 @@ def recover(call: Call) -> Outcome:
     call = own(call)
     kind = _kind(call.xr)
     message = "The function failed on this object; its log has the details. What runs is kept"
-    return Outcome(
+    outcome = Outcome(
         requirements=REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {},
         composed=carry_over(call.observed),
         status=observed_status(call.xr),
         conditions=complete(kind, (), "InternalError", message) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,
     )
+    return replace(outcome, version=_version(call, outcome))

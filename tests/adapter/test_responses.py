@@ -239,3 +239,11 @@ def test_refusing_keeps_what_others_desire() -> None:
 def test_a_number_beyond_floats_is_the_largest_float(number: int, want: float) -> None:
     answer = write(fnv1.RunFunctionRequest(), Outcome(status={"number": number}))
     assert struct_to_dict(answer.desired.composite.resource)["status"]["number"] == want
+
+
+def test_a_status_names_the_version_that_it_follows_from() -> None:
+    response = write(fnv1.RunFunctionRequest(), Outcome(status={"phase": "Ready"}, version="41"))
+    assert struct_to_dict(response.desired.composite.resource) == {
+        "metadata": {"resourceVersion": "41"},
+        "status": {"phase": "Ready"},
+    }

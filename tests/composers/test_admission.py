@@ -103,7 +103,14 @@ def test_only_the_version_that_was_looked_at_is_written_over() -> None:
     environment = _environment(control)
     mapping(environment, "metadata")["resourceVersion"] = "41"
     assert _looked(control, environment).version == "41"
-    assert _placement(control).version == ""
+    ref = only(control, "ModelPlacement")
+    assert _placement(control).version == "", "a file has none"
+    change(control, ref, "metadata.resourceVersion", "42")
+    assert _placement(control).version == "42", "what is latched would be lost"
+    for key in control.store.owned(ref):
+        if key.startswith("service-"):
+            del control.store[Ref.of(control.store.owned(ref)[key])]
+    assert _placement(control).version == "", "what is composed changes, so that Crossplane looks again at once"
 
 
 @pytest.mark.parametrize("gone", ["uid", "status", "published"])
