@@ -44,7 +44,7 @@ class WorkQueue:
         self._idle += 1
         if seconds is None:
             failures = self._failures[ref] = self._failures.get(ref, 0) + 1
-            self._kernel.at(min(FIRST_RETRY * 2 ** (failures - 1), LAST_RETRY), lambda: self.add(ref))
+            self._kernel.at(min(FIRST_RETRY * 2 ** min(failures - 1, 30), LAST_RETRY), lambda: self.add(ref))
         else:
             self._failures.pop(ref, None)
             if seconds:
