@@ -1,9 +1,9 @@
 """InferenceEnvironment: reach the cluster, look at what it has, and give KServe the preset that it lacks.
 
 Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object on the StorageClass, and KServe's
-missing pipeline preset, which is never removed because running services refer to it. It keeps the ledger of its own
-GPUs, whatever else is wrong with it. Whether the preset is there tells
+missing pipeline preset, which is never removed because running services refer to it. Whether the preset is there tells
 whether the kubeconfig works and KServe is installed: its CRD would tell too, but nests deeper than a request can hold.
+It keeps the ledger of its own GPUs, whatever else is wrong with it.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Placements that this composite composed and Crossplane does not observe.
 
 Crossplane knows what it composed from the composite's own list, and may read that list from before its last write. A
-placement that it composed then appears among all placements, with this composite as its controller, and is not
+placement that it composed then appears among those with its label, with this composite as its controller, and is not
 observed. Left out, it would run on with nobody to delete it, and take the room of its own deployment. So it counts as
 ours, and is composed at least once more, so that Crossplane adopts it again; what shall go goes when it is observed.
 

@@ -2,7 +2,7 @@
 
 A deployment that nothing can take asks every environment, at every call, and nearly all answer as before. What is kept
 is an answer with all that it was made from, so that it counts only where judging again would give the same: the need
-(what is asked for, whoever asks), the environment, and the placements that are charged on it. Few needs are kept, each
+(what is asked for, whoever asks), the environment, and the placements that are counted on it. Few needs are kept, each
 with as many environments as there are. A memo hands out the same object for the same content, so that looking at
 objects is enough to see that nothing changed.
 """
