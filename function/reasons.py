@@ -15,6 +15,13 @@ class Status(StrEnum):
     UNKNOWN = "Unknown"
 
 
+class Unfinished(StrEnum):
+    """Why a call came to no end."""
+
+    INTERNAL_ERROR = "InternalError"
+    TOO_LONG = "TookTooLong"
+
+
 class ConditionType(StrEnum):
     """The condition types we own; Ready, Synced, Healthy, UpToDate and Responsive are Crossplane's."""
 

@@ -77,7 +77,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
             return keep_observed(call, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         request = _request(deployment, model, view, settings)
         # Only of what everybody looks at it is worth while to remember what was found.
-        judging = judge if view is near else VERDICTS.judging(request, view.environments)
+        judging = judge if view is near else VERDICTS.judging(request, view.environments, call.pause)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging)
         found = Considered(request=request, view=view, decision=decision, resolved=resolved)
         if _settled(found) if view is near else _has_all(decision):
