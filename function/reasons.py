@@ -59,6 +59,7 @@ class Refused(StrEnum):
     POOL_TOO_SMALL = "PoolTooSmall"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     ENVIRONMENT_NOT_READY = "EnvironmentNotReady"
+    QUOTA_EXCEEDED = "QuotaExceeded"
 
     @property
     def outlook(self) -> Outlook:
@@ -71,7 +72,14 @@ class Refused(StrEnum):
         return tuple(Refused).index(self)
 
 
-_NOT_NOW = frozenset({Refused.CACHE_NOT_ON_ENVIRONMENT, Refused.INSUFFICIENT_CAPACITY, Refused.ENVIRONMENT_NOT_READY})
+_NOT_NOW = frozenset(
+    {
+        Refused.CACHE_NOT_ON_ENVIRONMENT,
+        Refused.INSUFFICIENT_CAPACITY,
+        Refused.ENVIRONMENT_NOT_READY,
+        Refused.QUOTA_EXCEEDED,
+    }
+)
 
 
 class ModelValid(StrEnum):
@@ -156,6 +164,7 @@ class Admitted(StrEnum):
     WAITING = "Waiting"
     YIELDS = "Yields"
     LABEL_MISSING = "LabelMissing"
+    QUOTA_EXCEEDED = "QuotaExceeded"
 
 
 class PlacementStorage(StrEnum):

@@ -67,7 +67,7 @@ def settle(
             held[key].append(_grant(placement, share))
     room, yields, rows = _charged(pool, _all(held)), list[Placement](), sum(map(len, held.values()))
     for key, placement in known.items():
-        asks = placement.asks
+        asks = placement.claims
         if asks is None or asks.pool != pool.name or not asks.replicas:
             continue
         mine = held.get(key, [])
@@ -118,7 +118,7 @@ def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
     """Return how much of a grant stays."""
     if placement is None or placement.asks is None:
         return grant
-    uses = [use.replicas for use in (placement.asks, placement.takes) if use and use.is_like(grant.share)]
+    uses = [use.replicas for use in (placement.claims, placement.takes) if use and use.is_like(grant.share)]
     if not any(uses):
         return None
     share = grant.share
