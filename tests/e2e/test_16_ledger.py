@@ -96,7 +96,7 @@ def test_a_policy_refuses_it_at_once(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["gone", "runs"])
 def test_what_is_applied_with_a_uid_is_that_or_nothing(world: World, name: str) -> None:
-    """An orphan is composed with the uid that was seen: of what is gone by now nothing is made, nothing else changed."""
+    """An orphan is composed with the uid that was seen: what is gone by now is not made, and no other is changed."""
     ghost = by_hand(mine(world) if name == "runs" else name, **{"modelplane.ai/environment": PLACE})
     mapping(ghost, "metadata")["uid"] = "5d8c7a0e-0000-4000-8000-000000000000"
     with pytest.raises(ChildProcessError, match="uid"):
