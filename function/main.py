@@ -23,6 +23,7 @@ from grpc_reflection.v1alpha import reflection
 from function.adapter.items import by_content, by_version
 from function.fn import Runner
 from function.metrics import Metrics
+from function.parse.fields import build_schemas
 from function.turns import Turns
 
 # Calls that wait behind the one being answered are unknown to gRPC's own grace period. Together less than a pod's 30 s.
@@ -129,6 +130,7 @@ async def serve(
     gc.set_threshold(NEW_OBJECTS)
     await server.start()
     logging.get_logger().info("serving", address=address, port=port, mtls=credentials is not None)
+    build_schemas()
 
     await stop.wait()
     gate.opened.clear()

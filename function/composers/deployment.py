@@ -18,6 +18,7 @@ from function.exchange import Answer, Call, Composed, Condition, Outcome, Requir
 from function.kube.manifests import get, text
 from function.kube.names import named
 from function.lifecycle.carry_over import carried
+from function.lifecycle.orphans import adopted
 from function.lifecycle.placement_writer import placement_manifest
 from function.parse.deployments import read_deployment
 from function.parse.placements import PLACEMENTS
@@ -198,7 +199,7 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
         call,
         settings,
         requirements=found.view.asked,
-        composed=composed,
+        composed=adopted(composed, found.view.orphans),
         status=report.status(request, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),

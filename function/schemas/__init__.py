@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 class BaseModel(_BaseModel):
     model_config = ConfigDict(
         frozen=True,
+        defer_build=True,
     )
 
 
