@@ -66,7 +66,10 @@ def _play(plane: Plane, users: Users, auditor: Auditor, drawn: Random, without: 
     for step in range(STEPS):
         if users.aim and auditor.violations:
             return  # what was aimed at is found
-        rests, waits = drawn.random() < 0.25, drawn.choice((0.0, 0.1, 1.0, 5.0, 60.0)) * drawn.random()
+        rests, waits = (
+            drawn.random() < (0.5 if users.aim else 0.25),
+            drawn.choice((0.0, 0.1, 1.0, 5.0, 60.0)) * drawn.random(),
+        )
         if step not in without:
             users.act(step)
         if rests:

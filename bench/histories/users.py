@@ -102,19 +102,23 @@ class Users:
     # -- deployments
     def create_deployment(self) -> None:
         """Create a deployment, with weights of one kind or another."""
+        self._create_deployment(cached=self.random.random() < 0.5)
+
+    def create_reader(self) -> None:
+        """Create a deployment that reads from a ModelCache, where there is one."""
+        self._create_deployment(cached=True)
+
+    def _create_deployment(self, *, cached: bool) -> None:
         if len(self.plane.all("ModelDeployment")) >= DEPLOYMENTS:
             return
-        caches = [v for v in self.plane.all("ModelCache") if not v.deleting]
-        cache = self.random.choice(caches) if caches and self.random.random() < 0.5 else None
+        cache = self.any("ModelCache") if cached else None
         name = text(cache.manifest, "spec.modelRef.name") if cache else self.random.choice(sorted(MODELS))
         weights: Manifest = {"modelCache": {"name": cache.ref.name}} if cache else self._weights()
         spec: Manifest = {"modelRef": {"name": name}, "environments": self.random.choice((1, 1, 2)), **weights}
         made = fleet.deployment(self._step, **spec, **self._selected())
-        metadata: Manifest = {
-            "name": f"d-{self._step}",
-            "namespace": cache.ref.namespace if cache else self._namespace(),
-        }
-        self.tell(f"create {self.plane.create({**made, 'metadata': metadata})} {made['spec']}")
+        namespace = cache.ref.namespace if cache else self._namespace()
+        made["metadata"] = {"name": f"d-{self._step}", "namespace": namespace}
+        self.tell(f"create {self.plane.create(made)} {made['spec']}")
 
     def _weights(self) -> Manifest:
         choices: tuple[Manifest, ...] = (
