@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import click
 
 from function.cli.asked import EVERY_FORM, Form, Sources
+from function.cli.gathered import gather
 from function.cli.invalid_pools import InvalidPool, invalid_pools, warn
 from function.cli.options import examples, form, sources
-from function.cli.sources import gather
 from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.domain.environment import Environment, Pool

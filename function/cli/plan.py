@@ -8,9 +8,9 @@ from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict
 from function.cli.complete import names
 from function.cli.errors import Code
+from function.cli.gathered import gather
 from function.cli.options import examples, form, sources_what_if
 from function.cli.planning import Plan, make
-from function.cli.sources import gather
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Outlook, Refused, Status

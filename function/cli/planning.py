@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from function.cli.candidates import Row, candidates, unusable
 from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.diff import Change, changes
+from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
-from function.cli.sources import World
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
 from function.exchange import Condition, Outcome

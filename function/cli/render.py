@@ -13,8 +13,8 @@ import click
 from function.cli.asked import Form, Sources
 from function.cli.control_plane import in_turn, simulate
 from function.cli.errors import CliError, Code
+from function.cli.gathered import KINDS, World, gather
 from function.cli.options import examples, form, sources
-from function.cli.sources import KINDS, World, gather
 from function.cli.store import Ref, Store, environments
 from function.cli.tables import structured
 from function.exchange import Outcome

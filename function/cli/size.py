@@ -14,10 +14,10 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
+from function.cli.gathered import gather
 from function.cli.hub import measure
 from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
-from function.cli.sources import gather
 from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Environment, Pool

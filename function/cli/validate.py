@@ -12,11 +12,11 @@ import click
 
 from function.cli import files
 from function.cli.asked import Form, Sources, Target
+from function.cli.dangling import faults
 from function.cli.errors import Code
 from function.cli.files import Found
+from function.cli.gathered import gather
 from function.cli.options import examples, form, target
-from function.cli.references import faults
-from function.cli.sources import gather
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.cli.tables import BAD, GOOD, paint, structured
 from function.composers import COMPOSERS

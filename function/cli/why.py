@@ -11,10 +11,10 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.complete import names
+from function.cli.gathered import gather
 from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.planning import Plan, make
-from function.cli.sources import gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured
 from function.exchange import Condition
