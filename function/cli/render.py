@@ -14,8 +14,9 @@ from function.cli.asked import Form, Sources
 from function.cli.control_plane import in_turn, simulate
 from function.cli.errors import CliError, Code
 from function.cli.gathered import KINDS, World, gather
+from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources
-from function.cli.store import Ref, Store, environments
+from function.cli.store import Ref, Store, environments, is_ours
 from function.cli.tables import structured
 from function.exchange import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
@@ -75,7 +76,9 @@ def render(
     if not sources.files:
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     world = gather(sources)
-    outcomes = settle(world)
+    warn(world.store, KINDS)
+    every = settle(world)
+    outcomes = {ref: every[ref] for ref in asked_for(world)}
     kinds = {name.lower() for name in kind}
     found = {
         place: manifest
@@ -90,7 +93,14 @@ def render(
 def settle(world: World) -> dict[Ref, Outcome]:
     """Bring what was given, and all that comes of it, to a fixed point; an environment composes for its own sake."""
     given = [ref for ref in world.store.refs(*KINDS) if ref in world.given]
-    return simulate(world.store, in_turn(given, "ModelPlacement"))
+    return simulate(world.store, in_turn(given, "ModelDeployment", "ModelPlacement"))
+
+
+def asked_for(world: World) -> list[Ref]:
+    """Return the composites whose manifests are meant: those given, and the placements that come of them."""
+    given = [ref for ref in world.store.refs(*KINDS) if ref in world.given and world.in_scope(ref)]
+    owned = (Ref.of(manifest) for ref in given for manifest in world.store.owned(ref).values() if is_ours(manifest))
+    return sorted({*given, *owned})
 
 
 def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
