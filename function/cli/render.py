@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import click
 
+from function.cli.abridged import abridged
 from function.cli.asked import Form, Sources
 from function.cli.control_plane import in_turn, simulate
 from function.cli.errors import CliError, Code
@@ -58,16 +59,17 @@ class Place:
     epilog=examples(
         "modelplane render -f examples/kimi-k2-two-nodes",
         "modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService",
-        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json",
+        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json --full",
     )
 )
 @sources
 @click.option("--level", type=click.Choice([str(level) for level in Level]), help="Only one level.")
 @click.option("--kind", metavar="KIND", multiple=True, help="Only this kind; may be repeated.")
+@click.option("--full", is_flag=True, help="Write the download script, too, instead of a line that names it.")
 @form(Form.YAML, Form.JSON, Form.NAME)
 @click.pass_context
 def render(
-    context: click.Context, /, *, sources: Sources, level: str | None, kind: tuple[str, ...], form: Form
+    context: click.Context, /, *, sources: Sources, level: str | None, kind: tuple[str, ...], full: bool, form: Form
 ) -> None:
     """Write every manifest that would finally exist, on the control plane and on the clusters.
 
@@ -85,7 +87,7 @@ def render(
         for place, manifest in sorted(composed(world.store, outcomes), key=lambda item: item[0])
         if level in (None, place.level) and (not kinds or place.ref.kind.lower() in kinds)
     }
-    _write(found, form)
+    _write(found if full else {place: _short(manifest) for place, manifest in found.items()}, form)
     if _refusals(outcomes):
         context.exit(Code.REFUSED)
 
@@ -116,6 +118,12 @@ def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifes
             remote = mapping(manifest, "spec.forProvider.manifest")
             config = text(manifest, "spec.providerConfigRef.name")
             yield Place(clusters.get(config, config), Ref.of(remote)), remote
+
+
+def _short(manifest: Manifest) -> Manifest:
+    short = abridged(manifest)
+    assert isinstance(short, dict)  # a map stays one
+    return short
 
 
 def _write(found: dict[Place, Manifest], form: Form) -> None:
