@@ -46,10 +46,10 @@ def paint(text: str, colour: str) -> str:
 
 
 def hint(text: str) -> None:
-    """Say what comes next."""
+    """Say what comes next, beside the answer."""
     context = click.get_current_context()
     program = context.find_root().info_name
-    click.echo(f"\nNext: {program} {text}")
+    click.echo(f"\nNext: {program} {text}", err=True)
 
 
 def age(timestamp: str, now: datetime | None = None) -> str:

@@ -43,11 +43,11 @@ class Node:
         "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
     )
 )
-@click.argument("deployment", shell_complete=names("ModelDeployment"))
+@click.argument("deployment", required=False, shell_complete=names("ModelDeployment"))
 @sources
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
-def tree(deployment: str, *, sources: Sources, watch: bool, form: Form) -> None:
+def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -> None:
     """Show a deployment with its placements and their remote objects, with age, state and message."""
 
     def look() -> str:

@@ -40,10 +40,10 @@ class Reason:
 @click.command(
     epilog=examples("modelplane why kimi-k2 -n assistants", "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes")
 )
-@click.argument("deployment", shell_complete=names("ModelDeployment"))
+@click.argument("deployment", required=False, shell_complete=names("ModelDeployment"))
 @sources
 @form(Form.TABLE, Form.JSON, Form.YAML)
-def why(deployment: str, *, sources: Sources, form: Form) -> None:
+def why(deployment: str | None, *, sources: Sources, form: Form) -> None:
     """Say why a deployment is not placed or not ready, and what to change."""
     world = gather(sources)
     warn(world.store, KINDS)
@@ -120,4 +120,4 @@ def _structured(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reaso
 def _next(ref: Ref, sources: Sources, *, placed: bool) -> str:
     if not placed:
         return f"capacity{sources.again}"
-    return f"render{sources.again}" if sources.files else f"tree {ref.name} -n {ref.namespace}"
+    return f"render{sources.again} --all-clusters" if sources.files else f"tree {ref.name} -n {ref.namespace}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import ELSEWHERE, KIMI, run, said, write
+from tests.cli.process import ELSEWHERE, KIMI, run, said, told, write
 
 
 def two_short_environments(folder: Path) -> list[str]:
@@ -20,12 +20,13 @@ def two_short_environments(folder: Path) -> list[str]:
 
 
 def test_nearest_first_with_what_to_do(tmp_path: Path) -> None:
-    shown = said("why", "kimi-k2", *two_short_environments(tmp_path))
+    done = run("why", "kimi-k2", *two_short_environments(tmp_path))
+    shown = done.stdout
     first, second = shown.index("1. h200-east, profile h200-two-nodes: SharedStorageMissing"), shown.index("2. unlabel")
     assert first < second
     assert "multi-node model requires shared storage on the inference environment." in shown
     assert "do: Give InferenceEnvironment h200-east a spec.storage with a ReadWriteMany class" in shown
-    assert shown.splitlines()[-1].startswith("Next: modelplane capacity -f ")
+    assert done.stderr.splitlines()[-1].startswith("Next: modelplane capacity -f ")
 
 
 def test_json(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_a_placement_that_is_not_ready_says_what_it_waits_for(live: Live, kimi: 
 
 def test_a_model_that_is_missing_is_named() -> None:
     done = run("why", "kimi-k2", "-f", "examples/kimi-k2-two-nodes/deployment.yaml")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, told(done)) == (0, [])
     assert "ModelResolved False ModelNotFound" in done.stdout
 
 
