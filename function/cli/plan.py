@@ -13,7 +13,7 @@ from function.cli.gathered import KINDS, World, gather
 from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources_what_if
 from function.cli.planning import Plan, make
-from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table
+from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Outlook, Refused, Status
 from function.report.bounded import listed
@@ -74,10 +74,10 @@ def _tell(plans: list[Plan], *, wide: bool, diff: bool) -> None:
     for number, plan_ in enumerate(plans):
         decision = plan_.decision
         colour = GOOD if decision.status is Status.TRUE else WAIT if _waits(decision.reason) else BAD
-        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{decision.message}"]
+        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrapped(decision.message, 4)}"]
         if plan_.rows:
             parts.insert(0, _table(plan_.rows, wide=wide))
-        parts += [f"note: {remark}" for remark in plan_.remarks]
+        parts += [wrapped(f"note: {remark}", 4) for remark in plan_.remarks]
         if diff:
             parts.append("\n".join(paint(str(c), c.colour) for c in plan_.changes) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))

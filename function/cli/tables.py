@@ -1,7 +1,9 @@
 """How results are written: plain tables as kubectl's, JSON, YAML, names, and the line that says what comes next."""
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -43,6 +45,15 @@ def structured(form: Form, value: JSON) -> str:
 def paint(text: str, colour: str) -> str:
     """Return coloured text; colours are left out where no terminal reads it."""
     return click.style(text, fg=colour) if text else text
+
+
+def wrapped(text: str, indent: int) -> str:
+    """Return a text in lines that fit the terminal; where none reads it, it stays as it is. Line breaks stay."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    if columns <= 2 * indent:
+        return text
+    lines = (textwrap.wrap(line, columns, subsequent_indent=" " * indent) or [""] for line in text.split("\n"))
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def hint(text: str) -> None:
