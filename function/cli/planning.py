@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from function.cli.candidates import Row, candidates, unusable
+from function.cli.changes import Change, changes
 from function.cli.control_plane import answered, in_turn, simulate
-from function.cli.diff import Change, changes
 from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
 from function.cli.store import Ref, Store
