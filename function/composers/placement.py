@@ -140,13 +140,14 @@ def _answer(
         NAMESPACE: namespace(resolved.namespace, writer),
         **writer.named(stored.composed),
         **_usage(resolved),
+        **written.secrets,
         **written.composed,
     }
     if not lifecycle.moved(writer, stored, written, key):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
-    serving = _serving(resolved, remote)
+    serving = services.remarked(_serving(resolved, remote), written.uncopied)
     conditions = (
         _RESOLVED,
         admission_report.admitted(resolved.placement, admitted),

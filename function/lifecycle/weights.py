@@ -1,6 +1,6 @@
 """The remote objects of one plan for weights, for placements and caches alike: claim, token and Job.
 
-What leaves `desired` here: the token's copy once the download is
+What leaves `desired` here: copies of Secrets once the download is
 verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
 wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
 is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from function.domain.cache import CacheEntry, Hydration, NamedCache
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.kube.names import LABEL_CACHE_KEY, MANAGED_BY
+from function.kube.names import LABEL_CACHE_KEY
 from function.lifecycle import hydration
 from function.lifecycle.carry_over import carried
-from function.lifecycle.object_writer import Lifetime, ObjectWriter, copied
+from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
+from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.observe.weights import Finding, StorageState
@@ -88,7 +89,7 @@ def weigh(
     obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None
     composed = {
         **_claim(writer, planned, seen),
-        **_token(writer, planned, request.namespace, seen),
+        **_secrets(writer, planned, request.namespace, seen),
         **_job(writer, planned.job, seen, blocked=obstacle is not None),
     }
     return Weights(
@@ -139,25 +140,24 @@ def _claim(writer: ObjectWriter, planned: StoragePlan, seen: _Seen) -> dict[str,
     return {key: writer.compose(key, manifest, _LIFETIME[wanted.ownership])}
 
 
-def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
-    credential = planned.credential
-    if credential is None or credential.copied is None:
-        return {}
-    if seen.adopted and not seen.done:
+def _copies(planned: StoragePlan) -> tuple[SecretCopy, ...]:
+    pulled = of_pull_secrets(planned.job.pull_secrets) if planned.job else ()
+    return (*of_credential(planned.credential), *pulled)
+
+
+def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
+    copies = _copies(planned)
+    if copies and seen.adopted and not seen.done:
         return {key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
-    key = TOKEN + credential.name
-    if seen.done and not credential.lasting:
-        return _leaving(writer, key)
-    secret: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": {"name": credential.name, "namespace": namespace, "labels": {**MANAGED_BY}},
-    }
-    source = credential.copied
-    field = "data" if credential.whole else f"data[{source.key}]"
     lifetime = _LIFETIME[planned.job.ownership] if planned.job else Lifetime.OWNED
-    return {key: writer.compose(key, secret, lifetime, copied(source.name, source.namespace, field))}
+    composed: dict[str, Composed] = {}
+    for copy in copies:
+        key = TOKEN + copy.name
+        if seen.done and not copy.lasting:
+            composed |= _leaving(writer, key)
+        else:
+            composed[key] = copy.composed(writer, key, namespace, lifetime)
+    return composed
 
 
 def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
@@ -256,12 +256,8 @@ def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, 
 
 
 def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
-    credential = planned.credential
-    if credential is None or credential.copied is None:
-        return None
-    source = credential.copied
-    named = f"{source.namespace}/{source.name} (key {source.key})"
-    return hydration.of_token(writer.read(TOKEN + credential.name), named)
+    states = (hydration.of_token(writer.read(TOKEN + copy.name), copy.origin) for copy in _copies(planned))
+    return next((state for state in states if state), None)
 
 
 def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
@@ -289,7 +285,7 @@ def _stale(
 
 
 def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
-    if planned.credential and key == TOKEN + planned.credential.name:
+    if key in {TOKEN + copy.name for copy in _copies(planned)}:
         return True
     label = mapping(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY)
     return key.startswith(JOB) and label == planned.key

@@ -111,6 +111,11 @@ class EngineResources(BaseModel):
     shm: StrictInt | StrictStr | None = None
 
 
+class ImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+
+
 class Env(BaseModel):
     name: StrictStr = Field(..., max_length=256, min_length=1)
     value: StrictStr | None = Field(None, max_length=32768)
@@ -125,6 +130,7 @@ class Engine(BaseModel):
     )
     args: list[StrictStr] | None = Field(None, max_length=128)
     resources: EngineResources | None = None
+    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     env: list[Env] | None = Field(None, max_length=64)
 
 
@@ -196,7 +202,7 @@ class VolumeMount(BaseModel):
     read_only: StrictBool | None = Field(None, alias="readOnly")
 
 
-class ImagePullSecret(BaseModel):
+class PodImagePullSecret(BaseModel):
     name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
 
 
@@ -249,7 +255,7 @@ class Pod(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[PodImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
     security_context: SecurityContext | None = Field(None, alias="securityContext")
     resource_claims: list[ResourceClaim] | None = Field(None, alias="resourceClaims", max_length=32)
 
@@ -338,6 +344,10 @@ class Toleration(BaseModel):
     toleration_seconds: StrictInt | None = Field(None, alias="tolerationSeconds")
 
 
+class DownloadImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
 class Download(BaseModel):
     image: StrictStr | None = Field(None, max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
     resources: DownloadResources | None = None
@@ -347,7 +357,7 @@ class Download(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[DownloadImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
     token_secret_name: StrictStr | None = Field(
         None, alias="tokenSecretName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
@@ -365,6 +375,16 @@ class Storage(BaseModel):
     download: Download | None = None
 
 
+class ImagePullSecretSecretRef(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+
+
+class EnvironmentImagePullSecret(BaseModel):
+    name: StrictStr | None = Field(None, max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    secret_ref: ImagePullSecretSecretRef | None = Field(None, alias="secretRef")
+
+
 class Kserve(BaseModel):
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     config_prefix: StrictStr | None = Field(
@@ -377,6 +397,7 @@ class EnvironmentSpec(BaseModel):
     cluster: Cluster
     node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
     storage: Storage | None = None
+    image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     kserve: Kserve | None = None
 
 

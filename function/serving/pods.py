@@ -32,7 +32,7 @@ def pod(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifes
             "nodeSelector": node_selector or None,
             "tolerations": tolerations(request.pool),
             "affinity": affinity(request.profile, request.name, request.shape.nodes),
-            **platform.pod_fields(given),
+            **platform.pod_fields(given, (secret.name for secret in request.pulled_with)),
             "initContainers": [_initializer(request.initializer)] if request.initializer else None,
             "containers": [_main(request, launch, listening)],
             "volumes": [*_volumes(request), *given.volumes] or None,

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parallelism, Profile, Shape, Spread
 from function.domain.pods import InterNode, PodAdditions
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from function.kube.names import digest
@@ -52,6 +53,7 @@ def _digest(request: ServingRequest, profile: Profile) -> str:
         pool=_pool(request.pool, request.shape.nodes),
         kserve=_kserve(request),
         initializer=request.initializer.named if request.initializer else None,
+        imagePullSecrets=_pull_secrets(request.pull_secrets),
     )
     return digest(json.dumps(told, sort_keys=True, separators=(",", ":")))
 
@@ -74,6 +76,7 @@ def _engine(engine: Engine) -> _Told:
         env=engine.env,
         version=engine.version,
         resources=_told(cpu=asked.cpu, memory=asked.memory, ephemeralStorage=asked.ephemeral_storage, shm=asked.shm),
+        imagePullSecrets=sorted(f"{secret.namespace}/{secret.name}" for secret in engine.pull_secrets),
     )
 
 
@@ -126,6 +129,11 @@ def _additions(pod: PodAdditions) -> _Told:
         securityContext=pod.security,
         resourceClaims=_sorted(pod.resource_claims),
     )
+
+
+def _pull_secrets(secrets: Iterable[PullSecret]) -> list[str]:
+    said = ((secret.source, secret.name) for secret in secrets)
+    return sorted(f"{source.namespace}/{source.name}" if source else name for source, name in said)
 
 
 def _inter_node(between: InterNode | None) -> _Told:

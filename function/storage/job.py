@@ -39,7 +39,10 @@ _ENV = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadSpec:
-    """A download: these bytes into their directory of this claim. `stem` begins the Job's name."""
+    """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
+
+    `pull_secrets` are those of the environment, besides the download's own.
+    """
 
     namespace: str
     stem: str
@@ -48,6 +51,7 @@ class DownloadSpec:
     download: Download
     credential: Credential | None = None
     retry: str = ""
+    pull_secrets: tuple[str, ...] = ()
 
 
 def build(task: DownloadSpec) -> Manifest:
@@ -117,7 +121,8 @@ def _pod(task: DownloadSpec) -> Manifest:
     download = task.download
     env = variables(task.source, download, task.credential)
     volumes, mounts = _volumes(task, env)
-    pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets]
+    names_ = dict.fromkeys((*download.pull_secrets, *task.pull_secrets))
+    pull_secrets: list[JSON] = [{"name": name} for name in names_]
     return manifests.prune(
         {
             "restartPolicy": "Never",

@@ -13,6 +13,7 @@ from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
+from function.domain.pull_secrets import PullSecret, placed
 from function.domain.settings import BUILT_IN, Download, Initializer
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
@@ -53,12 +54,13 @@ CASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The download Job, and how long it lives. `stem` begins its name."""
+    """The download Job, and how long it lives. `stem` begins its name, `pull_secrets` are the environment's."""
 
     name: str
     stem: str
     ownership: Ownership
     manifest: Manifest
+    pull_secrets: tuple[PullSecret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,7 @@ def _fetched(
     # On a claim of the user's a Job and its token are of that claim: another one may be filled meanwhile.
     own = (claim,) if request.case is Case.USER_CLAIM else _kind(request, key)
     secret = credential(source, request.download.token_secret, _secret_name(request, stem, *own), lasting=False)
+    pull_secrets = placed(request.pull_secrets, stem, request.namespace, *own)
     task = job.DownloadSpec(
         namespace=request.namespace,
         stem=stem,
@@ -185,10 +188,11 @@ def _fetched(
         download=request.download,
         credential=secret,
         retry=retry,
+        pull_secrets=tuple(each.name for each in pull_secrets),
     )
     manifest = job.build(task)
     name = manifests.text(manifest, "metadata.name")
-    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest), secret
+    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest, pull_secrets=pull_secrets), secret
 
 
 def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:
