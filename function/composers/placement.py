@@ -82,7 +82,7 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        weigh(_request(resolved, call), writer, resolved.environment.name, placement.hydration, resolved.entry),
         admitted,
     )
 
@@ -112,7 +112,7 @@ def _requirements(call: Call, placement: Placement) -> dict[str, Requirement]:
     return asked
 
 
-def _request(resolved: ResolvedPlacement) -> StorageRequest:
+def _request(resolved: ResolvedPlacement, call: Call) -> StorageRequest:
     placement = resolved.placement
     weights = PlacedWeights(
         model=resolved.model,
@@ -122,7 +122,9 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
         namespace=resolved.namespace,
         owner=placement.name,
     )
-    return weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    running = any(key.startswith(SERVICE) for key in call.observed)
+    asked = weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    return replace(asked, running=running)
 
 
 def _answer(

@@ -40,13 +40,16 @@ class Download:
 class Initializer:
     """What KServe's own initializer is given where it downloads into the pod; a token is one of `env`.
 
-    `named`: what of it somebody asked for, by the fields of a container; the rest is built in.
+    `bundle`: the ConfigMap that is mounted into it, and where; `pull_secrets`: what it is pulled with. `named`: what of
+    it somebody asked for, by the fields of container and pod; the rest is built in.
     """
 
     image: str | None = None
     resources: Manifest | None = None
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
+    bundle: tuple[str, str] | None = None
+    pull_secrets: tuple[str, ...] = ()
     named: Manifest = field(default_factory=dict)
 
 

@@ -39,6 +39,11 @@ _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.RETAINED: Lifetime.KEPT,
 }
 
+_WITHOUT_CLAIM: Mapping[Case, Finding] = {
+    Case.PRESTAGED: Finding.PRESTAGED,
+    Case.INITIALIZER: Finding.EMPTY_DIR,
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
@@ -244,8 +249,8 @@ def _state(
     if planned.claim:
         return StorageState(finding=Finding.PRESTAGED)
     missing = _missing_token(writer, planned)
-    finding = Finding.PRESTAGED if planned.type is Case.PRESTAGED else Finding.NOT_NEEDED
-    return missing or StorageState(finding=finding)
+    finding = _WITHOUT_CLAIM.get(planned.type, Finding.NOT_NEEDED)
+    return missing or StorageState(finding=finding, each_pod=planned.each_pod)
 
 
 def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:

@@ -5,6 +5,7 @@ ModelPlacement says it as StorageReady, ModelCache in one row for each environme
 
 from collections.abc import Mapping
 
+from function.kube.quantity import gib
 from function.observe.weights import Finding, StorageState
 from function.report.objects import obstacle
 from function.storage.failures import Failure
@@ -23,8 +24,15 @@ ADVICE: Mapping[Failure, str] = {
     Failure.EXHAUSTED: "every attempt was ended from outside (eviction, node loss): look at the pod's events",
 }
 
+
+def again(weights: int | None) -> str:
+    """Say what an EmptyDir costs: so many bytes, where that is known."""
+    return f"every pod start downloads {gib(weights) if weights else 'the weights'} again"
+
+
 _SENTENCES: Mapping[Finding, str] = {
     Finding.NOT_NEEDED: "Each pod fetches its weights itself; no claim is needed",
+    Finding.EMPTY_DIR: "Each pod fetches its weights itself: {again}",
     Finding.PRESTAGED: "The weights are used where they are; nothing is downloaded",
     Finding.UNPLANNABLE: "{problems}",
     Finding.TOKEN_MISSING: "Create Secret {name}: it does not exist",
@@ -62,6 +70,7 @@ def sentence(state: StorageState) -> str:
         where=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
         name=state.name,
         said=state.said,
+        again=again(state.each_pod),
         cause=state.cause,
         advice=ADVICE[Failure(state.cause)] if state.cause else "",
         problems=problems,

@@ -33,9 +33,15 @@ def wish(request: ServingRequest) -> str:
 
 
 def earlier_wish(request: ServingRequest) -> str:
-    """Return the wish in the form of releases where `podsAcrossNodes: none` was the default, and so not part of it."""
-    profile = request.profile
+    """Return the wish in the form of releases where `podsAcrossNodes: none` was the default, and so not part of it.
+
+    Nor were the download's pull secrets, which reached no pod of a service then.
+    """
+    profile, given = request.profile, request.initializer
     unsaid = profile.pods_across_nodes is Spread.NONE
+    if given:
+        named = {key: said for key, said in given.named.items() if key != "imagePullSecrets"}
+        request = replace(request, initializer=replace(given, named=named))
     return _digest(request, replace(profile, pods_across_nodes=None) if unsaid else profile)
 
 

@@ -103,6 +103,13 @@ def built_in(entry: Manifest) -> bool:
     return name in _ENV and entry == {"name": name, "value": _ENV[name]}
 
 
+def certificates(env: list[Manifest]) -> tuple[str, str] | None:
+    """Return the ConfigMap with the certificates that variables name, and where they expect it; None for none."""
+    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
+    name = values.get(BUNDLE_NAME)
+    return (name, values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs") if name else None
+
+
 def literal(value: str) -> str:
     """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
     return value.replace("$", "$$")
@@ -173,11 +180,10 @@ def _volumes(task: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[
         {"name": "scratch", "emptyDir": {}},
     ]
     mounts: list[JSON] = [{"name": "weights", "mountPath": MOUNT}, {"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108  # an emptyDir
-    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
-    if values.get(BUNDLE_NAME):
-        directory = values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs"
-        volumes.append({"name": "certificates", "configMap": {"name": values[BUNDLE_NAME]}})
-        mounts.append({"name": "certificates", "mountPath": directory, "readOnly": True})
+    bundle = certificates(env)
+    if bundle:
+        volumes.append({"name": "certificates", "configMap": {"name": bundle[0]}})
+        mounts.append({"name": "certificates", "mountPath": bundle[1], "readOnly": True})
     if task.credential:
         volumes.extend(task.credential.volumes)
         mounts.extend(task.credential.mounts)

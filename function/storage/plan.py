@@ -14,12 +14,13 @@ from enum import Enum
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.domain.pull_secrets import PullSecret, placed
-from function.domain.settings import BUILT_IN, Download, Initializer
+from function.domain.settings import Initializer
 from function.kube import manifests, names
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
 from function.storage.checks import StorageFault
 from function.storage.credentials import Credential, credential
+from function.storage.initializer import initializer
 from function.storage.request import Case, StorageRequest
 from function.storage.sizing import Size
 from function.storage.volume_claim import ClaimPlan, Ownership
@@ -68,7 +69,8 @@ class StoragePlan:
     """What to compose and what the service is told.
 
     `claim_name` and `path` are set wherever weights lie on a claim, whosever it is; `key` wherever they are
-    downloaded. `credential` is what Job or initializer read.
+    downloaded. `credential` is what Job or initializer read, `each_pod` how many bytes the initializer of every pod
+    fetches, where the model says it.
     """
 
     type: Case
@@ -82,6 +84,7 @@ class StoragePlan:
     size: Size | None = None
     credential: Credential | None = None
     initializer: Initializer | None = None
+    each_pod: int | None = None
 
 
 def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
@@ -122,23 +125,8 @@ def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key:
         uri=cachekey.uri(source),
         key=key,
         credential=secret,
-        initializer=_initializer(request.download, source, secret),
-    )
-
-
-def _initializer(download: Download, source: HuggingFaceSource | UriSource, secret: Credential | None) -> Initializer:
-    """Return what downloads in the pods, and what of it somebody asked for."""
-    built_in, env = BUILT_IN.download, tuple(job.variables(source, download, secret))
-    env_from = secret.env_from if secret else ()
-    asked: list[JSON] = [entry for entry in env if not job.built_in(entry)]
-    named: Manifest = {
-        "image": download.image if download.image != built_in.image else None,
-        "resources": download.resources if download.resources != built_in.resources else None,
-        "env": asked or None,
-        "envFrom": [*env_from] or None,
-    }
-    return Initializer(
-        image=download.image, resources=download.resources, env=env, env_from=env_from, named=manifests.prune(named)
+        initializer=initializer(request.download, source, secret),
+        each_pod=request.model.disk,
     )
 
 

@@ -46,7 +46,7 @@ class StorageRequest:
     `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
     replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
     chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
-    are the environment's.
+    are the environment's. `running`: there is a service already, which what is refused since then does not concern.
     """
 
     model: Model
@@ -63,6 +63,7 @@ class StorageRequest:
     for_cache: bool = False
     existing: frozenset[str] = frozenset()
     pull_secrets: tuple[PullSecret, ...] = ()
+    running: bool = False
 
     @property
     def pods(self) -> int:
