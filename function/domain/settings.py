@@ -5,6 +5,7 @@ Complete everywhere: the defaults are what is built in, and each level is read o
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from function.kube.manifests import Manifest
 
@@ -17,9 +18,17 @@ def _resources() -> Manifest:
     return {"requests": {"cpu": "2", "memory": "8Gi"}}
 
 
+class Prepare(StrEnum):
+    """Whether root gives a download the directory of its model: once it could not write, before each, or not at all."""
+
+    AUTO = "Auto"
+    ALWAYS = "Always"
+    NEVER = "Never"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """How weights are fetched: the Job's image and pod. Seconds for the deadline.
+    """How weights are fetched: the Job's image and pod. Seconds for the deadline, `security` over the pod's own.
 
     None: the namespace's own service account; the model's Secret instead of one that is on the cluster already.
     """
@@ -34,6 +43,8 @@ class Download:
     token_secret: str | None = None
     deadline_seconds: int = 86400
     backoff_limit: int = 6
+    security: Manifest = field(default_factory=dict)
+    prepare: Prepare = Prepare.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from function.domain.cache import CacheEntry, Hydration, NamedCache
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
-from function.lifecycle import hydration
+from function.lifecycle import hydration, preparation
 from function.lifecycle.carry_over import carried
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
@@ -26,13 +26,14 @@ from function.observe.weights import Finding, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
-from function.storage.checks import FaultKind
+from function.storage.checks import FaultKind, StorageFault
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
 
 CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
+_MANIFEST = "spec.forProvider.manifest"
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
     Ownership.MANAGED: Lifetime.OWNED,
@@ -79,7 +80,7 @@ def weigh(
 ) -> Weights:
     """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
     there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
-    planned = plan(replace(request, existing=there))
+    planned = _prepared(writer, replace(request, existing=there))
     if isinstance(planned, tuple):
         kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
         unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in planned)
@@ -106,6 +107,14 @@ def weigh(
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
         access_mode=_mode(planned, seen.claim),
     )
+
+
+def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
+    planned = plan(request)
+    if isinstance(planned, tuple) or planned.job is None:
+        return planned
+    could_not_write = preparation.evidence(writer, _of_the_bytes(writer, planned.job))
+    return plan(replace(request, prepared=True)) if could_not_write else planned
 
 
 def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
@@ -196,7 +205,11 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
         return {key: carried(observed)}
     if blocked and observed is None:
         return {}
-    return {key: writer.compose(key, job.manifest, _LIFETIME[job.ownership])}
+    proof = () if observed else preparation.evidence(writer, _of_the_bytes(writer, job))
+    return {
+        **{earlier: carried(writer.observed[earlier]) for earlier in proof},
+        key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
+    }
 
 
 def _finished(writer: ObjectWriter, job: JobPlan) -> str | None:
@@ -213,9 +226,15 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
 
 
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:
+    retry = get(job.manifest, "metadata.annotations")
+    of_the_bytes = _of_the_bytes(writer, job)
+    return [key for key in of_the_bytes if get(writer.observed[key], f"{_MANIFEST}.metadata.annotations") == retry]
+
+
+def _of_the_bytes(writer: ObjectWriter, job: JobPlan) -> list[str]:
     wanted = _identity(job.manifest)
     jobs = {key: m for key, m in sorted(writer.observed.items()) if key.startswith(JOB)}
-    return [key for key, m in jobs.items() if _identity(mapping(m, "spec.forProvider.manifest")) == wanted]
+    return [key for key, m in jobs.items() if _identity(mapping(m, _MANIFEST)) == wanted]
 
 
 def _identity(job: Manifest) -> tuple[object, ...]:
@@ -223,7 +242,6 @@ def _identity(job: Manifest) -> tuple[object, ...]:
     containers, volumes = pod.get("containers"), pod.get("volumes")
     return (
         text(job, "metadata.namespace"),
-        get(job, "metadata.annotations"),
         [c.get("args") for c in containers if isinstance(c, dict)] if isinstance(containers, list) else [],
         [v.get("persistentVolumeClaim") for v in volumes if isinstance(v, dict)] if isinstance(volumes, list) else [],
     )

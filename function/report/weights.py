@@ -14,13 +14,22 @@ ADVICE: Mapping[Failure, str] = {
     Failure.UNAUTHORISED: "the source refused access: check the token, and that its owner may read the repository",
     Failure.NOT_FOUND: "the source does not know the repository, revision or file: correct the model's source",
     Failure.DISK_FULL: "the claim is full: raise modelCache.size or the model's spec.resources.disk",
-    Failure.NOT_WRITABLE: "user and group 1000 may not write to the claim: correct its permissions",
+    Failure.NOT_WRITABLE: (
+        "the download's user (1000 unless storage.download.securityContext says another) may not write to the claim, "
+        "nor may root change that where storage.download.prepare lets it try (root_squash, read-only): correct its "
+        "permissions"
+    ),
     Failure.INCOMPLETE: "files are missing or truncated after the download: check the repository and the patterns",
     Failure.RATE_LIMITED: "the source keeps limiting the rate: use a token or a mirror, or wait",
     Failure.UNREACHABLE: "the source cannot be reached from the cluster: check proxies, mirrors and its network",
     Failure.KILLED: "the download was killed, most often for memory: raise storage.download.resources",
     Failure.UNKNOWN: "the pod's log says why",
     Failure.DEADLINE_EXCEEDED: "storage.download.activeDeadlineSeconds passed: raise it, or check the network's speed",
+    Failure.NO_POD: (
+        "no pod could be made in ten minutes: the namespace may enforce Pod Security restricted, which refuses what "
+        "storage.download.prepare or securityContext ask for. Let it enforce baseline, or set prepare: Never and "
+        "correct the claim's permissions"
+    ),
     Failure.EXHAUSTED: "every attempt was ended from outside (eviction, node loss): look at the pod's events",
 }
 

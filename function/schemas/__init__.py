@@ -348,6 +348,13 @@ class DownloadImagePullSecret(BaseModel):
     name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
 
 
+class DownloadSecurityContext(BaseModel):
+    run_as_user: StrictInt | None = Field(None, alias="runAsUser", ge=0, le=2147483647)
+    run_as_group: StrictInt | None = Field(None, alias="runAsGroup", ge=0, le=2147483647)
+    fs_group: StrictInt | None = Field(None, alias="fsGroup", ge=0, le=2147483647)
+    supplemental_groups: list[StrictInt] | None = Field(None, alias="supplementalGroups", max_length=16)
+
+
 class Download(BaseModel):
     image: StrictStr | None = Field(None, max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
     resources: DownloadResources | None = None
@@ -361,6 +368,8 @@ class Download(BaseModel):
     token_secret_name: StrictStr | None = Field(
         None, alias="tokenSecretName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
+    security_context: DownloadSecurityContext | None = Field(None, alias="securityContext")
+    prepare: Literal["Auto", "Always", "Never"] | None = None
     active_deadline_seconds: StrictInt | None = Field(None, alias="activeDeadlineSeconds", ge=60, le=31536000)
     backoff_limit: StrictInt | None = Field(None, alias="backoffLimit", ge=0, le=100)
 

@@ -15,7 +15,7 @@ from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
-from function.storage import cachekey
+from function.storage import cachekey, preparation
 from function.storage.credentials import Credential
 from function.storage.failures import FINAL
 
@@ -41,7 +41,7 @@ _ENV = {
 class DownloadSpec:
     """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
 
-    `pull_secrets` are those of the environment, besides the download's own.
+    `pull_secrets` are those of the environment, besides the download's own. `prepared`: root makes the directory first.
     """
 
     namespace: str
@@ -52,6 +52,7 @@ class DownloadSpec:
     credential: Credential | None = None
     retry: str = ""
     pull_secrets: tuple[str, ...] = ()
+    prepared: bool = False
 
 
 def build(task: DownloadSpec) -> Manifest:
@@ -61,7 +62,7 @@ def build(task: DownloadSpec) -> Manifest:
         {
             "activeDeadlineSeconds": task.download.deadline_seconds,
             "backoffLimit": task.download.backoff_limit,
-            "podFailurePolicy": {"rules": _rules()},
+            "podFailurePolicy": {"rules": _rules(prepared=task.prepared)},
             "template": {
                 # A mesh's sidecar would outlive the download, and the Job would never complete.
                 "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
@@ -115,10 +116,16 @@ def literal(value: str) -> str:
     return value.replace("$", "$$")
 
 
-def _rules() -> list[JSON]:
-    codes: list[JSON] = [*FINAL]
+def _rules(*, prepared: bool) -> list[JSON]:
+    final: dict[str, list[JSON]] = {CONTAINER: [*FINAL]}
+    if prepared:
+        final[preparation.CONTAINER] = [*preparation.CODES]
+    ends: list[JSON] = [
+        {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": codes}}
+        for name, codes in final.items()
+    ]
     return [
-        {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes}},
+        *ends,
         # A drained node is nobody's failure and must not burn the backoff.
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
@@ -138,18 +145,17 @@ def _pod(task: DownloadSpec) -> Manifest:
             "imagePullSecrets": pull_secrets or None,
             "nodeSelector": download.node_selector or None,
             "tolerations": [*download.tolerations] if download.tolerations else None,
-            "securityContext": {
-                "runAsUser": 1000,
-                "runAsGroup": 1000,
-                "fsGroup": 1000,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": preparation.security(download),
+            "initContainers": [_prepare(task)] if task.prepared else None,
             "containers": [{**_container(task, env), "volumeMounts": mounts}],
             "volumes": volumes,
         }
     )
+
+
+def _prepare(task: DownloadSpec) -> Manifest:
+    command: list[JSON] = ["python3", "-c", literal(preparation.SCRIPT)]
+    return preparation.container(task.download, command, MOUNT, cachekey.directory(task.source))
 
 
 def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:

@@ -14,7 +14,7 @@ from enum import Enum
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.domain.pull_secrets import PullSecret, placed
-from function.domain.settings import Initializer
+from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
@@ -177,10 +177,16 @@ def _fetched(
         credential=secret,
         retry=retry,
         pull_secrets=tuple(each.name for each in pull_secrets),
+        prepared=_prepared(request),
     )
     manifest = job.build(task)
     name = manifests.text(manifest, "metadata.name")
     return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest, pull_secrets=pull_secrets), secret
+
+
+def _prepared(request: StorageRequest) -> bool:
+    asked = request.download.prepare
+    return asked is Prepare.ALWAYS or (asked is Prepare.AUTO and request.prepared)
 
 
 def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:

@@ -46,7 +46,8 @@ class StorageRequest:
     `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
     replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
     chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
-    are the environment's. `running`: there is a service already, which what is refused since then does not concern.
+    are the environment's. `prepared`: the download could not write without. `running`: there is a service already,
+    which what is refused since then does not concern.
     """
 
     model: Model
@@ -64,6 +65,7 @@ class StorageRequest:
     existing: frozenset[str] = frozenset()
     pull_secrets: tuple[PullSecret, ...] = ()
     running: bool = False
+    prepared: bool = False
 
     @property
     def pods(self) -> int:
