@@ -13,6 +13,8 @@ _LARGEST_ID = 2**31 - 1
 
 def read_download(block: Block, weaker: Download) -> Download:
     """Return the settings of downloads, completed by weaker ones."""
+    if not block.fields:
+        return weaker
     for side in ("requests", "limits"):
         amounts = block.block("resources").block(side)
         for name in amounts.fields:
