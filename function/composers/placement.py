@@ -89,7 +89,7 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        weigh(_request(resolved, call), writer, resolved.environment.name, placement.hydration, resolved.entry),
         admitted,
     )
 
@@ -131,7 +131,7 @@ def _requirements(call: Call, placement: Placement, settings: Settings) -> dict[
     return asked
 
 
-def _request(resolved: ResolvedPlacement) -> StorageRequest:
+def _request(resolved: ResolvedPlacement, call: Call) -> StorageRequest:
     placement = resolved.placement
     weights = PlacedWeights(
         model=resolved.model,
@@ -141,7 +141,9 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
         namespace=resolved.namespace,
         owner=placement.name,
     )
-    return weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    running = any(key.startswith(SERVICE) for key in call.observed)
+    asked = weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    return replace(asked, running=running)
 
 
 def _answer(
@@ -159,13 +161,14 @@ def _answer(
         NAMESPACE: namespace(resolved.namespace, writer),
         **writer.named(stored.composed),
         **_usage(resolved),
+        **written.secrets,
         **written.composed,
     }
     if not lifecycle.moved(writer, stored, written, key):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
-    serving = _serving(resolved, remote)
+    serving = services.remarked(_serving(resolved, remote), written.uncopied)
     conditions = (
         _RESOLVED,
         admission_report.admitted(resolved.placement, admitted),
