@@ -3,10 +3,10 @@
 Several deployments are decided in turn until none changes any more, so that they see each other's placements.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from function.cli.candidates import Row, candidates, unusable
+from function.cli.candidates import Row, Verdict, candidates, unusable, unused
 from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.diff import Change, changes
 from function.cli.invalid_pools import invalid_pools
@@ -40,14 +40,29 @@ class Plan:
 
     @property
     def remarks(self) -> list[str]:
-        """What is slow about the pools that it would take for several nodes."""
+        """What is slow about the pools that it would take for several nodes, and why the smallest was taken."""
         if self.considered is None:
             return []
         pools = {(e.name, pool.name): pool for e in self.considered.environments for pool in e.pools}
         wide = (a for a in self.considered.decision.assignments if a.shape.nodes > 1)
         found = ((a.environment, pools.get((a.environment, a.pool))) for a in wide)
         said = ((environment, slow(pool)) for environment, pool in found if pool)
-        return [f"{environment}: {text}" for environment, text in said if text]
+        return [*(f"{environment}: {text}" for environment, text in said if text), *self.preferred]
+
+    @property
+    def preferred(self) -> list[str]:
+        """Why the smallest that suffices is the one that it would take, for each that is not there yet."""
+        return list(self._preferred())
+
+    def _preferred(self) -> Iterator[str]:
+        others = [row for row in self.rows if row.rank and row.verdict == Verdict.FITS]
+        for row in self.rows:
+            if row.rank is None or row.verdict != Verdict.PLACED:
+                continue
+            said = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is the smallest"
+            alike = [other for other in others if other.rank and other.rank.profile == row.rank.profile]
+            following = [f"next {o.environment}/{o.pool} ({unused(o.rank)})" for o in alike[:1] if o.rank]
+            yield ", ".join([f"{said} ({unused(row.rank)})", *following])
 
     @property
     def placements(self) -> list[Manifest]:

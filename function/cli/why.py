@@ -53,6 +53,8 @@ def why(deployment: str, *, sources: Sources, form: Form) -> None:
     reasons = [*_refusals(made), *_unready(world.store, ref)]
     if form is Form.TABLE:
         _tell(ref, conditions, reasons)
+        for remark in made.preferred:
+            click.echo(f"  note: {remark}")
         hint(_next(ref, sources, placed=not reasons))
     else:
         click.echo(structured(form, _structured(ref, conditions, reasons)))

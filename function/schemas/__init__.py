@@ -385,6 +385,10 @@ class ModelRef(BaseModel):
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
 
 
+class DeploymentPlacement(BaseModel):
+    prefer: Literal["Declared", "SmallestSufficient"] = "Declared"
+
+
 class Fixed(BaseModel):
     replicas: StrictInt = Field(1, ge=0, le=1000)
 
@@ -414,6 +418,7 @@ class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     environments: StrictInt = Field(1, ge=1, le=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
+    placement: DeploymentPlacement | None = None
     scaling: Scaling = Field({}, validate_default=True)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
