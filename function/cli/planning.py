@@ -3,13 +3,14 @@
 Several deployments are decided in turn until none changes any more, so that they see each other's placements.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from function.cli.candidates import Row, Verdict, candidates, unusable, unused
+from function.cli.candidates import Row, candidates, unusable
 from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.diff import Change, changes
 from function.cli.invalid_pools import invalid_pools
+from function.cli.remarks import preferred, remarks
 from function.cli.sources import World
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
@@ -17,7 +18,6 @@ from function.exchange import Condition, Outcome
 from function.kube.manifests import Manifest, text
 from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
-from function.report.pools import slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,29 +40,8 @@ class Plan:
 
     @property
     def remarks(self) -> list[str]:
-        """What is slow about the pools that it would take for several nodes, and why the smallest was taken."""
-        if self.considered is None:
-            return []
-        pools = {(e.name, pool.name): pool for e in self.considered.environments for pool in e.pools}
-        wide = (a for a in self.considered.decision.assignments if a.shape.nodes > 1)
-        found = ((a.environment, pools.get((a.environment, a.pool))) for a in wide)
-        said = ((environment, slow(pool)) for environment, pool in found if pool)
-        return [*(f"{environment}: {text}" for environment, text in said if text), *self.preferred]
-
-    @property
-    def preferred(self) -> list[str]:
-        """Why the smallest that suffices is the one that it would take, for each that is not there yet."""
-        return list(self._preferred())
-
-    def _preferred(self) -> Iterator[str]:
-        others = [row for row in self.rows if row.rank and row.verdict == Verdict.FITS]
-        for row in self.rows:
-            if row.rank is None or row.verdict != Verdict.PLACED:
-                continue
-            said = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is the smallest"
-            alike = [other for other in others if other.rank and other.rank.profile == row.rank.profile]
-            following = [f"next {o.environment}/{o.pool} ({unused(o.rank)})" for o in alike[:1] if o.rank]
-            yield ", ".join([f"{said} ({unused(row.rank)})", *following])
+        """What is worth knowing of the places that it would take."""
+        return [*remarks(self.considered), *preferred(self.rows)] if self.considered else []
 
     @property
     def placements(self) -> list[Manifest]:

@@ -14,6 +14,7 @@ from function.cli.complete import names
 from function.cli.invalid_pools import invalid_pools, warn
 from function.cli.options import examples, form, sources
 from function.cli.planning import Plan, make
+from function.cli.remarks import preferred
 from function.cli.sources import gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured
@@ -53,7 +54,7 @@ def why(deployment: str, *, sources: Sources, form: Form) -> None:
     reasons = [*_refusals(made), *_unready(world.store, ref)]
     if form is Form.TABLE:
         _tell(ref, conditions, reasons)
-        for remark in made.preferred:
+        for remark in preferred(made.rows):
             click.echo(f"  note: {remark}")
         hint(_next(ref, sources, placed=not reasons))
     else:

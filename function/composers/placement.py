@@ -34,6 +34,7 @@ from function.report import admission as admission_report
 from function.report import placements as report
 from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission
+from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
 from function.storage.request import StorageRequest
 
@@ -82,7 +83,14 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        weigh(
+            _request(resolved),
+            writer,
+            resolved.environment.name,
+            placement.hydration,
+            resolved.entry,
+            placement.reads,
+        ),
         admitted,
     )
 
@@ -161,7 +169,7 @@ def _answer(
         uri,
         written.takes,
     )
-    said = report.status(resolved.placement, service, _where(call, stored))
+    said = report.status(resolved.placement, service, _where(call, resolved, stored))
     return finish(
         call,
         resolved.settings,
@@ -174,8 +182,12 @@ def _answer(
     )
 
 
-def _where(call: Call, stored: Weights) -> Manifest:
-    return report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+def _where(call: Call, resolved: ResolvedPlacement, stored: Weights) -> Manifest:
+    if stored.plan is None:
+        return mapping(call.xr, "status.storage")
+    bandwidth = resolved.environment.storage.read_bandwidth
+    loads = loading(stored.plan, bandwidth, resolved.model, resolved.profile)
+    return report.storage(stored.plan, stored.hydration, loads)
 
 
 def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:

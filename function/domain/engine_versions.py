@@ -32,6 +32,8 @@ class Ability(Enum):
     KSERVE_RANKS = "start under KServe's preset for data parallelism"
     DRAIN = "finish its requests when it is stopped"
     GGUF = "read GGUF files"
+    STREAM = "load safetensors by several threads at once"
+    PREFETCH = "read safetensors ahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,14 @@ SPANS: Mapping[EngineName, Mapping[Ability, Span]] = {
         Ability.KSERVE_RANKS: Span(until=(0, 28, 0)),
         Ability.DRAIN: Span(since=(0, 18, 0)),
         Ability.GGUF: Span(until=(0, 24, 0), image=True),
+        Ability.STREAM: _ALWAYS,
+        Ability.PREFETCH: Span(since=(0, 18, 0)),
     },
-    EngineName.SGLANG: {Ability.NODES: _ALWAYS, Ability.GGUF: _ALWAYS},
+    EngineName.SGLANG: {
+        Ability.NODES: _ALWAYS,
+        Ability.GGUF: _ALWAYS,
+        Ability.STREAM: Span(since=(0, 5, 10)),
+    },
 }
 
 

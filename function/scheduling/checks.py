@@ -31,6 +31,9 @@ STORAGE_REASONS: Mapping[FaultKind, Refused] = {
     FaultKind.STORAGE_CLASS: Refused.SHARED_STORAGE_MISSING,
     FaultKind.ACCESS_MODE: Refused.SHARED_STORAGE_MISSING,
     FaultKind.CACHE_NOT_SHARED: Refused.SHARED_STORAGE_MISSING,
+    FaultKind.OWN_SIZE: Refused.STORAGE_TOO_SMALL,
+    FaultKind.SHARED_SIZE: Refused.STORAGE_TOO_SMALL,
+    FaultKind.CLAIM_SIZE: Refused.STORAGE_TOO_SMALL,
     FaultKind.CACHE_ABSENT: Refused.CACHE_NOT_ON_ENVIRONMENT,
     FaultKind.CACHE_PENDING: Refused.CACHE_NOT_ON_ENVIRONMENT,
 }
@@ -180,6 +183,11 @@ def shared_storage(_: SchedulingRequest, candidate: Candidate) -> Refusal | None
     return _storage(candidate, Refused.SHARED_STORAGE_MISSING)
 
 
+def storage_size(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """The claim is said to hold what the weights take."""
+    return _storage(candidate, Refused.STORAGE_TOO_SMALL)
+
+
 def cache(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A named ModelCache keeps its weights on this environment."""
     return _storage(candidate, Refused.CACHE_NOT_ON_ENVIRONMENT)
@@ -211,6 +219,7 @@ CHECKS: tuple[Check, ...] = (
     precision,
     claim_size,
     shared_storage,
+    storage_size,
     cache,
 )
 FIRST_OF_POOL = CHECKS.index(multi_node)

@@ -11,7 +11,7 @@ without it, so that no move and no list that is briefly empty takes anything dow
 it exists, and does not count as placed. The order of the inputs means nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from function.domain.environment import Environment, Pool
@@ -100,7 +100,11 @@ def _fault(scene: _Scene) -> Refusal | None:
     return None
 
 
-def unsuited(request: SchedulingRequest, environments: Iterable[Environment]) -> StorageFault | None:
+def unsuited(
+    request: SchedulingRequest,
+    environments: Iterable[Environment],
+    reasons: Collection[Refused] = (Refused.INVALID_DEPLOYMENT,),
+) -> StorageFault | None:
     """Return what the deployment says about its weights where that suits no profile on any environment."""
     fault = None
     for environment in [*environments] or [Environment(name="")]:
@@ -108,7 +112,7 @@ def unsuited(request: SchedulingRequest, environments: Iterable[Environment]) ->
             if profile.shape is None:
                 return None  # what shape it takes is the pool's to say
             faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
-            blamed = [each for each in faults if STORAGE_REASONS[each.kind] is Refused.INVALID_DEPLOYMENT]
+            blamed = [each for each in faults if STORAGE_REASONS[each.kind] in reasons]
             if not blamed:
                 return None
             fault = fault or blamed[0]

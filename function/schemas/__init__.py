@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from pydantic import BaseModel as _BaseModel
-from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 
 class BaseModel(_BaseModel):
@@ -362,6 +362,8 @@ class Storage(BaseModel):
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field("ReadWriteMany", alias="accessMode")
     mode: Literal["PerModel", "Shared"] = "PerModel"
     shared_claim: SharedClaim | None = Field(None, alias="sharedClaim")
+    size_enforced: StrictBool = Field(True, alias="sizeEnforced")
+    read_bandwidth: StrictFloat | None = Field(None, alias="readBandwidth", ge=0.01, le=1000.0)
     download: Download | None = None
 
 
@@ -371,6 +373,7 @@ class Kserve(BaseModel):
         None, alias="configPrefix", max_length=63, pattern="^([a-z0-9][a-z0-9-]*)?$"
     )
     gateway: StrictBool | None = None
+    tls: StrictBool | None = None
 
 
 class EnvironmentSpec(BaseModel):

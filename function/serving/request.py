@@ -13,7 +13,8 @@ class ServingRequest:
     """One service on one remote cluster.
 
     `name` (at most 40 characters) changes with `identity(shape)`. `shape` is the recorded decision, not what
-    the profile says today. `weights`, in bytes, decides how long the engine may take to start; None = not known.
+    the profile says today. `weights`, in bytes, and `bandwidth`, the bytes per second at which they are read, decide
+    how long the engine may take to start; None = not known.
     """
 
     name: str
@@ -28,3 +29,4 @@ class ServingRequest:
     kserve: Kserve
     initializer: Initializer | None = None
     weights: int | None = None
+    bandwidth: int | None = None

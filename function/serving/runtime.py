@@ -76,7 +76,7 @@ def _on_a_claim(request: ServingRequest) -> bool:
 
 
 def _variables(request: ServingRequest, run: Run, *, leads: bool) -> Mapping[str, str]:
-    ready = str(probes.budget(request.weights, request.shape.nodes))
+    ready = str(probes.budget(request))
     return {
         **({READY_TIMEOUT: ready} if leads and several_api_servers(run) else {}),
         **(_CACHES if _on_a_claim(request) else {}),

@@ -116,8 +116,8 @@ def _annotations(request: ServingRequest) -> Manifest:
 
 def _listening(request: ServingRequest, leader: Launch) -> Manifest:
     if leader.command:
-        return probes.serving(request.profile.engine.name, PORT, request.weights, request.shape.nodes)
-    return probes.patience(request.weights, request.shape.nodes)
+        return probes.serving(request, PORT)
+    return probes.patience(request)
 
 
 def _parallelism(shape: Shape) -> Manifest:
