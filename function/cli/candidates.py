@@ -233,6 +233,7 @@ _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.VRAM: _words("spec.resources.vram", "not set"),
     Field.ENGINE_ARGS: _words("arguments that agree", ""),
     Field.INTER_NODE: _words("what its preset allows", ""),
+    Field.TLS: _words("an engine that serves HTTPS", ""),
     Field.ENVIRONMENT: _words("a valid environment", "spec is invalid"),
     Field.NODE_POOLS: _words("a valid GPU pool", "none"),
     Field.MULTI_NODE: _words("multiNodeCapable for {} nodes", "not declared"),

@@ -34,6 +34,7 @@ class Ability(Enum):
     GGUF = "read GGUF files"
     STREAM = "load safetensors by several threads at once"
     PREFETCH = "read safetensors ahead"
+    TLS = "serve HTTPS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,13 @@ SPANS: Mapping[EngineName, Mapping[Ability, Span]] = {
         Ability.GGUF: Span(until=(0, 24, 0), image=True),
         Ability.STREAM: _ALWAYS,
         Ability.PREFETCH: Span(since=(0, 18, 0)),
+        Ability.TLS: _ALWAYS,
     },
     EngineName.SGLANG: {
         Ability.NODES: _ALWAYS,
         Ability.GGUF: _ALWAYS,
         Ability.STREAM: Span(since=(0, 5, 10)),
+        Ability.TLS: Span(since=(0, 5, 10)),
     },
 }
 

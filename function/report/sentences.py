@@ -154,6 +154,7 @@ _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.VRAM: always("no replicaTopology, and the model has no spec.resources.vram"),
     Field.ENGINE_ARGS: _engine_args,
     Field.INTER_NODE: _engine_args,
+    Field.TLS: _engine_args,
     Field.ENVIRONMENT: always("its spec is invalid, see its conditions"),
     Field.NODE_POOLS: _node_pools,
     Field.MULTI_NODE: _multi_node,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.engine_faults import shape_faults
+from function.domain.engine_faults import shape_faults, tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import covers
 from function.domain.model import Profile, Shape
@@ -100,6 +100,12 @@ def inter_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | No
         return None
     problems = request.unservable(candidate.profile, candidate.shape, candidate.pool)
     return _refuse(candidate, Field.INTER_NODE, None, problems, Refused.INVALID_PROFILE) if problems else None
+
+
+def tls(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """An engine can serve HTTPS where the cluster's KServe speaks nothing else to it."""
+    problems = tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
+    return _refuse(candidate, Field.TLS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
 def storage_wish(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
@@ -209,6 +215,7 @@ CHECKS: tuple[Check, ...] = (
     vram,
     engine_args,
     inter_node,
+    tls,
     multi_node,
     gpus_per_node,
     memory_per_gpu,

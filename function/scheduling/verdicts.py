@@ -29,6 +29,7 @@ class Field(StrEnum):
     VRAM = "spec.resources.vram"
     ENGINE_ARGS = "engine.args"
     INTER_NODE = "interNode"
+    TLS = "kserve.tls"
     ENVIRONMENT = "environment"
     NODE_POOLS = "nodePools"
     MULTI_NODE = "multiNodeCapable"

@@ -7,8 +7,8 @@ known. Only an engine that hangs without exiting costs that time. Four times, be
 by page came from network file systems at a quarter of what they gave to one that was read ahead, or slower
 (docs/storage.md).
 
-KServe's presets have probes, of which only the startup budget is changed. A command of our own serves plain
-HTTP and says so, also over a preset whose probes would ask for TLS.
+KServe's presets have probes, of which only the startup budget is changed. A command of our own is asked in plain HTTP,
+unless the environment says that KServe's TLS is on.
 
 SGLang answers to `/health` in all ranks alike, in old releases also with a dead one among them; `/health_generate`
 makes a token, for which it takes up to twenty seconds of its own.
@@ -20,6 +20,7 @@ from function.domain.model import EngineName
 from function.kube.manifests import Manifest
 from function.kube.quantity import GIB
 from function.serving.request import ServingRequest
+from function.serving.tls import scheme
 from function.storage.loading import seconds
 
 PERIOD = 10
@@ -56,7 +57,10 @@ def serving(request: ServingRequest, port: int) -> Manifest:
     """Return the port and the probes of a container that we start ourselves."""
     engine = request.profile.engine.name
     path, seconds = _ASKED[engine]
-    asked: Manifest = {"httpGet": {"path": path, "port": port, "scheme": "HTTP"}, "timeoutSeconds": seconds}
+    asked: Manifest = {
+        "httpGet": {"path": path, "port": port, "scheme": scheme(request.kserve)},
+        "timeoutSeconds": seconds,
+    }
     return {
         "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
         "startupProbe": {**asked, "periodSeconds": PERIOD, **startup(request)},
