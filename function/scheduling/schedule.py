@@ -26,7 +26,7 @@ from function.scheduling.preference import smallest_first
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
 from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal, Verdict
-from function.storage.checks import StorageFault
+from function.storage.checks import FaultKind, StorageFault
 
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
@@ -112,7 +112,12 @@ def unsuited(
             if profile.shape is None:
                 return None  # what shape it takes is the pool's to say
             faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
-            blamed = [each for each in faults if STORAGE_REASONS[each.kind] in reasons]
+            # That of an account is an environment's.
+            blamed = [
+                each
+                for each in faults
+                if STORAGE_REASONS[each.kind] in reasons and each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
+            ]
             if not blamed:
                 return None
             fault = fault or blamed[0]
