@@ -12,13 +12,13 @@ from function.cli.changes import Change, changes
 from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
+from function.cli.remarks import preferred, remarks
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
 from function.exchange import Condition, Outcome
 from function.kube.manifests import Manifest, text
 from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
-from function.report.pools import slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,8 @@ class Plan:
 
     @property
     def remarks(self) -> list[str]:
-        """What is slow about the pools that it would take for several nodes."""
-        if self.considered is None:
-            return []
-        pools = {(e.name, pool.name): pool for e in self.considered.environments for pool in e.pools}
-        wide = (a for a in self.considered.decision.assignments if a.shape.nodes > 1)
-        found = ((a.environment, pools.get((a.environment, a.pool))) for a in wide)
-        said = ((environment, slow(pool)) for environment, pool in found if pool)
-        return [f"{environment}: {text}" for environment, text in said if text]
+        """What is worth knowing of the places that it would take."""
+        return [*remarks(self.considered), *preferred(self.rows)] if self.considered else []
 
     @property
     def placements(self) -> list[Manifest]:

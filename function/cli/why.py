@@ -16,6 +16,7 @@ from function.cli.grouped import GROUPS, Group, groups
 from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources
 from function.cli.planning import Plan, make
+from function.cli.remarks import preferred
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
 from function.exchange import Condition
@@ -58,6 +59,8 @@ def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) ->
     reasons = [*_fault(made), *map(_reason, misses if whole else ()), *_unready(world.store, ref)]
     if form is Form.TABLE:
         _tell(ref, conditions, reasons)
+        for remark in preferred(made.rows):
+            click.echo(f"  note: {remark}")
         if not whole:
             _tell_groups(groups(misses), len(reasons))
         hint(_next(ref, sources, placed=not reasons and not misses))

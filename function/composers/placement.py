@@ -37,6 +37,7 @@ from function.report import placements as report
 from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission, limited
 from function.scheduling.quota import excess
+from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
 from function.storage.request import StorageRequest
 
@@ -89,7 +90,14 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(_request(resolved, call), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        weigh(
+            _request(resolved, call),
+            writer,
+            resolved.environment.name,
+            placement.hydration,
+            resolved.entry,
+            placement.reads,
+        ),
         admitted,
     )
 
@@ -183,7 +191,7 @@ def _answer(
         uri,
         written.takes,
     )
-    said = report.status(resolved.placement, service, _where(call, stored))
+    said = report.status(resolved.placement, service, _where(call, resolved, stored))
     return finish(
         call,
         resolved.settings,
@@ -196,8 +204,12 @@ def _answer(
     )
 
 
-def _where(call: Call, stored: Weights) -> Manifest:
-    return report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+def _where(call: Call, resolved: ResolvedPlacement, stored: Weights) -> Manifest:
+    if stored.plan is None:
+        return mapping(call.xr, "status.storage")
+    bandwidth = resolved.environment.storage.read_bandwidth
+    loads = loading(stored.plan, bandwidth, resolved.model, resolved.profile)
+    return report.storage(stored.plan, stored.hydration, loads)
 
 
 def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:

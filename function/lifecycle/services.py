@@ -198,13 +198,6 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
-def _weights(resolved: ResolvedPlacement, plan: StoragePlan) -> int | None:
-    """Return the best known bound of the bytes that an engine loads; last of all, what its GPUs can hold."""
-    model, memory = resolved.model, resolved.pool.memory_per_gpu
-    claim = plan.size.amount if plan.size else None
-    return model.disk or claim or model.vram or (memory * resolved.shape.gpus if memory else None)
-
-
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
@@ -220,5 +213,6 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> S
         kserve=environment.kserve,
         initializer=plan.initializer,
         pull_secrets=environment.pull_secrets,
-        weights=_weights(resolved, plan),
+        weights=plan.bound,
+        bandwidth=environment.storage.read_bandwidth if plan.on_claim else None,
     )
