@@ -196,6 +196,8 @@ _STORAGE: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.NOTHING_TO_CACHE: ("a source that is downloaded", "{fault.found}"),
     FaultKind.CLAIM_BESIDE_SOURCE: ("no claimName", "{fault.found}"),
     FaultKind.EMPTY_DIR: ("type PVC", "{fault.found}"),
+    FaultKind.EMPTY_DIR_UNFILLED: ("type PVC", "preload: false"),
+    FaultKind.EMPTY_DIR_ACCOUNT: ("type PVC", "serviceAccountName {fault.found}"),
     FaultKind.OWN_ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
     FaultKind.OTHER_MODEL: ("a ModelCache of {fault.wanted}", "one of {fault.found}"),
     FaultKind.SIZE: ("a size for the claim", "not declared"),

@@ -12,7 +12,7 @@ import click
 
 from function.cli import files
 from function.cli.asked import Form, Sources, Target
-from function.cli.dangling import faults
+from function.cli.dangling import faults, remarks
 from function.cli.errors import Code
 from function.cli.files import Found
 from function.cli.gathered import gather
@@ -61,7 +61,7 @@ def validate(context: click.Context, /, paths: tuple[str, ...], *, live: bool, t
     store = gather(Sources(live=True, target=target)).store if live else Store()
     wrong = check(found, store, target.namespace or "default")
     if form is Form.TABLE:
-        _tell(found, wrong)
+        _tell(found, wrong, store)
     else:
         click.echo(structured(form, [_structured(fault) for fault in wrong]))
     if wrong:
@@ -111,7 +111,7 @@ def _composition(manifest: Manifest) -> Iterator[Problem]:
         yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {}).problems)
 
 
-def _tell(found: list[Found], wrong: list[Fault]) -> None:
+def _tell(found: list[Found], wrong: list[Fault], store: Store) -> None:
     for fault in wrong:
         click.echo(f"{fault.file}: {fault.ref}: {paint(fault.problem.path, BAD)}: {fault.problem.message}")
     objects = f"{len(found)} object{'' if len(found) == 1 else 's'}"
@@ -119,6 +119,9 @@ def _tell(found: list[Found], wrong: list[Fault]) -> None:
         click.echo(f"\n{len(wrong)} fault{'' if len(wrong) == 1 else 's'} in {objects}")
     else:
         click.echo(f"{objects} {paint('valid', GOOD)}")
+    for item in found:
+        for remark in remarks(store, item.manifest):
+            click.echo(f"Note: {item.file}: {Ref.of(item.manifest)}: {remark}")
 
 
 def _structured(fault: Fault) -> Manifest:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from function.domain.hardware import is_rdma
 from function.domain.pods import InterNode, PodAdditions
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download, Kserve
 from function.domain.shares import Free, Grant
 from function.kube.manifests import Manifest
@@ -85,6 +86,7 @@ class Environment:
     broken_pools: tuple[str, ...] = ()
     broken: bool = False
     storage: EnvironmentStorage = EnvironmentStorage()
+    pull_secrets: tuple[PullSecret, ...] = ()
     kserve: Kserve = Kserve()
     provider_config: str = ""
     ready: bool = False

@@ -21,11 +21,14 @@ from function.domain.shares import Share
 from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.lifecycle import hydration
 from function.lifecycle.carry_over import carried, carry_over
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
+from function.lifecycle.secret_copies import of_pull_secrets
 from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
+from function.observe.weights import StorageState
 from function.report import services
 from function.scheduling.admission import Admission
 from function.serving.derived import (
@@ -40,7 +43,7 @@ from function.serving.spread import keeps_pods_apart
 from function.serving.wish import earlier_wish
 from function.storage.plan import StoragePlan
 
-SERVICE = "service-"
+SERVICE, PULL = "service-", "pull-"
 _MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
 _WORKER = "spec.worker"
@@ -48,9 +51,15 @@ _WORKER = "spec.worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The services to compose, what they take of which pool, and why the wanted one could not be written, if so."""
+    """The services to compose, what they take of which pool, and why the wanted one could not be written, if so.
+
+    `secrets` are the copies with which their images are pulled, `uncopied` is what is wrong with the first that is not
+    there.
+    """
 
     composed: Mapping[str, Composed] = field(default_factory=dict)
+    secrets: Mapping[str, Composed] = field(default_factory=dict)
+    uncopied: StorageState | None = None
     refusal: Condition | None = None
     takes: Share | None = None
 
@@ -79,7 +88,24 @@ def write(
         built = _scaled(_kept(built, observed, request), replicas)
     asks = placement.asks
     takes = replace(asks, replicas=replicas) if asks else None
-    return Written(composed=writer.named({key: _composed(writer, key, built)}), takes=takes)
+    return Written(
+        composed=writer.named({key: _composed(writer, key, built)}),
+        secrets=writer.named(_pull_secrets(writer, request)),
+        uncopied=_uncopied(writer, request),
+        takes=takes,
+    )
+
+
+def _pull_secrets(writer: ObjectWriter, request: ServingRequest) -> dict[str, Composed]:
+    """Return the copies of Secrets with which the pods' images are pulled."""
+    copies = of_pull_secrets(request.pulled_with)
+    return {PULL + c.name: c.composed(writer, PULL + c.name, request.namespace, Lifetime.OWNED) for c in copies}
+
+
+def _uncopied(writer: ObjectWriter, request: ServingRequest) -> StorageState | None:
+    copies = of_pull_secrets(request.pulled_with)
+    states = (hydration.of_token(writer.read(PULL + copy.name), copy.origin) for copy in copies)
+    return next((state for state in states if state), None)
 
 
 def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, placement: Placement) -> Written:
@@ -88,10 +114,11 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
     if observed:
         composed |= writer.named({key: _composed(writer, key, _scaled(observed, replicas))})
     took = placement.takes or placement.asks
+    secrets = writer.named({k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
     if not composed or took is None:
-        return Written(composed=composed)
+        return Written(composed=composed, secrets=secrets)
     most = max(_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values())
-    return Written(composed=composed, takes=replace(took, replicas=most))
+    return Written(composed=composed, secrets=secrets, takes=replace(took, replicas=most))
 
 
 def _replicas(service: Manifest) -> int:
@@ -192,5 +219,6 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> S
         uri=plan.uri,
         kserve=environment.kserve,
         initializer=plan.initializer,
+        pull_secrets=environment.pull_secrets,
         weights=_weights(resolved, plan),
     )

@@ -1,6 +1,6 @@
 """The remote objects of one plan for weights, for placements and caches alike: claim, token and Job.
 
-What leaves `desired` here: the token's copy once the download is
+What leaves `desired` here: copies of Secrets once the download is
 verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
 wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
 is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
@@ -14,28 +14,35 @@ from dataclasses import dataclass, replace
 from function.domain.cache import CacheEntry, Hydration, NamedCache
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.kube.names import LABEL_CACHE_KEY, MANAGED_BY
-from function.lifecycle import hydration
+from function.kube.names import LABEL_CACHE_KEY
+from function.lifecycle import hydration, preparation
 from function.lifecycle.carry_over import carried
-from function.lifecycle.object_writer import Lifetime, ObjectWriter, copied
+from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
+from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.observe.weights import Finding, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
-from function.storage.checks import FaultKind
+from function.storage.checks import FaultKind, StorageFault
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
 
 CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
+_MANIFEST = "spec.forProvider.manifest"
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
     Ownership.MANAGED: Lifetime.OWNED,
     Ownership.RETAINED: Lifetime.KEPT,
+}
+
+_WITHOUT_CLAIM: Mapping[Case, Finding] = {
+    Case.PRESTAGED: Finding.PRESTAGED,
+    Case.INITIALIZER: Finding.EMPTY_DIR,
 }
 
 
@@ -73,7 +80,7 @@ def weigh(
 ) -> Weights:
     """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
     there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
-    planned = plan(replace(request, existing=there))
+    planned = _prepared(writer, replace(request, existing=there))
     if isinstance(planned, tuple):
         kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
         unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in planned)
@@ -88,7 +95,7 @@ def weigh(
     obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None
     composed = {
         **_claim(writer, planned, seen),
-        **_token(writer, planned, request.namespace, seen),
+        **_secrets(writer, planned, request.namespace, seen),
         **_job(writer, planned.job, seen, blocked=obstacle is not None),
     }
     return Weights(
@@ -100,6 +107,14 @@ def weigh(
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
         access_mode=_mode(planned, seen.claim),
     )
+
+
+def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
+    planned = plan(request)
+    if isinstance(planned, tuple) or planned.job is None:
+        return planned
+    could_not_write = preparation.evidence(writer, _of_the_bytes(writer, planned.job))
+    return plan(replace(request, prepared=True)) if could_not_write else planned
 
 
 def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
@@ -139,25 +154,24 @@ def _claim(writer: ObjectWriter, planned: StoragePlan, seen: _Seen) -> dict[str,
     return {key: writer.compose(key, manifest, _LIFETIME[wanted.ownership])}
 
 
-def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
-    credential = planned.credential
-    if credential is None or credential.copied is None:
-        return {}
-    if seen.adopted and not seen.done:
+def _copies(planned: StoragePlan) -> tuple[SecretCopy, ...]:
+    pulled = of_pull_secrets(planned.job.pull_secrets) if planned.job else ()
+    return (*of_credential(planned.credential), *pulled)
+
+
+def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
+    copies = _copies(planned)
+    if copies and seen.adopted and not seen.done:
         return {key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
-    key = TOKEN + credential.name
-    if seen.done and not credential.lasting:
-        return _leaving(writer, key)
-    secret: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": {"name": credential.name, "namespace": namespace, "labels": {**MANAGED_BY}},
-    }
-    source = credential.copied
-    field = "data" if credential.whole else f"data[{source.key}]"
     lifetime = _LIFETIME[planned.job.ownership] if planned.job else Lifetime.OWNED
-    return {key: writer.compose(key, secret, lifetime, copied(source.name, source.namespace, field))}
+    composed: dict[str, Composed] = {}
+    for copy in copies:
+        key = TOKEN + copy.name
+        if seen.done and not copy.lasting:
+            composed |= _leaving(writer, key)
+        else:
+            composed[key] = copy.composed(writer, key, namespace, lifetime)
+    return composed
 
 
 def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
@@ -191,7 +205,11 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
         return {key: carried(observed)}
     if blocked and observed is None:
         return {}
-    return {key: writer.compose(key, job.manifest, _LIFETIME[job.ownership])}
+    proof = () if observed else preparation.evidence(writer, _of_the_bytes(writer, job))
+    return {
+        **{earlier: carried(writer.observed[earlier]) for earlier in proof},
+        key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
+    }
 
 
 def _finished(writer: ObjectWriter, job: JobPlan) -> str | None:
@@ -208,9 +226,15 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
 
 
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:
+    retry = get(job.manifest, "metadata.annotations")
+    of_the_bytes = _of_the_bytes(writer, job)
+    return [key for key in of_the_bytes if get(writer.observed[key], f"{_MANIFEST}.metadata.annotations") == retry]
+
+
+def _of_the_bytes(writer: ObjectWriter, job: JobPlan) -> list[str]:
     wanted = _identity(job.manifest)
     jobs = {key: m for key, m in sorted(writer.observed.items()) if key.startswith(JOB)}
-    return [key for key, m in jobs.items() if _identity(mapping(m, "spec.forProvider.manifest")) == wanted]
+    return [key for key, m in jobs.items() if _identity(mapping(m, _MANIFEST)) == wanted]
 
 
 def _identity(job: Manifest) -> tuple[object, ...]:
@@ -218,7 +242,6 @@ def _identity(job: Manifest) -> tuple[object, ...]:
     containers, volumes = pod.get("containers"), pod.get("volumes")
     return (
         text(job, "metadata.namespace"),
-        get(job, "metadata.annotations"),
         [c.get("args") for c in containers if isinstance(c, dict)] if isinstance(containers, list) else [],
         [v.get("persistentVolumeClaim") for v in volumes if isinstance(v, dict)] if isinstance(volumes, list) else [],
     )
@@ -244,8 +267,8 @@ def _state(
     if planned.claim:
         return StorageState(finding=Finding.PRESTAGED)
     missing = _missing_token(writer, planned)
-    finding = Finding.PRESTAGED if planned.type is Case.PRESTAGED else Finding.NOT_NEEDED
-    return missing or StorageState(finding=finding)
+    finding = _WITHOUT_CLAIM.get(planned.type, Finding.NOT_NEEDED)
+    return missing or StorageState(finding=finding, each_pod=planned.each_pod)
 
 
 def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:
@@ -256,12 +279,8 @@ def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, 
 
 
 def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
-    credential = planned.credential
-    if credential is None or credential.copied is None:
-        return None
-    source = credential.copied
-    named = f"{source.namespace}/{source.name} (key {source.key})"
-    return hydration.of_token(writer.read(TOKEN + credential.name), named)
+    states = (hydration.of_token(writer.read(TOKEN + copy.name), copy.origin) for copy in _copies(planned))
+    return next((state for state in states if state), None)
 
 
 def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
@@ -289,7 +308,7 @@ def _stale(
 
 
 def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
-    if planned.credential and key == TOKEN + planned.credential.name:
+    if key in {TOKEN + copy.name for copy in _copies(planned)}:
         return True
     label = mapping(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY)
     return key.startswith(JOB) and label == planned.key

@@ -15,7 +15,8 @@ from function.reasons import Phase, PlacementStorage, Status
 class Finding(Enum):
     """What was found; the first obstacle where there are several. With it come the condition's status and reason."""
 
-    NOT_NEEDED = "each pod fetches its own copy", Status.TRUE, PlacementStorage.NOT_NEEDED
+    NOT_NEEDED = "nodes pull an image", Status.TRUE, PlacementStorage.NOT_NEEDED
+    EMPTY_DIR = "each pod fetches its own copy", Status.TRUE, PlacementStorage.NOT_NEEDED
     PRESTAGED = "they are used where they are", Status.TRUE, PlacementStorage.PRESTAGED
     UNPLANNABLE = "no plan can be made", Status.FALSE, PlacementStorage.CLAIM_PENDING
     TOKEN_MISSING = "the Secret of the source does not exist", Status.FALSE, PlacementStorage.TOKEN_MISSING
@@ -60,7 +61,7 @@ class StorageState:
 
     `name` is that of the claim, Job or Secret that the finding is about, `said` what the cluster, the provider or the
     ModelCache says of it, `cause` why a Job failed, `problems` what cannot be planned, or had to be left as it is,
-    `remote` the object that nothing is learned of.
+    `remote` the object that nothing is learned of, `each_pod` how many bytes every pod fetches (None: not known).
     """
 
     finding: Finding
@@ -69,6 +70,7 @@ class StorageState:
     name: str = ""
     said: str = ""
     cause: str = ""
+    each_pod: int | None = None
     problems: tuple[Problem, ...] = ()
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})
 

@@ -54,6 +54,13 @@ _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
         "{fault.found} must be left out, as the model's weights are on the claim {fault.wanted} already"
     ),
     FaultKind.EMPTY_DIR: _empty_dir,
+    FaultKind.EMPTY_DIR_UNFILLED: always(
+        "found false, but with EmptyDir every pod downloads and nobody else can fill it; set modelCache.type: PVC"
+    ),
+    FaultKind.EMPTY_DIR_ACCOUNT: always(
+        "found {fault.found}; with EmptyDir the engine's pod downloads, and no engine gets this identity; set "
+        "modelCache.type: PVC"
+    ),
     FaultKind.OWN_ACCESS_MODE: always(
         "found {fault.found}, which serves one replica on one node; {several} need {fault.wanted}"
     ),

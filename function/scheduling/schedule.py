@@ -24,7 +24,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
 from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal
-from function.storage.checks import StorageFault
+from function.storage.checks import FaultKind, StorageFault
 
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
@@ -107,6 +107,9 @@ def unsuited(request: SchedulingRequest, environments: Iterable[Environment]) ->
                 return None  # what shape it takes is the pool's to say
             faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
             blamed = [each for each in faults if STORAGE_REASONS[each.kind] is Refused.INVALID_DEPLOYMENT]
+            blamed = [
+                each for each in blamed if each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
+            ]  # that an environment says
             if not blamed:
                 return None
             fault = fault or blamed[0]

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 class BaseModel(_BaseModel):
     model_config = ConfigDict(
         frozen=True,
+        defer_build=True,
     )
 
 
@@ -111,6 +112,11 @@ class EngineResources(BaseModel):
     shm: StrictInt | StrictStr | None = None
 
 
+class ImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+
+
 class Env(BaseModel):
     name: StrictStr = Field(..., max_length=256, min_length=1)
     value: StrictStr | None = Field(None, max_length=32768)
@@ -125,6 +131,7 @@ class Engine(BaseModel):
     )
     args: list[StrictStr] | None = Field(None, max_length=128)
     resources: EngineResources | None = None
+    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     env: list[Env] | None = Field(None, max_length=64)
 
 
@@ -196,7 +203,7 @@ class VolumeMount(BaseModel):
     read_only: StrictBool | None = Field(None, alias="readOnly")
 
 
-class ImagePullSecret(BaseModel):
+class PodImagePullSecret(BaseModel):
     name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
 
 
@@ -249,7 +256,7 @@ class Pod(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[PodImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
     security_context: SecurityContext | None = Field(None, alias="securityContext")
     resource_claims: list[ResourceClaim] | None = Field(None, alias="resourceClaims", max_length=32)
 
@@ -338,6 +345,17 @@ class Toleration(BaseModel):
     toleration_seconds: StrictInt | None = Field(None, alias="tolerationSeconds")
 
 
+class DownloadImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class DownloadSecurityContext(BaseModel):
+    run_as_user: StrictInt | None = Field(None, alias="runAsUser", ge=0, le=2147483647)
+    run_as_group: StrictInt | None = Field(None, alias="runAsGroup", ge=0, le=2147483647)
+    fs_group: StrictInt | None = Field(None, alias="fsGroup", ge=0, le=2147483647)
+    supplemental_groups: list[StrictInt] | None = Field(None, alias="supplementalGroups", max_length=16)
+
+
 class Download(BaseModel):
     image: StrictStr | None = Field(None, max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
     resources: DownloadResources | None = None
@@ -347,10 +365,12 @@ class Download(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[DownloadImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
     token_secret_name: StrictStr | None = Field(
         None, alias="tokenSecretName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
+    security_context: DownloadSecurityContext | None = Field(None, alias="securityContext")
+    prepare: Literal["Auto", "Always", "Never"] | None = None
     active_deadline_seconds: StrictInt | None = Field(None, alias="activeDeadlineSeconds", ge=60, le=31536000)
     backoff_limit: StrictInt | None = Field(None, alias="backoffLimit", ge=0, le=100)
 
@@ -365,6 +385,16 @@ class Storage(BaseModel):
     download: Download | None = None
 
 
+class ImagePullSecretSecretRef(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+
+
+class EnvironmentImagePullSecret(BaseModel):
+    name: StrictStr | None = Field(None, max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    secret_ref: ImagePullSecretSecretRef | None = Field(None, alias="secretRef")
+
+
 class Kserve(BaseModel):
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     config_prefix: StrictStr | None = Field(
@@ -377,6 +407,7 @@ class EnvironmentSpec(BaseModel):
     cluster: Cluster
     node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
     storage: Storage | None = None
+    image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     kserve: Kserve | None = None
 
 
@@ -470,6 +501,11 @@ class Ttl(BaseModel):
     pending: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
 
 
+class Limits(BaseModel):
+    placements_per_namespace: StrictInt | None = Field(None, alias="placementsPerNamespace", ge=0, le=1000000)
+    gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
+
+
 class Defaults(BaseModel):
     storage_initializer_image: StrictStr | None = Field(
         None,
@@ -487,6 +523,7 @@ class Defaults(BaseModel):
         None, alias="secretNamespace", max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
     )
     kserve: Kserve | None = None
+    limits: Limits | None = None
     object_watch: StrictBool | None = Field(None, alias="objectWatch")
     remote_namespace_prefix: StrictStr | None = Field(
         None, alias="remoteNamespacePrefix", max_length=40, pattern="^([a-z0-9][a-z0-9-]*)?$"

@@ -26,6 +26,8 @@ class FaultKind(StrEnum):
     NOTHING_TO_CACHE = "the model's source is not downloaded"
     CLAIM_BESIDE_SOURCE = "a claim to fill, though the weights lie on one"
     EMPTY_DIR = "EmptyDir where a claim is needed"
+    EMPTY_DIR_UNFILLED = "EmptyDir that nobody shall fill"
+    EMPTY_DIR_ACCOUNT = "EmptyDir where downloads have a service account"
     OWN_ACCESS_MODE = "the access mode that was asked for serves one pod"
     OTHER_MODEL = "the ModelCache keeps another model"
     SIZE = "nothing says how large the claim must be"
@@ -85,9 +87,17 @@ def source(request: StorageRequest) -> Iterator[StorageFault]:
 
 
 def empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
-    """An EmptyDir belongs to one pod and is filled by KServe."""
+    """An EmptyDir belongs to one pod and is filled by KServe, with the identity of that pod."""
     if request.wishes.type is CacheType.EMPTY_DIR and request.case in OWN_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", found=CacheType.EMPTY_DIR)
+    if request.case is not Case.INITIALIZER or request.running:
+        return
+    if not request.wishes.preload:
+        yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
+    account = request.download.service_account
+    if account:
+        field = "spec.storage.download.serviceAccountName"
+        yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, field, found=account)
 
 
 def access_mode(request: StorageRequest) -> Iterator[StorageFault]:

@@ -15,8 +15,9 @@ from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
-from function.storage import cachekey
+from function.storage import cachekey, preparation
 from function.storage.credentials import Credential
+from function.storage.download_script import PROGRAM
 from function.storage.failures import FINAL
 
 SCRIPT = resources.files("function.storage").joinpath("download_script.py").read_text()
@@ -36,10 +37,17 @@ _ENV = {
     "TQDM_MININTERVAL": "30",
 }
 
+# A Secret that arrives whole must decide neither what the script runs nor where a token goes. A variable that stands
+# here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
+_GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadSpec:
-    """A download: these bytes into their directory of this claim. `stem` begins the Job's name."""
+    """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
+
+    `pull_secrets` are those of the environment, besides the download's own. `prepared`: root makes the directory first.
+    """
 
     namespace: str
     stem: str
@@ -48,6 +56,8 @@ class DownloadSpec:
     download: Download
     credential: Credential | None = None
     retry: str = ""
+    pull_secrets: tuple[str, ...] = ()
+    prepared: bool = False
 
 
 def build(task: DownloadSpec) -> Manifest:
@@ -57,7 +67,7 @@ def build(task: DownloadSpec) -> Manifest:
         {
             "activeDeadlineSeconds": task.download.deadline_seconds,
             "backoffLimit": task.download.backoff_limit,
-            "podFailurePolicy": {"rules": _rules()},
+            "podFailurePolicy": {"rules": _rules(prepared=task.prepared)},
             "template": {
                 # A mesh's sidecar would outlive the download, and the Job would never complete.
                 "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
@@ -99,15 +109,28 @@ def built_in(entry: Manifest) -> bool:
     return name in _ENV and entry == {"name": name, "value": _ENV[name]}
 
 
+def certificates(env: list[Manifest]) -> tuple[str, str] | None:
+    """Return the ConfigMap with the certificates that variables name, and where they expect it; None for none."""
+    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
+    name = values.get(BUNDLE_NAME)
+    return (name, values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs") if name else None
+
+
 def literal(value: str) -> str:
     """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
     return value.replace("$", "$$")
 
 
-def _rules() -> list[JSON]:
-    codes: list[JSON] = [*FINAL]
+def _rules(*, prepared: bool) -> list[JSON]:
+    final: dict[str, list[JSON]] = {CONTAINER: [*FINAL]}
+    if prepared:
+        final[preparation.CONTAINER] = [*preparation.CODES]
+    ends: list[JSON] = [
+        {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": codes}}
+        for name, codes in final.items()
+    ]
     return [
-        {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes}},
+        *ends,
         # A drained node is nobody's failure and must not burn the backoff.
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
@@ -117,7 +140,8 @@ def _pod(task: DownloadSpec) -> Manifest:
     download = task.download
     env = variables(task.source, download, task.credential)
     volumes, mounts = _volumes(task, env)
-    pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets]
+    names_ = dict.fromkeys((*download.pull_secrets, *task.pull_secrets))
+    pull_secrets: list[JSON] = [{"name": name} for name in names_]
     return manifests.prune(
         {
             "restartPolicy": "Never",
@@ -126,18 +150,17 @@ def _pod(task: DownloadSpec) -> Manifest:
             "imagePullSecrets": pull_secrets or None,
             "nodeSelector": download.node_selector or None,
             "tolerations": [*download.tolerations] if download.tolerations else None,
-            "securityContext": {
-                "runAsUser": 1000,
-                "runAsGroup": 1000,
-                "fsGroup": 1000,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": preparation.security(download),
+            "initContainers": [_prepare(task)] if task.prepared else None,
             "containers": [{**_container(task, env), "volumeMounts": mounts}],
             "volumes": volumes,
         }
     )
+
+
+def _prepare(task: DownloadSpec) -> Manifest:
+    command: list[JSON] = ["python3", "-c", literal(preparation.SCRIPT)]
+    return preparation.container(task.download, command, MOUNT, cachekey.directory(task.source))
 
 
 def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
@@ -147,6 +170,9 @@ def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
         {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
     env_from: list[JSON] = [*task.credential.env_from] if task.credential else []
+    if env_from:
+        said = {manifests.text(entry, "name") for entry in env}
+        own += [{"name": name, "value": value} for name, value in _GUARDED.items() if name not in said]
     return manifests.prune(
         {
             "name": CONTAINER,
@@ -168,11 +194,10 @@ def _volumes(task: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[
         {"name": "scratch", "emptyDir": {}},
     ]
     mounts: list[JSON] = [{"name": "weights", "mountPath": MOUNT}, {"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108  # an emptyDir
-    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
-    if values.get(BUNDLE_NAME):
-        directory = values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs"
-        volumes.append({"name": "certificates", "configMap": {"name": values[BUNDLE_NAME]}})
-        mounts.append({"name": "certificates", "mountPath": directory, "readOnly": True})
+    bundle = certificates(env)
+    if bundle:
+        volumes.append({"name": "certificates", "configMap": {"name": bundle[0]}})
+        mounts.append({"name": "certificates", "mountPath": bundle[1], "readOnly": True})
     if task.credential:
         volumes.extend(task.credential.volumes)
         mounts.extend(task.credential.mounts)

@@ -13,12 +13,14 @@ from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.settings import BUILT_IN, Download, Initializer
+from function.domain.pull_secrets import PullSecret, placed
+from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
 from function.storage.checks import StorageFault
 from function.storage.credentials import Credential, credential
+from function.storage.initializer import initializer
 from function.storage.request import Case, StorageRequest
 from function.storage.sizing import Size
 from function.storage.volume_claim import ClaimPlan, Ownership
@@ -53,12 +55,13 @@ CASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The download Job, and how long it lives. `stem` begins its name."""
+    """The download Job, and how long it lives. `stem` begins its name, `pull_secrets` are the environment's."""
 
     name: str
     stem: str
     ownership: Ownership
     manifest: Manifest
+    pull_secrets: tuple[PullSecret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,8 @@ class StoragePlan:
     """What to compose and what the service is told.
 
     `claim_name` and `path` are set wherever weights lie on a claim, whosever it is; `key` wherever they are
-    downloaded. `credential` is what Job or initializer read.
+    downloaded. `credential` is what Job or initializer read, `each_pod` how many bytes the initializer of every pod
+    fetches, where the model says it.
     """
 
     type: Case
@@ -80,6 +84,7 @@ class StoragePlan:
     size: Size | None = None
     credential: Credential | None = None
     initializer: Initializer | None = None
+    each_pod: int | None = None
 
 
 def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
@@ -120,23 +125,8 @@ def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key:
         uri=cachekey.uri(source),
         key=key,
         credential=secret,
-        initializer=_initializer(request.download, source, secret),
-    )
-
-
-def _initializer(download: Download, source: HuggingFaceSource | UriSource, secret: Credential | None) -> Initializer:
-    """Return what downloads in the pods, and what of it somebody asked for."""
-    built_in, env = BUILT_IN.download, tuple(job.variables(source, download, secret))
-    env_from = secret.env_from if secret else ()
-    asked: list[JSON] = [entry for entry in env if not job.built_in(entry)]
-    named: Manifest = {
-        "image": download.image if download.image != built_in.image else None,
-        "resources": download.resources if download.resources != built_in.resources else None,
-        "env": asked or None,
-        "envFrom": [*env_from] or None,
-    }
-    return Initializer(
-        image=download.image, resources=download.resources, env=env, env_from=env_from, named=manifests.prune(named)
+        initializer=initializer(request.download, source, secret),
+        each_pod=request.model.disk,
     )
 
 
@@ -177,6 +167,7 @@ def _fetched(
     # On a claim of the user's a Job and its token are of that claim: another one may be filled meanwhile.
     own = (claim,) if request.case is Case.USER_CLAIM else _kind(request, key)
     secret = credential(source, request.download.token_secret, _secret_name(request, stem, *own), lasting=False)
+    pull_secrets = placed(request.pull_secrets, stem, request.namespace, *own)
     task = job.DownloadSpec(
         namespace=request.namespace,
         stem=stem,
@@ -185,10 +176,17 @@ def _fetched(
         download=request.download,
         credential=secret,
         retry=retry,
+        pull_secrets=tuple(each.name for each in pull_secrets),
+        prepared=_prepared(request),
     )
     manifest = job.build(task)
     name = manifests.text(manifest, "metadata.name")
-    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest), secret
+    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest, pull_secrets=pull_secrets), secret
+
+
+def _prepared(request: StorageRequest) -> bool:
+    asked = request.download.prepare
+    return asked is Prepare.ALWAYS or (asked is Prepare.AUTO and request.prepared)
 
 
 def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download
 from function.storage.volume_claim import READ_WRITE_MANY
 
@@ -44,7 +45,9 @@ class StorageRequest:
 
     `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
     replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
-    chosen. `existing` are the claims that are there already, which keep the names they were given.
+    chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
+    are the environment's. `prepared`: the download could not write without. `running`: there is a service already,
+    which what is refused since then does not concern.
     """
 
     model: Model
@@ -60,6 +63,9 @@ class StorageRequest:
     named: NamedCacheFacts | None = None
     for_cache: bool = False
     existing: frozenset[str] = frozenset()
+    pull_secrets: tuple[PullSecret, ...] = ()
+    running: bool = False
+    prepared: bool = False
 
     @property
     def pods(self) -> int:
