@@ -28,7 +28,7 @@ from function.lifecycle.secret_copies import of_pull_secrets
 from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
-from function.observe.weights import StorageState
+from function.observe.weights import Finding, StorageState
 from function.report import services
 from function.scheduling.admission import Admission
 from function.serving.derived import (
@@ -78,6 +78,11 @@ def write(
     earlier = _earlier(writer, key, observed, replicas, placement)
     if stored.plan is None or not admission.open:
         return earlier
+    if stored.state.finding is Finding.CLAIM_NOT_SHARED:
+        # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
+        replicas = min(replicas, _replicas(observed))
+        if not observed:
+            return earlier
     request = _request(resolved, stored.plan, replicas)
     built = build(request)
     if isinstance(built, tuple):
