@@ -27,6 +27,7 @@ _PATHS = {
     "ConfigurationRevision": "apis/pkg.crossplane.io/v1 configurationrevisions",
     "Deployment": "apis/apps/v1 deployments",
     "DeploymentRuntimeConfig": "apis/pkg.crossplane.io/v1beta1 deploymentruntimeconfigs",
+    "EndpointSlice": "apis/discovery.k8s.io/v1 endpointslices",
     "Event": "api/v1 events",
     "Function": "apis/pkg.crossplane.io/v1 functions",
     "FunctionRevision": "apis/pkg.crossplane.io/v1 functionrevisions",
