@@ -50,6 +50,7 @@ class Form(StrEnum):
     NAME = "name"
     SVG = "svg"
     DOT = "dot"
+    SARIF = "sarif"
 
     @property
     def for_people(self) -> bool:

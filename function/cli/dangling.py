@@ -47,7 +47,8 @@ def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
 
 def remarks(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return what is no fault of an object and worth knowing."""
-    deployment = read_deployment(manifest).value if is_ours(manifest) else None
+    of_ours = is_ours(manifest) and text(manifest, "kind") == "ModelDeployment"
+    deployment = read_deployment(manifest).value if of_ours else None
     model = _model_of(store, deployment.model, manifest) if deployment else None
     if deployment is None or model is None:
         return

@@ -15,7 +15,7 @@ KINDS = ("model", "environment", "deployment")
 def test_what_init_writes_fits_together(tmp_path: Path) -> None:
     for kind in KINDS:
         (tmp_path / f"{kind}.yaml").write_text(said("init", kind))
-    assert said("validate", str(tmp_path)) == "3 objects valid\n"
+    assert said("validate", str(tmp_path), "--strict") == "3 objects valid\n"
     assert "Placed on us-east (profile one-gpu, pool h100, 1 replica" in said("plan", "-f", str(tmp_path))
 
 
