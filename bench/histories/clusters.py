@@ -13,7 +13,7 @@ from bench.simulator.objects import Event, Version
 from bench.simulator.provider import Provider
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.cli.clusters import condition
+from function.cli.remote_stages import condition
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from tools.world import World
 
