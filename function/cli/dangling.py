@@ -15,6 +15,7 @@ from function.parse.deployments import read_deployment
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.problems import nearest
+from function.reasons import Refused
 from function.report.storage_faults import problem
 from function.report.weights import again
 from function.scheduling.request import SchedulingRequest
@@ -46,7 +47,8 @@ def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
 
 def remarks(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return what is no fault of an object and worth knowing."""
-    deployment = read_deployment(manifest).value if is_ours(manifest) else None
+    of_ours = is_ours(manifest) and text(manifest, "kind") == "ModelDeployment"
+    deployment = read_deployment(manifest).value if of_ours else None
     model = _model_of(store, deployment.model, manifest) if deployment else None
     if deployment is None or model is None:
         return
@@ -68,7 +70,7 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         return
     weights = _weights(store, deployment, model)
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
-    fault = unsuited(request, environments(store))
+    fault = unsuited(request, environments(store), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL))
     if fault is not None:
         yield problem(fault)
 

@@ -37,7 +37,9 @@ from function.report import placements as report
 from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission, limited
 from function.scheduling.quota import excess
+from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
+from function.storage.plan import StoragePlan, plan
 from function.storage.request import StorageRequest
 
 USAGE = "cache-usage"
@@ -89,9 +91,27 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(_request(resolved, call), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        weigh(
+            _request(resolved, call),
+            writer,
+            resolved.environment.name,
+            placement.hydration,
+            resolved.entry,
+            placement.reads,
+        ),
         admitted,
     )
+
+
+def service(call: Call, settings: Settings) -> tuple[str, str] | None:
+    """Return the name and the wish of the service that a placement asks for; None where there would be none."""
+    placement = read_placement(call.xr).value
+    resolved = resolve.placement(call, placement, settings) if placement else None
+    if not isinstance(resolved, ResolvedPlacement):
+        return None
+    planned = plan(_request(resolved, call))
+    named = service_name(resolved.placement, resolved.shape)
+    return (named, lifecycle.wished(resolved, planned)) if isinstance(planned, StoragePlan) else None
 
 
 def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
@@ -183,7 +203,7 @@ def _answer(
         uri,
         written.takes,
     )
-    said = report.status(resolved.placement, service, _where(call, stored))
+    said = report.status(resolved.placement, service, _where(call, resolved, stored))
     return finish(
         call,
         resolved.settings,
@@ -196,8 +216,12 @@ def _answer(
     )
 
 
-def _where(call: Call, stored: Weights) -> Manifest:
-    return report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+def _where(call: Call, resolved: ResolvedPlacement, stored: Weights) -> Manifest:
+    if stored.plan is None:
+        return mapping(call.xr, "status.storage")
+    bandwidth = resolved.environment.storage.read_bandwidth
+    loads = loading(stored.plan, bandwidth, resolved.model, resolved.profile)
+    return report.storage(stored.plan, stored.hydration, loads)
 
 
 def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:

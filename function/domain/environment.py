@@ -60,13 +60,18 @@ class StorageMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentStorage:
-    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default."""
+    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default.
+
+    `read_bandwidth`: bytes per second that one pod reads, None where nobody measured it.
+    """
 
     class_name: str | None = None
     access_mode: str = "ReadWriteMany"
     mode: StorageMode = StorageMode.PER_MODEL
     shared_claim: str = "model-cache"
     shared_size: int = 100 * 2**30
+    size_enforced: bool = True
+    read_bandwidth: int | None = None
     download: Download = Download()
 
 

@@ -72,6 +72,7 @@ class Kserve:
     namespace: str = "kserve"
     config_prefix: str = "kserve-"
     gateway: bool = True
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from function.serving.derived import (
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.serving.spread import keeps_pods_apart
-from function.serving.wish import earlier_wish
+from function.serving.wish import earlier_wish, wish
 from function.storage.plan import StoragePlan
 
 SERVICE, PULL = "service-", "pull-"
@@ -170,8 +170,8 @@ def _carried(writer: ObjectWriter) -> dict[str, Composed]:
 
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
     """Return the service as observed, unless its pods must see something else now."""
-    wish, carries = _wish(built), _wish(observed)
-    if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
+    asked, carries = _wish(built), _wish(observed)
+    if asked == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
     same = as_observed(built, observed, request)
     if carries:
@@ -203,11 +203,9 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
-def _weights(resolved: ResolvedPlacement, plan: StoragePlan) -> int | None:
-    """Return the best known bound of the bytes that an engine loads; last of all, what its GPUs can hold."""
-    model, memory = resolved.model, resolved.pool.memory_per_gpu
-    claim = plan.size.amount if plan.size else None
-    return model.disk or claim or model.vram or (memory * resolved.shape.gpus if memory else None)
+def wished(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
+    """Return the wish of the service of a placement: where it is another one, its pods restart."""
+    return wish(_request(resolved, plan, resolved.placement.replicas))
 
 
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
@@ -225,5 +223,6 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> S
         kserve=environment.kserve,
         initializer=plan.initializer,
         pull_secrets=environment.pull_secrets,
-        weights=_weights(resolved, plan),
+        weights=plan.bound,
+        bandwidth=environment.storage.read_bandwidth if plan.on_claim else None,
     )

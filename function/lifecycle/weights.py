@@ -11,7 +11,7 @@ before it may leave the cluster it is composed once with it.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from function.domain.cache import CacheEntry, Hydration, NamedCache
+from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, integer, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
@@ -26,7 +26,7 @@ from function.observe.weights import Finding, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
-from function.storage.checks import FaultKind, StorageFault
+from function.storage.checks import SIZES, FaultKind, StorageFault
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
@@ -77,19 +77,16 @@ def weigh(
     environment: str,
     earlier: Hydration,
     entry: CacheEntry | None = None,
+    reads: str = "",
 ) -> Weights:
-    """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
-    there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
-    planned = _planned(writer, replace(request, existing=there))
+    """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state.
+
+    `reads`: where a service reads weights already, if one does.
+    """
+    planned = _plan(request, writer, earlier, reads)
     if isinstance(planned, tuple):
-        kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
-        unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in planned)
-        finding = Finding.CACHE_NOT_SHARED if unshared else Finding.UNPLANNABLE
-        problems = tuple(map(storage_faults.problem, planned))
-        state = StorageState(finding=finding, environment=environment, problems=problems)
-        return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
-    retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
-    wanted = Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
+        return _refused(writer, planned, environment, earlier)
+    wanted = _wanted(request, planned)
     seen = _look(writer, planned, earlier, wanted)
     claim = planned.claim
     obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None
@@ -101,7 +98,10 @@ def weigh(
     return Weights(
         composed=composed,
         stale=_stale(writer, planned, composed, seen),
-        state=_state(writer, planned, seen, obstacle, environment, entry),
+        state=replace(
+            _state(writer, planned, seen, obstacle, environment, entry),
+            remarks=tuple(map(storage_faults.problem, planned.remarks)),
+        ),
         plan=planned,
         open=_open(planned.gate, seen, entry),
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
@@ -109,7 +109,44 @@ def weigh(
     )
 
 
-def _planned(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
+def _plan(
+    request: StorageRequest, writer: ObjectWriter, earlier: Hydration, reads: str
+) -> StoragePlan | tuple[StorageFault, ...]:
+    """Return the plan, or why there is none; a size that cannot hold the weights is none for those that are there."""
+    there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
+    if isinstance(request.choice, UserClaim):
+        claim = writer.read(CLAIM + request.choice.claim)
+        request = replace(request, held=volume_claim.holds(claim.manifest))
+    known = replace(request, existing=there)
+    planned = _prepared(writer, known)
+    if isinstance(planned, StoragePlan) or not {fault.kind for fault in planned} <= SIZES:
+        return planned
+    anyway = _prepared(writer, replace(known, fetched=True))
+    assert isinstance(anyway, StoragePlan)  # sizes were all that was wrong
+    seen = _look(writer, anyway, earlier, _wanted(request, anyway))
+    jobs = _of_the_bytes(writer, anyway.job) if anyway.job else []
+    begun = seen.job_key in writer.observed or bool(preparation.evidence(writer, jobs))
+    begun = begun or seen.done or anyway.uri == reads
+    return anyway if begun else planned
+
+
+def _wanted(request: StorageRequest, planned: StoragePlan) -> Hydration:
+    retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
+    return Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
+
+
+def _refused(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, earlier: Hydration) -> Weights:
+    kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
+    kinds = {fault.kind for fault in faults}
+    finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZES else Finding.UNPLANNABLE
+    if FaultKind.CACHE_NOT_SHARED in kinds:
+        finding = Finding.CACHE_NOT_SHARED
+    problems = tuple(map(storage_faults.problem, faults))
+    state = StorageState(finding=finding, environment=environment, problems=problems)
+    return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
+
+
+def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
     planned = plan(request)
     if isinstance(planned, tuple) or planned.job is None:
         return planned

@@ -61,4 +61,5 @@ def read_kserve(block: Block, weaker: Kserve) -> Kserve:
         namespace=block.text("namespace", weaker.namespace),
         config_prefix=block.text("configPrefix", weaker.config_prefix),
         gateway=block.flag("gateway", weaker.gateway),
+        tls=block.flag("tls", weaker.tls),
     )

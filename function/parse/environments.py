@@ -164,7 +164,7 @@ def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Proble
 
 def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
     claim = block.block("sharedClaim")
-    size = claim.amount("size")
+    size, bandwidth = claim.amount("size"), block.number("readBandwidth")
     ours = EnvironmentStorage()
     return EnvironmentStorage(
         class_name=block.optional_text("storageClassName", settings.storage_class),
@@ -172,6 +172,8 @@ def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
         mode=StorageMode.SHARED if block.text("mode") == StorageMode.SHARED else StorageMode.PER_MODEL,
         shared_claim=claim.text("name", ours.shared_claim),
         shared_size=ours.shared_size if size is None else size,
+        size_enforced=block.flag("sizeEnforced", ours.size_enforced),
+        read_bandwidth=None if bandwidth is None else int(bandwidth * 10**9),
         download=read_download(block.block("download"), settings.download),
     )
 

@@ -68,6 +68,9 @@ _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
         "ModelCache {fault.cache} keeps model {fault.found}, not {fault.wanted}; name a cache of this model"
     ),
     FaultKind.SIZE: always("must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"),
+    FaultKind.OWN_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
+    FaultKind.SHARED_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
+    FaultKind.CLAIM_SIZE: always("the claim has {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.STORAGE_CLASS: _storage_class,
     FaultKind.ACCESS_MODE: _access_mode,
     FaultKind.CACHE_ABSENT: always("ModelCache {fault.cache} does not keep the weights there"),

@@ -52,6 +52,7 @@ _SENTENCES: Mapping[Finding, str] = {
     Finding.CLAIM_NOT_FOUND: "Claim {where} does not exist; create it. Nothing else is used in its place",
     Finding.CLAIM_NOT_SEEN: "Waits for the cluster's answer about claim {where}",
     Finding.CLAIM_NOT_SHARED: "Claim {where} is {said}, and several nodes or replicas need ReadWriteMany",
+    Finding.CLAIM_TOO_SMALL: "{problems}",
     Finding.CLAIM_NOT_BOUND: "Environment {environment}: the claim is not bound yet",
     Finding.SILENT: "Environment {environment}: {obstacle}",
     Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
@@ -87,4 +88,5 @@ def sentence(state: StorageState) -> str:
     )
     if state.finding is Finding.CLAIM_NOT_SEEN:
         text = obstacle(state.remote) or text
-    return f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text
+    text = f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text
+    return ". Note: ".join([text, *map(str, state.remarks)])

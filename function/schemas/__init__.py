@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from pydantic import BaseModel as _BaseModel
-from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 
 class BaseModel(_BaseModel):
@@ -382,6 +382,8 @@ class Storage(BaseModel):
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field("ReadWriteMany", alias="accessMode")
     mode: Literal["PerModel", "Shared"] = "PerModel"
     shared_claim: SharedClaim | None = Field(None, alias="sharedClaim")
+    size_enforced: StrictBool = Field(True, alias="sizeEnforced")
+    read_bandwidth: StrictFloat | None = Field(None, alias="readBandwidth", ge=0.01, le=1000.0)
     download: Download | None = None
 
 
@@ -401,6 +403,7 @@ class Kserve(BaseModel):
         None, alias="configPrefix", max_length=63, pattern="^([a-z0-9][a-z0-9-]*)?$"
     )
     gateway: StrictBool | None = None
+    tls: StrictBool | None = None
 
 
 class EnvironmentSpec(BaseModel):
@@ -414,6 +417,10 @@ class EnvironmentSpec(BaseModel):
 class ModelRef(BaseModel):
     kind: Literal["ClusterModel", "Model"] = "ClusterModel"
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class DeploymentPlacement(BaseModel):
+    prefer: Literal["Declared", "SmallestSufficient"] = "Declared"
 
 
 class Fixed(BaseModel):
@@ -445,6 +452,7 @@ class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     environments: StrictInt = Field(1, ge=1, le=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
+    placement: DeploymentPlacement | None = None
     scaling: Scaling = Field({}, validate_default=True)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 

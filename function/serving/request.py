@@ -14,7 +14,8 @@ class ServingRequest:
     """One service on one remote cluster.
 
     `name` (at most 40 characters) changes with `identity(shape)`. `shape` is the recorded decision, not what
-    the profile says today. `weights`, in bytes, decides how long the engine may take to start; None = not known.
+    the profile says today. `weights`, in bytes, and `bandwidth`, the bytes per second at which they are read, decide
+    how long the engine may take to start; None = not known.
     `pull_secrets` are those of the environment.
     """
 
@@ -31,6 +32,7 @@ class ServingRequest:
     initializer: Initializer | None = None
     pull_secrets: tuple[PullSecret, ...] = ()
     weights: int | None = None
+    bandwidth: int | None = None
 
     @property
     def pulled_with(self) -> tuple[PullSecret, ...]:

@@ -167,6 +167,6 @@ def _kserve(request: ServingRequest) -> _Told:
     named = mode_of(request.shape) is Mode.PIPELINE and kserve.config_prefix != built_in.config_prefix
     # An empty prefix is one, too.
     return {
-        **_told(gateway=None if kserve.gateway == built_in.gateway else kserve.gateway),
+        **_told(gateway=None if kserve.gateway == built_in.gateway else kserve.gateway, tls=kserve.tls or None),
         **({"configPrefix": kserve.config_prefix} if named else {}),
     }

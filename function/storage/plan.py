@@ -8,7 +8,7 @@ about a claim of its own does not apply to it. `preload: false` leaves out the J
 a claim that is not ours. An impossible request is refused with every fault.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
@@ -71,7 +71,8 @@ class StoragePlan:
 
     `claim_name` and `path` are set wherever weights lie on a claim, whosever it is; `key` wherever they are
     downloaded. `credential` is what Job or initializer read, `each_pod` how many bytes the initializer of every pod
-    fetches, where the model says it.
+    fetches, where the model says it. `remarks` would be faults of other storage. `bound` is the best known
+    one of the weights' bytes.
     """
 
     type: Case
@@ -86,13 +87,21 @@ class StoragePlan:
     credential: Credential | None = None
     initializer: Initializer | None = None
     each_pod: int | None = None
+    remarks: tuple[StorageFault, ...] = ()
+    bound: int | None = None
+
+    @property
+    def on_claim(self) -> bool:
+        """Whether engines read from a claim, whosever it is."""
+        return bool(self.claim_name)
 
 
 def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
     """Return how the weights get there, or every reason why they cannot."""
-    found = checks.faults(request)
-    if found:
-        return found
+    return checks.faults(request) or replace(_planned(request), bound=request.bound)
+
+
+def _planned(request: StorageRequest) -> StoragePlan:
     match request.model.source:
         case OciSource() as source:
             return StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
@@ -156,6 +165,7 @@ def _on_claim(request: StorageRequest, source: HuggingFaceSource | UriSource, ke
         job=fetched[0],
         size=size,
         credential=fetched[1],
+        remarks=() if request.environment.size_enforced else tuple(checks.below_disk(request)),
     )
 
 

@@ -12,6 +12,7 @@ from function.domain.environment import EnvironmentStorage, Pool, StorageMode
 from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download
+from function.storage import sizing
 from function.storage.volume_claim import READ_WRITE_MANY
 
 
@@ -48,7 +49,8 @@ class StorageRequest:
     chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
     are the environment's. `prepared`: the download could not write without. `pool`: where the weights are read, None
     where nobody knows. `claim_mode`: the access mode of the claim that is there, if one is. `running`: there is a
-    service already, which what is refused since then does not concern.
+    service already, which what is refused since then does not concern. `held`: what a claim of the user's holds, in
+    bytes, None where that is not known. `fetched`: the bytes are there, or on their way.
     """
 
     model: Model
@@ -67,6 +69,8 @@ class StorageRequest:
     pull_secrets: tuple[PullSecret, ...] = ()
     running: bool = False
     prepared: bool = False
+    held: int | None = None
+    fetched: bool = False
     pool: Pool | None = None
     claim_mode: str = ""
 
@@ -139,6 +143,20 @@ class StorageRequest:
     def explicit_size(self) -> int | None:
         """The size that somebody wrote down for this claim."""
         return self.environment.shared_size if self.case is Case.SHARED else self._own.size
+
+    @property
+    def claim_size(self) -> int | None:
+        """What the claim is said to hold; None where that follows from the weights, or is not known."""
+        if self.case is Case.USER_CLAIM:
+            return self.held
+        size = self.explicit_size if self.case in (Case.SHARED, Case.RETAINED, Case.MANAGED) else None
+        return sizing.whole_gib(size) if size else None
+
+    @property
+    def bound(self) -> int | None:
+        """The best known bound of the weights' bytes: what the model says, else the least of what must hold them."""
+        known = (self.claim_size, self.model.vram, self.gpu_memory)
+        return self.model.disk or min((amount for amount in known if amount), default=None)
 
     @property
     def _own(self) -> ManagedCache:

@@ -97,7 +97,7 @@ def _bounded(schema: Manifest) -> bool:
             return "maxItems" in schema
         case "string":
             return "enum" in schema or "maxLength" in schema
-        case "integer":
+        case "integer" | "number":
             return "format" in schema or {"minimum", "maximum"} <= schema.keys()
         case "object":
             return "additionalProperties" not in schema or "maxProperties" in schema

@@ -61,6 +61,7 @@ def settled(kind: str, world: World, **download: object) -> ControlPlane:
         if manifest["kind"] == "InferenceEnvironment":
             put(manifest, "spec.storage.download", {**download})  # type: ignore[dict-item]  # JSON
             put(manifest, "spec.storage.mode", "Shared" if kind == "shared" else "PerModel")
+            put(manifest, "spec.storage.sharedClaim", {"size": "2Ti"})
     control.apply(found)
     control.settle()
     return control
