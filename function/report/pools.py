@@ -1,4 +1,4 @@
-"""What is said of a pool whose network is faster than what its pods get of it."""
+"""What is said of a pool beside a service: nodes that it lost, and a network faster than what its pods get of it."""
 
 from dataclasses import replace
 
@@ -6,8 +6,10 @@ from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.exchange import Condition
 from function.reasons import ServiceReady
+from function.report.hardware import lost
 
-_TALKS = (ServiceReady.SERVING, ServiceReady.STARTING, ServiceReady.DEGRADED)
+_WAITS = (ServiceReady.STARTING, ServiceReady.DEGRADED)
+_TALKS = (ServiceReady.SERVING, *_WAITS)
 
 
 def slow(pool: Pool) -> str:
@@ -19,8 +21,10 @@ def slow(pool: Pool) -> str:
 
 
 def remarked(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
-    """Return ServiceReady with that remark, where pods of several nodes are, or will be."""
-    said = slow(pool) if shape.nodes > 1 and serving.reason in _TALKS else ""
-    if not said:
-        return serving
-    return replace(serving, message=f"{serving.message}. Note: {said} of InferenceEnvironment {environment}")
+    """Return ServiceReady with those remarks: of lost nodes while pods may wait for one, of the network where pods of
+    several nodes are, or will be.
+    """
+    said = [lost(pool)] if serving.reason in _WAITS else []
+    said += [slow(pool)] if shape.nodes > 1 and serving.reason in _TALKS else []
+    notes = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in said if note)
+    return replace(serving, message=f"{serving.message}{notes}")

@@ -282,6 +282,7 @@ class NodePool(BaseModel):
     accelerator_count: StrictInt = Field(1, alias="acceleratorCount", ge=0, le=64)
     node_count: StrictInt = Field(0, alias="nodeCount", ge=0, le=10000)
     max_node_count: StrictInt | None = Field(None, alias="maxNodeCount", ge=0, le=10000)
+    autoscaled: StrictBool | None = None
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
     taints: list[Taint] | None = Field(None, max_length=16)
     capabilities: Capabilities | None = None
@@ -365,6 +366,16 @@ class Storage(BaseModel):
     download: Download | None = None
 
 
+class Selector(BaseModel):
+    match_labels: dict[str, StrictStr] | None = Field(None, alias="matchLabels", max_length=32)
+    match_expressions: list[MatchExpression] | None = Field(None, alias="matchExpressions", max_length=32)
+
+
+class Hardware(BaseModel):
+    observe: Literal["Auto", "Always", "Never"] = "Auto"
+    selector: Selector | None = None
+
+
 class Kserve(BaseModel):
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     config_prefix: StrictStr | None = Field(
@@ -377,6 +388,7 @@ class EnvironmentSpec(BaseModel):
     cluster: Cluster
     node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
     storage: Storage | None = None
+    hardware: Hardware | None = None
     kserve: Kserve | None = None
 
 
