@@ -13,6 +13,7 @@ from function.cli.planning import Plan
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
 from function.reasons import Status
+from function.report.hardware import lost
 from function.report.sentences import count
 from function.scheduling.ledger import settle, take
 from function.scheduling.pool_capacity import PoolCapacity
@@ -34,7 +35,8 @@ class Drawn(PoolCapacity):
 
     def __post_init__(self) -> None:
         PoolCapacity.__post_init__(self)
-        self.cells = [[] for _ in range(self.nodes)]
+        able = self.nodes - self.lost
+        self.cells = [[_LOST_NAME] * self.gpus_per_node if index >= able else [] for index in range(self.nodes)]
 
     def move(self, level: int, by: int, count: int) -> None:
         """Take GPUs, and note by whom."""
@@ -78,14 +80,19 @@ class _Canvas:
         for index, owner in enumerate(owners):
             left = x + 4 + index % _PER_ROW * (_GPU + _GAP)
             top = self.y + 4 + index // _PER_ROW * (_GPU + _GAP)
-            fill = _FREE if not owner else _OURS if owner == _OURS_NAME else _OTHERS
+            fill = _FILLS.get(owner, _OTHERS)
             self.lines.append(
                 f'<rect x="{left}" y="{top}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
             )
         self.lines.append("</g>")
 
 
-_OURS_NAME = "this deployment"
+_OURS_NAME, _LOST_NAME = "this deployment", "cannot be used"
+_FILLS = {"": _FREE, _OURS_NAME: _OURS, _LOST_NAME: "url(#lost)"}
+_HATCHED = (
+    '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
+    f'<rect width="4" height="4" fill="{_FREE}"/><path d="M0,4 L4,0" stroke="{_NO}"/></pattern></defs>'
+)
 _BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
 
 
@@ -100,6 +107,7 @@ def draw(plans: Iterable[Plan]) -> str:
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+            *([_HATCHED] if any("url(#lost)" in line for line in canvas.lines) else []),
             *canvas.lines,
             "</svg>",
         )
@@ -159,7 +167,8 @@ def _environment(canvas: _Canvas, considered: Considered, environment: Environme
 
 def _about(pool: Pool) -> str:
     parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
-    return f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+    said = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+    return f"{said}; {lost(pool)}" if lost(pool) else said
 
 
 def _said(row: Row) -> str:
@@ -174,7 +183,8 @@ def _colour(row: Row) -> str:
 
 
 def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn:
-    room, mine = Drawn(pool.max_nodes, pool.gpus_per_node), {p.uid for p in considered.view.own}
+    lacking = pool.max_nodes - pool.usable_nodes
+    room, mine = Drawn(pool.max_nodes, pool.gpus_per_node, lost=lacking), {p.uid for p in considered.view.own}
     others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
     granted = (grant for grant in environment.admitted if grant.uid not in mine)
     for grant in settle(pool, others.values(), granted).grants:

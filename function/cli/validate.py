@@ -14,9 +14,10 @@ from function.cli import files
 from function.cli.asked import Form, Sources, Target
 from function.cli.errors import Code
 from function.cli.files import Found
+from function.cli.nodes import contradictions
 from function.cli.options import examples, form, target
 from function.cli.references import faults
-from function.cli.sources import gather
+from function.cli.sources import KINDS, gather
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.cli.tables import BAD, GOOD, paint, structured
 from function.composers import COMPOSERS
@@ -61,7 +62,9 @@ class Fault:
     )
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option("--live", is_flag=True, help="Follow references to the control plane as well.")
+@click.option(
+    "--live", is_flag=True, help="Follow references to the control plane as well, and compare pools with nodes."
+)
 @target
 @form(Form.TABLE, Form.JSON, Form.YAML)
 @click.pass_context
@@ -71,12 +74,17 @@ def validate(context: click.Context, /, paths: tuple[str, ...], *, live: bool, t
     Objects of other groups are passed over. FILE is a file, a folder or - for standard input.
     """
     found = [item for item in files.read(paths) if is_known(item.manifest)]
-    store = gather(Sources(live=True, target=target)).store if live else Store()
+    store = gather(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     wrong = check(found, store, target.namespace or "default")
     if form is Form.TABLE:
         _tell(found, wrong)
     else:
         click.echo(structured(form, [_structured(fault) for fault in wrong]))
+    for item in found:
+        if text(item.manifest, "kind") == "InferenceEnvironment":
+            environment = read_environment(item.manifest, BUILT_IN).value
+            for said in contradictions(store, environment):
+                click.echo(f"warning: {item.file}: {Ref.of(item.manifest)}: {said}", err=True)
     if wrong:
         context.exit(Code.REFUSED)
 

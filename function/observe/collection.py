@@ -39,18 +39,20 @@ def selection(environment: Environment) -> Manifest | Unobserved:
         return Unobserved.NEVER
     if not environment.uid:
         return Unobserved.IN_FILE
-    if not environment.pools:
-        return Unobserved.NO_POOLS
     always = wanted.observe is Observe.ALWAYS
     if not always and sum(pool.max_nodes for pool in environment.pools) > MOST_NODES:
         return Unobserved.TOO_MANY
     derived = wanted.selector or _derived(environment.pools)
-    return ({} if always else Unobserved.NO_LABELS) if derived is None else derived
+    if derived is None and not always:
+        return Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS
+    return derived or {}
 
 
 def _derived(pools: Iterable[Pool]) -> Manifest | None:
     """Return the labels that all pools share, else one label that all have, whatever its value."""
     every = [dict(pool.labels) for pool in pools]
+    if not every:
+        return None
     shared = set.intersection(*(set(labels.items()) for labels in every))
     if shared:
         return {"matchLabels": dict[str, JSON](sorted(shared))}

@@ -94,15 +94,17 @@ def _number(amount: JSON) -> int | None:
         return None
 
 
+def lasting(node: Node) -> list[Taint]:
+    """Return the taints that keep pods away from a node once it is up."""
+    return [taint for taint in node.taints if taint.effect in _REPELS and taint.key not in _SPOKEN_FOR]
+
+
 def untolerated(node: Node, pool: Pool) -> list[Taint]:
     """Return the taints of a node that pods of a pool do not tolerate (see serving/spread.py for what they do)."""
     return [
         taint
-        for taint in node.taints
-        if taint.effect in _REPELS
-        and taint.key not in _SPOKEN_FOR
-        and taint.key != pool.gpu_resource
-        and not any(_tolerates(own, taint) for own in pool.taints)
+        for taint in lasting(node)
+        if taint.key != pool.gpu_resource and not any(_tolerates(own, taint) for own in pool.taints)
     ]
 
 

@@ -44,27 +44,34 @@ def look(environment: Environment, nodes: Iterable[Node]) -> dict[str, PoolFacts
 def _facts(pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], every: Sequence[Node]) -> PoolFacts:
     reasons = {node.name: unfit(node, pool) for node in nodes}
     usable = sum(reason is None for reason in reasons.values())
-    counts = [count for node in nodes if (count := _gpus(node, pool)) is not None]
-    memories = [memory * _MIB for node in nodes if (memory := node.number(_MEMORY))]
+    counts = [count for node in nodes if (count := gpus_of(node, pool.gpu_resource)) is not None]
+    memories = [memory for node in nodes if (memory := memory_of(node))]
     return PoolFacts(
         nodes=len(nodes),
         usable=usable,
         unusable=_unusable(reasons),
         gpus_per_node=min(counts, default=None),
-        product=", ".join(sorted({name for node in nodes if (name := _product(node))})[:NAMED])[:_SHOWN],
+        product=", ".join(sorted({name for node in nodes if (name := product_of(node))})[:NAMED])[:_SHOWN],
         memory_per_gpu=min(memories, default=None),
         drift=(*_missing(pool, nodes, every), *_overlap(shared), *_contradictions(pool, nodes)),
     )
 
 
-def _gpus(node: Node, pool: Pool) -> int | None:
+def gpus_of(node: Node, resource: str) -> int | None:
     """Return how many GPUs a node has: what it is labelled with, else what it offers."""
     labelled = node.number(_COUNT)
-    return labelled if labelled is not None else node.offers.get(pool.gpu_resource)
+    return labelled if labelled is not None else node.offers.get(resource)
 
 
-def _product(node: Node) -> str:
+def product_of(node: Node) -> str:
+    """Return what a node calls its GPUs; empty where nobody labels it."""
     return next((node.labels[label] for label in _PRODUCTS if node.labels.get(label)), "")
+
+
+def memory_of(node: Node) -> int | None:
+    """Return the memory of each GPU of a node in bytes, where it is labelled with it."""
+    mebibytes = node.number(_MEMORY)
+    return mebibytes * _MIB if mebibytes else None
 
 
 def _unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Unusable, ...]:
@@ -147,7 +154,7 @@ def _others(field: Drifted, declared: str, found: Mapping[str, str]) -> Iterable
 
 def _other(pool: Pool, node: Node) -> str:
     """Return the product of a node where it is of another model than the accelerator type names."""
-    product = _product(node)
+    product = product_of(node)
     declared, found = _models(pool.accelerator_type), _models(product)
     return product if declared and found and not declared & found else ""
 

@@ -12,17 +12,21 @@ from function.report.bounded import listed
 
 _MIB = 2**20
 _UNFIT: Mapping[Unfit, str] = {
-    Unfit.DELETING: "is being deleted",
-    Unfit.NOT_READY: "is NotReady",
+    Unfit.DELETING: "{be} being deleted",
+    Unfit.NOT_READY: "{be} NotReady",
     Unfit.CORDONED: "cordoned",
-    Unfit.TAINTED: "has taint {detail}",
-    Unfit.NO_GPUS: "offers no {detail} yet",
-    Unfit.TOO_FEW_GPUS: "offers {detail}",
+    Unfit.TAINTED: "{have} taint {detail}",
+    Unfit.NO_GPUS: "{have} no {detail} yet",
+    Unfit.TOO_FEW_GPUS: "{have} {detail}",
 }
+_ONE, _MANY = {"be": "is", "have": "has"}, {"be": "are", "have": "have"}
 _UNOBSERVED: Mapping[Unobserved, str] = {
     Unobserved.NEVER: "spec.hardware.observe is Never: pools are taken as declared",
     Unobserved.IN_FILE: "Nodes are not looked at from files: pools are taken as declared",
-    Unobserved.NO_POOLS: "There is no pool whose nodes could be looked at",
+    Unobserved.NO_POOLS: (
+        "There is no pool whose nodes could be looked at; with spec.hardware.observe Always, "
+        "`kubectl modelplane capacity --suggest` prints pools for those that are there"
+    ),
     Unobserved.NO_LABELS: (
         "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
     ),
@@ -89,8 +93,9 @@ def as_declared(pools: Sequence[Pool], sight: Sight) -> Condition:
 
 
 def _judged(pools: Sequence[Pool], sight: Sight) -> tuple[Status, HardwareAsDeclared, str]:
-    if sight.why is not None:
-        return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[sight.why]
+    why = sight.why or (None if pools or sight.reason else Unobserved.NO_POOLS)
+    if why is not None:
+        return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[why]
     if sight.reason is not None:
         return Status.UNKNOWN, sight.reason, _UNKNOWN[sight.reason].format(said=sight.said)
     faults = sorted((fault for pool in pools for fault in _faults(pool)), key=lambda fault: _ORDER.index(fault[0]))
@@ -134,12 +139,14 @@ def drifted(pool: str, row: Drift) -> str:
 
 def unusable(rows: Sequence[Unusable]) -> str:
     """Say which nodes cannot be used, and why."""
-    return listed([f"{_names(row)} {_UNFIT[row.reason].format(detail=row.detail)}" for row in rows])
+    return listed(list(map(_why, rows)))
 
 
-def _names(row: Unusable) -> str:
+def _why(row: Unusable) -> str:
     more = row.count - len(row.nodes)
-    return ", ".join(row.nodes) + (f" and {more} more" if more > 0 else "")
+    names = ", ".join(row.nodes) + (f" and {more} more" if more > 0 else "")
+    said = _UNFIT[row.reason].format(detail=row.detail, **(_ONE if row.count == 1 else _MANY))
+    return f"{names} {said}"
 
 
 def lost(pool: Pool) -> str:

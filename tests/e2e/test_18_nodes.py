@@ -121,7 +121,7 @@ def test_a_node_with_a_gpu_less(world: World) -> None:
     body: Manifest = {"status": {"allocatable": {"nvidia.com/gpu": "1"}}}
     world.stack.remote.patch("Node", SECOND, body, part="status")
     said = hardware(world, PLACE, "False/NodesUnusable")
-    assert said == f"pool l40s: {SECOND} offers 1 of 2 nvidia.com/gpu"
+    assert said == f"pool l40s: {SECOND} has 1 of 2 nvidia.com/gpu"
     until("the fewest", lambda: observed(world, "nodes-halves").get("gpusPerNode") == 1, seconds=_NEWS_SECONDS)
     hardware(world, "nodes-halves", "True/AsDeclared")
     body = {"status": {"allocatable": {"nvidia.com/gpu": "2"}}}

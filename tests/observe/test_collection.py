@@ -43,6 +43,8 @@ SELECTED = (
     Selected("never", "nobody is to look", environment(hardware=hardware(Observe.NEVER, CHOSEN)), Unobserved.NEVER),
     Selected("file", "who stands in a file has no cluster to ask", environment(uid=""), Unobserved.IN_FILE),
     Selected("no-pools", "there is nothing to compare", Environment(name="east", uid="1"), Unobserved.NO_POOLS),
+    Selected("no-pools-always", "who has no pool yet may look what there is",
+             Environment(name="east", uid="1", hardware=hardware(Observe.ALWAYS)), {}),
     Selected("64", "Auto looks at 64", environment(WIDE), {"matchLabels": {POOL: "wide"}}),
     Selected("65", "and not at 65", environment(WIDE, pool(max_nodes=1)), Unobserved.TOO_MANY),
     Selected("always", "unless it is told to", environment(WIDE, WIDE, hardware=hardware(Observe.ALWAYS)),
