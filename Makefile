@@ -14,7 +14,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate conformance oracle e2e e2e-image e2e-up e2e-down image package bench fleet \
+.PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-image e2e-up e2e-down image package bench fleet \
   fleet-races instructions lock clean
 
 $(BIN)/python:
@@ -29,6 +29,10 @@ $(VENV)/runtime.stamp: requirements/runtime.txt requirements/build.txt pyproject
 
 $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/runtime.stamp
 	$(PIP) install --require-hashes -r requirements/dev.txt
+	touch $@
+
+$(VENV)/docs.stamp: requirements/docs.txt $(VENV)/runtime.stamp
+	$(PIP) install --require-hashes -r requirements/docs.txt
 	touch $@
 
 demo: $(VENV)/runtime.stamp
@@ -57,6 +61,10 @@ generate: $(VENV)/dev.stamp
 conformance: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.programs crossplane crossplane-core kubectl oracle
 	$(BIN)/pytest -m conformance tests/conformance
+
+# The site, into build/site; fails on a dead link, an omitted page, and whatever a page would load from elsewhere.
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build -q
 
 # What the real apimachinery makes of quantities and selectors, after a new pin or new rows.
 oracle: $(VENV)/dev.stamp
@@ -92,6 +100,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
 	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.load
+	$(BIN)/python -m bench.nodes
 
 instructions: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.instructions
@@ -112,7 +121,7 @@ COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-h
 lock: | $(BIN)/python
 	$(PIP) install pip-tools
 	$(BIN)/$(COMPILE) -o requirements/runtime.txt pyproject.toml
-	for name in build dev go; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
+	for name in build dev docs go; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
 
 clean:
-	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

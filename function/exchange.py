@@ -27,12 +27,18 @@ class RequiredResource(NamedTuple):
 
 
 Answered: TypeAlias = tuple[RequiredResource, ...]
+Pause: TypeAlias = Callable[[], None]
+
+
+def never() -> None:
+    """Go on at once: nobody waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One invocation. `observed` maps composition-resource-names to observed manifests, of all steps of the pipeline;
-    `foreign` are the names of those that earlier steps desire.
+    `foreign` are the names of those that earlier steps desire. `pause` is called between one environment and the next,
+    and may end the call; it changes nothing else.
     """
 
     xr: Manifest
@@ -41,6 +47,7 @@ class Call:
     answers: Mapping[str, Answered] = field(default_factory=dict)
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
+    pause: Pause = field(default=never, compare=False)
 
     def answer(self, name: str) -> Answered | Answer:
         """Return what was found for a requirement, in any order, or that it was not answered yet."""

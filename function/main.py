@@ -1,9 +1,9 @@
 """The process: the SDK's standard options, and a server that adds health to what the SDK serves.
 
-The SDK's own `serve` takes no further services and stops abruptly on SIGINT, hence a server of our own. All
-calls run on one event loop, one after the other: they are arithmetic, the memos need no lock, and only one
-request at a time is unpacked in memory. On SIGTERM or SIGINT health turns to NOT_SERVING and composing pauses until
-what has arrived is accepted; from then on no call is accepted any more, and those accepted are answered.
+The SDK's own `serve` takes no further services and stops abruptly on SIGINT, hence a server of our own. One event
+loop reads and writes; calls are computed beside it, a few at a time and in turns (turns.py). On SIGTERM or SIGINT
+health turns to NOT_SERVING and composing pauses until what has arrived is accepted; from then on no call is accepted
+any more, and those accepted are answered.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ from grpc_reflection.v1alpha import reflection
 from function.adapter.items import by_content, by_version
 from function.fn import Runner
 from function.metrics import Metrics
+from function.parse.fields import build_schemas
+from function.turns import Turns
 
 # Calls that wait behind the one being answered are unknown to gRPC's own grace period. Together less than a pod's 30 s.
 ARRIVED_SECONDS = 0.5
@@ -78,7 +80,7 @@ def cli(  # noqa: PLR0913  # one for each option
     # Who shows a certificate of Crossplane's is Crossplane, whose items come from the API server. Without any it may be
     # `crossplane render`, or anybody: what they call the same version may be something else.
     metrics = Metrics()
-    runner = Runner(identify=by_content if credentials is None else by_version, metrics=metrics)
+    runner = Runner(identify=by_content if credentials is None else by_version, metrics=metrics, turns=Turns())
     if metrics_address:
         _publish(metrics, metrics_address)
     asyncio.run(serve(runner, address, credentials, options))
@@ -128,6 +130,7 @@ async def serve(
     gc.set_threshold(NEW_OBJECTS)
     await server.start()
     logging.get_logger().info("serving", address=address, port=port, mtls=credentials is not None)
+    build_schemas()
 
     await stop.wait()
     gate.opened.clear()

@@ -4,8 +4,8 @@ Counted at the edge, of each call and its outcome; the rooms below know nothing 
 themselves how often they knew. Every label is a word of ours (a kind, a condition's type, status and reason); any other
 text, whoever wrote it, is `other`, so that no request can make a series and none shows a name.
 
-A thread of its own answers scrapes, one after the other: calls run on the event loop and compute without pause for up
-to half a second, and who reads slowly must hold up no call. What it reads are numbers, each of which is whole.
+A thread of its own answers scrapes, one after the other: who reads slowly must hold up no call. What it reads are
+numbers, each of which is whole.
 """
 
 import re

@@ -15,6 +15,13 @@ class Status(StrEnum):
     UNKNOWN = "Unknown"
 
 
+class Unfinished(StrEnum):
+    """Why a call came to no end."""
+
+    INTERNAL_ERROR = "InternalError"
+    TOO_LONG = "TookTooLong"
+
+
 class ConditionType(StrEnum):
     """The condition types we own; Ready, Synced, Healthy, UpToDate and Responsive are Crossplane's."""
 
@@ -53,6 +60,7 @@ class Refused(StrEnum):
     POOL_TOO_SMALL = "PoolTooSmall"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     ENVIRONMENT_NOT_READY = "EnvironmentNotReady"
+    QUOTA_EXCEEDED = "QuotaExceeded"
 
     @property
     def outlook(self) -> Outlook:
@@ -65,7 +73,14 @@ class Refused(StrEnum):
         return tuple(Refused).index(self)
 
 
-_NOT_NOW = frozenset({Refused.CACHE_NOT_ON_ENVIRONMENT, Refused.INSUFFICIENT_CAPACITY, Refused.ENVIRONMENT_NOT_READY})
+_NOT_NOW = frozenset(
+    {
+        Refused.CACHE_NOT_ON_ENVIRONMENT,
+        Refused.INSUFFICIENT_CAPACITY,
+        Refused.ENVIRONMENT_NOT_READY,
+        Refused.QUOTA_EXCEEDED,
+    }
+)
 
 
 class ModelValid(StrEnum):
@@ -165,6 +180,7 @@ class Admitted(StrEnum):
     WAITING = "Waiting"
     YIELDS = "Yields"
     LABEL_MISSING = "LabelMissing"
+    QUOTA_EXCEEDED = "QuotaExceeded"
 
 
 class PlacementStorage(StrEnum):

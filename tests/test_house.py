@@ -86,6 +86,18 @@ def test_the_reference_explains_every_reason() -> None:
     assert [(kind, reason) for kind, reason in _reasons() if reason not in words] == []
 
 
+PROMISES = tuple(ROOT / "docs" / name for name in ("security.md",))
+
+
+@pytest.mark.parametrize("document", PROMISES, ids=lambda path: path.stem)
+def test_what_is_promised_names_a_test_that_is_there(document: Path) -> None:
+    there = {name for path in (ROOT / "tests").rglob("test_*.py") for name in DEFINED.findall(path.read_text())}
+    named = set(re.findall(r"`(test_\w+)`", document.read_text()))
+    assert len(named) > 10
+    assert sorted(named - there) == []
+
+
+DEFINED = re.compile(r"^def (test_\w+)\(", re.MULTILINE)
 FACTS = ROOT / "docs" / "facts.md"
 POINTER = re.compile(r"[(]docs/facts[.]md, ([^)]+)[)]")
 

@@ -1,32 +1,37 @@
 """Kimi K2, a model of one terabyte, from the manifests of examples/ to the LLMInferenceService that serves it.
 
 The real gRPC server runs as a process; a control plane in small calls it until nothing changes any more, with remote
-clusters on which all goes well. First comes where the model goes and why it goes nowhere else, then every manifest.
-Other manifests may be given as arguments (python -m tools.demo FILE...).
+clusters on which all goes well. First comes where the model goes and why it goes nowhere else, then the service and the
+names of all manifests; --full writes them whole. Other manifests may be given as arguments (-m tools.demo FILE...).
 """
 
 import copy
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
+import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
-from function.cli import files
+from function.cli import files, gathered
 from function.cli.asked import Form
 from function.cli.candidates import Row, candidates
 from function.cli.control_plane import ControlPlane, as_files
-from function.cli.planning import look
-from function.cli.render import composed
+from function.cli.picture import draw
+from function.cli.planning import look, make
+from function.cli.render import Place, composed
 from function.cli.store import Ref, Store, is_known, namespaced
 from function.cli.tables import structured
-from function.kube.manifests import JSON, Manifest, condition, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from tools.engine import Engine
 from tools.world import World
 
@@ -38,12 +43,18 @@ PRODUCTION: Manifest = {"modelplane.ai/tier": "production"}
 # What exists for an environment's own sake, and what comes of a wish to serve.
 BASE = ("InferenceEnvironment",)
 WISHES = ("ModelDeployment", "ModelPlacement", "ModelCache")
+PICTURE = Path(__file__).parent.parent / "build" / "demo.svg"
 _SECONDS = 30
+_WIDTH = 118
 
 
-def main(arguments: list[str]) -> None:
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--full", is_flag=True, help="Every manifest, whole.")
+@click.option("--picture", type=click.Path(path_type=Path), default=PICTURE, help="Where to draw it.")
+def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     """Print the story."""
-    manifests = [*read(arguments or [str(EXAMPLES / STORY)]), *elsewhere()]
+    manifests = [*read(paths or [str(EXAMPLES / STORY)]), *elsewhere()]
     with server() as address, grpc.insecure_channel(address) as channel:
         stub = FunctionRunnerServiceStub(channel)
         plane = ControlPlane(Engine(lambda request: stub.RunFunction(request, timeout=_SECONDS)), World())
@@ -52,10 +63,16 @@ def main(arguments: list[str]) -> None:
     store = plane.store
     for ref in store.refs("ModelDeployment"):
         tell(store, ref)
-    for said, kinds in (("Every manifest that came of it", WISHES), ("For each environment, whatever runs", BASE)):
-        heading(said)
-        for place, manifest in sorted(composed(store, store.refs(*kinds)), key=lambda item: item[0]):
+    found = dict(sorted(composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
+    if full:
+        for place, manifest in found.items():
             print(f"---\n# {place}\n{structured(Form.YAML, _ordered(manifest))}")
+        return
+    draw_to(picture, store)
+    tell_service(found)
+    tell_names(found)
+    given = "".join(f" {path}" for path in paths)
+    print(f"\nAll of them, whole: .venv/bin/python -m tools.demo{given} --full")
 
 
 def elsewhere() -> list[Manifest]:
@@ -73,7 +90,7 @@ def tell(store: Store, ref: Ref) -> None:
     """Say where a deployment goes, and why nowhere else."""
     scheduled = condition(store.get(ref), "Scheduled")
     heading(f"{ref}: {text(scheduled, 'reason')}")
-    print(text(scheduled, "message") + "\n")
+    print(f"\n{text(scheduled, 'message')}\n")
     considered = look(as_files(copy.deepcopy(store)), ref)
     if considered:
         print_table(candidates(considered))
@@ -88,6 +105,42 @@ def print_table(rows: Iterable[Row]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
+def draw_to(file: Path, store: Store) -> None:
+    """Draw the clusters with what runs there."""
+    world = gathered.World(copy.deepcopy(store), "")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(draw(make(world, world.deployments())))
+    print(f"\nAs a picture: {os.path.relpath(file)}")
+
+
+def tell_service(found: Mapping[Place, Manifest]) -> None:
+    """Print what serves, as far as it differs from model to model."""
+    services = [(p, m) for p, m in found.items() if p.ref.kind == "LLMInferenceService"]
+    for place, service in services[:1]:
+        heading(f"{place} (abridged)")
+        spec = mapping(service, "spec")
+        short: Manifest = {key: _pairs(mapping(spec, key)) for key in ("model", "parallelism")}
+        for role in ("template", "worker"):
+            serving = next(iter(listing(spec, f"{role}.containers")), {})
+            if serving:
+                nodes, gpus = mapping(spec, f"{role}.nodeSelector"), mapping(serving, "resources.limits")
+                short[role] = f"{text(serving, 'image')}, {_pairs(gpus)}, on nodes with {_pairs(nodes)}"
+        print(structured(Form.YAML, short))
+
+
+def _pairs(values: Manifest) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+def tell_names(found: Mapping[Place, Manifest]) -> None:
+    """Print every manifest by cluster and kind."""
+    heading(f"{len(found)} manifests came of it")
+    for (where, kind, namespace), places in groupby(found, key=lambda p: (p.environment, p.ref.kind, p.ref.namespace)):
+        names = ", ".join(place.ref.name for place in places)
+        line = f"{where or 'control plane'}: {kind} {f'in {namespace}: ' if namespace else ''}{names}"
+        print(textwrap.fill(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False))
+
+
 def _ordered(manifest: Manifest) -> JSON:
     """Return a manifest with its keys in order, which maps of protobuf do not keep."""
     ordered: JSON = json.loads(json.dumps(manifest, sort_keys=True))
@@ -96,7 +149,7 @@ def _ordered(manifest: Manifest) -> JSON:
 
 def heading(said: str) -> None:
     """Print a heading."""
-    print(f"\n{said}\n{'=' * len(said)}\n")
+    print(f"\n{said}\n{'=' * len(said)}")
 
 
 @contextmanager
@@ -127,4 +180,4 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

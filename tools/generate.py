@@ -119,7 +119,8 @@ def render() -> str:
         disable_timestamp=True,
         formatters=[Formatter.BUILTIN],
     )
-    return str(text).rstrip() + "\n"
+    # A model is built when it is first used: no process needs all of them, and the server serves sooner.
+    return str(text).replace("frozen=True,", "frozen=True,\n        defer_build=True,", 1).rstrip() + "\n"
 
 
 def write(folder: Path) -> None:

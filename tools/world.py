@@ -6,7 +6,7 @@ What a cluster owner brings (an observed claim, a class, a definition) is there 
 import copy
 from dataclasses import dataclass
 
-from function.cli.clusters import StepByStep, condition
+from function.cli.remote_stages import StepByStep, condition
 from function.kube.manifests import Manifest, get, listing, mapping, text
 
 # What a copied Secret's key holds: tests look for it where it must not turn up.

@@ -6,7 +6,7 @@ from bench.simulator.kernel import Kernel, Process
 from bench.simulator.objects import Event, Version, finalizers, with_annotations, with_finalizers
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.cli.clusters import STAGES, reported
+from function.cli.remote_stages import STAGES, reported
 from function.kube.manifests import get, mapping, text
 
 FINALIZER = "finalizer.managedresource.crossplane.io"

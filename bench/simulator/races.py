@@ -16,7 +16,7 @@ from bench.simulator.invariants import Auditor
 from bench.simulator.objects import Version
 from bench.simulator.plane import Plane, UnsettledError
 from bench.simulator.settings import Settings
-from function.cli.clusters import reported
+from function.cli.remote_stages import reported
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import LABEL_DEPLOYMENT, LABEL_ENVIRONMENT
 

@@ -16,10 +16,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct, Value
 
 from function.adapter.split import MalformedError, metadata
-from function.exchange import Answered, RequiredResource
+from function.exchange import Answered, Pause, RequiredResource, never
 from function.kube.manifests import Manifest
 
-Identify: TypeAlias = Callable[[Sequence[bytes]], Answered]
+Identify: TypeAlias = Callable[[Sequence[bytes], Pause], Answered]
 
 # Who wrote which field: often half of an object, changed by every writer, and read by nobody here.
 _WRITERS = "managedFields"
@@ -28,16 +28,17 @@ _WRITERS = "managedFields"
 _SAYS_NOTHING = 2
 
 
-def by_content(items: Sequence[bytes]) -> Answered:
-    """Return items under their content, whoever sent them; who wrote its fields is no content."""
-    return tuple([_with_content(items, index, item) for index, item in enumerate(items)])
+def by_content(items: Sequence[bytes], pause: Pause = never) -> Answered:
+    """Return items under their content, whoever sent them; who wrote its fields is no content. `pause`: as below."""
+    return tuple([_with_content(items, index, item, pause) for index, item in enumerate(items)])
 
 
-def by_version(items: Sequence[bytes]) -> Answered:
+def by_version(items: Sequence[bytes], pause: Pause = never) -> Answered:
     """Return items under uid, resourceVersion and size where they have both; only for items of an API server.
 
     The size stands for what an API server changes without a new version: fields that a CRD defaults or prunes.
     Metadata is parsed, not searched for the words: labels and annotations may hold any bytes, and are tenants'.
+    `pause` is called before an item is taken out.
     """
     found = []
     for index, item in enumerate(items):
@@ -45,16 +46,16 @@ def by_version(items: Sequence[bytes]) -> Answered:
         uid, version = fields["uid"], fields["resourceVersion"]
         if len(uid) > _SAYS_NOTHING < len(version):
             digest = uid + version + len(item).to_bytes(4, "big")
-            found.append(RequiredResource(digest, partial(_load, items, index)))
+            found.append(RequiredResource(digest, partial(_load, items, index, pause)))
         else:
-            found.append(_with_content(items, index, item))
+            found.append(_with_content(items, index, item, pause))
     return tuple(found)
 
 
-def _with_content(items: Sequence[bytes], index: int, item: bytes) -> RequiredResource:
+def _with_content(items: Sequence[bytes], index: int, item: bytes, pause: Pause) -> RequiredResource:
     # The bytes themselves and no hash of them: measured, a hash costs more time than it saves memory.
     content = _struct(item).SerializeToString(deterministic=True)
-    return RequiredResource(content, partial(_load, items, index))
+    return RequiredResource(content, partial(_load, items, index, pause))
 
 
 def manifest(struct: Struct) -> Manifest:
@@ -63,7 +64,8 @@ def manifest(struct: Struct) -> Manifest:
     return {key: _json(fields[key]) for key in sorted(fields)}
 
 
-def _load(items: Sequence[bytes], index: int) -> Manifest:
+def _load(items: Sequence[bytes], index: int, pause: Pause) -> Manifest:
+    pause()
     # Taken out again by those few who look: three thousand copies at a time cost more than they are read for.
     return manifest(_struct(items[index]))
 

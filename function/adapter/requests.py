@@ -8,10 +8,10 @@ they are unchanged a fraction of it. Nothing here logs: observed resources may h
 
 from function.adapter.items import Identify, by_content, manifest
 from function.adapter.split import Received
-from function.exchange import Call
+from function.exchange import Call, Pause, never
 
 
-def read(received: Received, identify: Identify = by_content) -> Call:
+def read(received: Received, identify: Identify = by_content, pause: Pause = never) -> Call:
     """Return the call that Crossplane makes; a requirement without an answer is left out of `answers`."""
     request = received.rest
     observed = request.observed.resources
@@ -20,7 +20,8 @@ def read(received: Received, identify: Identify = by_content) -> Call:
         # Indexing a protobuf map creates what is missing, hence only names that it lists itself.
         observed={name: manifest(observed[name].resource) for name in sorted(observed)},
         foreign=frozenset(request.desired.resources),
-        answers={name: identify(items) for name, items in received.required.items()},
+        answers={name: identify(items, pause) for name, items in received.required.items()},
         input=manifest(request.input),
         context=manifest(request.context),
+        pause=pause,
     )

@@ -8,11 +8,11 @@ from function.cli.asked import EVERY_FORM, Form, Sources, Target
 from function.cli.cachelist import entries, listed
 from function.cli.complete import names
 from function.cli.errors import CliError, Code
+from function.cli.gathered import gather
 from function.cli.live import Cluster, connect
 from function.cli.options import WATCH, examples, form, sources, target
 from function.cli.progress import wait_for
 from function.cli.purge import purge
-from function.cli.sources import gather
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
 from function.cli.tables import hint, show, structured
 from function.cli.users import users

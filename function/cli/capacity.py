@@ -11,9 +11,10 @@ import click
 
 from function.cli import nodes
 from function.cli.asked import EVERY_FORM, Form, Sources
-from function.cli.invalid_pools import InvalidPool, invalid_pools, warn
+from function.cli.gathered import gather
+from function.cli.invalid_objects import warn
+from function.cli.invalid_pools import InvalidPool, invalid_pools
 from function.cli.options import examples, form, sources
-from function.cli.sources import gather
 from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.domain.environment import Environment, Pool
@@ -95,7 +96,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
     invalid = invalid_pools(store, known)
     usages = use(known, [p.value for p in parsed if p.value], invalid)
-    warn(invalid)
+    warn(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")

@@ -55,7 +55,7 @@ def contexts(context: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 def _refs(context: click.Context, kinds: Iterable[str]) -> "list[Ref]":
     from function.cli.errors import CliError  # noqa: PLC0415  # --help does without
-    from function.cli.sources import gather  # noqa: PLC0415  # as above
+    from function.cli.gathered import gather  # noqa: PLC0415  # as above
 
     given = context.params
     target = Target(

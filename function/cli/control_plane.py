@@ -1,7 +1,7 @@
 """A control plane in small: every composite reconciled until nothing changes any more.
 
 For the command line, the demo, the tests and the conformance run. Each brings who renders (the composers in this
-process, a server, or the real Crossplane), what remote clusters report (clusters.py), and who is rendered from the
+process, a server, or the real Crossplane), what remote clusters report (remote_stages.py), and who is rendered from the
 same view: all at once, as on a busy control plane, or one after the other.
 
 What a round renders is applied: statuses and defaults are written back, so that the others see them; composed
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from function.cli.clusters import LATER, AtOnce, Clusters, StepByStep
 from function.cli.composition import first_call
+from function.cli.remote_stages import LATER, AtOnce, Clusters, StepByStep
 from function.cli.store import Ref, Store, is_known, is_ours, owned_by
 from function.composers import COMPOSERS, compose
 from function.exchange import Call, Outcome
@@ -208,7 +208,7 @@ def answered(store: Store, xr: Manifest, ask: Callable[[Call], Outcome] = compos
 
 
 def simulate(store: Store, turns: Turns) -> dict[Ref, Outcome]:
-    """Bring what is in a store to rest, and return the outcome of each composite; see sources.py for readiness."""
+    """Bring what is in a store to rest, and return the outcome of each composite; see gathered.py for readiness."""
     renderer = InProcess(as_read=frozenset({"InferenceEnvironment"}))
     ControlPlane(renderer, AtOnce(), as_files(store), turns).settle()
     return {ref: outcome for ref, outcome in renderer.outcomes.items() if ref in store}

@@ -8,11 +8,12 @@ from pathlib import Path
 import yaml
 
 from function.cli.errors import CliError
-from function.kube.manifests import JSON, Manifest, listing, text
+from function.kube.manifests import JSON, Manifest, get, text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_TWICE = "Put --- between objects, or leave one out"
 
 
 class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it was built in, which is ten times as fast
@@ -22,6 +23,20 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
         first: [(tag, regexp) for tag, regexp in resolvers if tag != _TIMESTAMP]
         for first, resolvers in _Base.yaml_implicit_resolvers.items()
     }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002  # yaml's signature
+        """Return a map, none of whose own keys is given twice: YAML forbids it, and the first would vanish."""
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line
+            if key.value in lines:
+                message = f"{key.value} is given already in line {lines[key.value] + 1}"
+                raise yaml.MarkedYAMLError(problem=f"{message}. {_TWICE}", problem_mark=key.start_mark)
+            lines[key.value] = line
+        found: dict[object, object] = super().construct_mapping(node, deep)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +72,39 @@ def _contents(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _items(name: str, said: str) -> Iterator[Manifest]:
+    for line, document in _documents(name, said):
+        where = f"{name} line {line}"
+        if not isinstance(document, dict) or not text(document, "kind"):
+            raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
+        if not text(document, "kind").endswith("List") or "items" not in document:
+            yield document
+            continue
+        items = get(document, "items")
+        for index, item in enumerate(items if isinstance(items, list) else []):
+            if not isinstance(item, dict) or not text(item, "kind"):
+                raise CliError(f"{where}: items[{index}] has no kind. Correct or remove it")
+            yield item
+
+
+def _documents(name: str, said: str) -> Iterator[tuple[int, JSON]]:
+    """Return every document that is not empty, with its first line."""
+    loader, line = _Loader(said), 1
     try:
-        documents = list(yaml.load_all(said, _Loader))  # a SafeLoader
+        while loader.check_node():
+            node = loader.get_node()
+            line = node.start_mark.line + 1
+            document = whole(loader.construct_document(node))
+            if document is not None:
+                yield line, document
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it is not YAML"
-        raise CliError(f"{name}{where}: {problem}. Correct the YAML") from error
-    for document in documents:
-        if document is None:
-            continue
-        manifest = whole(document)
-        if not isinstance(manifest, dict) or not text(manifest, "kind"):
-            raise CliError(f"{name}: a document is not a Kubernetes manifest (it has no kind). Correct or remove it")
-        if text(manifest, "kind").endswith("List") and "items" in manifest:
-            yield from listing(manifest, "items")
-        else:
-            yield manifest
+        advice = "" if _TWICE in problem else ". Correct the YAML"
+        raise CliError(f"{name} line {mark.line + 1 if mark else line}: {problem}{advice}") from error
+    except RecursionError as error:
+        raise CliError(f"{name} line {line}: it is nested too deeply, or contains itself. Correct the YAML") from error
+    finally:
+        loader.dispose()
 
 
 def whole(value: JSON) -> JSON:

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-import click
-
 from function.cli.store import Ref, Store
 from function.domain.environment import Environment
 from function.domain.problem import Problem
@@ -46,10 +44,3 @@ def invalid_pools(store: Store, environments: Iterable[Environment]) -> list[Inv
 
 def _pool(problem: Problem) -> str:
     return _POOL.split(problem.path)[1]
-
-
-def warn(pools: Iterable[InvalidPool]) -> None:
-    """Name invalid pools on standard error."""
-    for pool in pools:
-        where = f"pool {pool.name} of InferenceEnvironment {pool.environment.name}"
-        click.echo(f"warning: {where} is left out: {pool.message}", err=True)

@@ -7,11 +7,13 @@ import yaml
 from function.cli.store import Store
 from function.cli.suggest import suggest
 from function.domain.environment import Environment
-from function.kube.manifests import strings
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest, strings, text
 from function.lifecycle.node_collection import MEMBERSHIP, collection_name
 from function.observe.collection import read_member
 from function.observe.nodes import Node
 from function.observe.pools import look
+from function.parse.environments import read_environment
 from function.report.hardware import drifted, unusable
 
 
@@ -22,8 +24,11 @@ def shown(store: Store, environment: Environment) -> list[Node]:
     return [member.node for member in map(read_member, members) if member.node is not None]
 
 
-def contradictions(store: Store, environment: Environment) -> list[str]:
-    """Return where nodes contradict an environment as it is written, and which of them cannot be used."""
+def contradictions(store: Store, manifest: Manifest) -> list[str]:
+    """Return where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
+    if text(manifest, "kind") != "InferenceEnvironment":
+        return []
+    environment = read_environment(manifest, BUILT_IN).value
     nodes = shown(store, environment)
     said: list[str] = []
     for name, facts in look(environment, nodes).items() if nodes else ():

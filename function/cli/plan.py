@@ -8,9 +8,10 @@ from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict
 from function.cli.complete import names
 from function.cli.errors import Code
+from function.cli.gathered import KINDS, gather
+from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources_what_if
 from function.cli.planning import Plan, make
-from function.cli.sources import gather
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Outlook, Refused, Status
@@ -37,6 +38,7 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
     Reads the files of -f, or the control plane where none is given, or both with --live. Nothing is changed.
     """
     world = gather(sources)
+    warn(world.store, KINDS)
     plans = make(world, world.deployments(deployments))
     if form is Form.SVG:
         from function.cli.picture import draw  # noqa: PLC0415  # only where a picture is wanted

@@ -1,6 +1,7 @@
 """What would become of deployments, from the composer that the controller runs.
 
-Several deployments are decided in turn until none changes any more, so that they see each other's placements.
+All deployments that there are are decided in turn until none changes any more, whichever are asked for: they see each
+other's placements, and a part of a plan is what it is in the whole.
 """
 
 from collections.abc import Iterable
@@ -9,8 +10,8 @@ from dataclasses import dataclass
 from function.cli.candidates import Row, candidates, unusable
 from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.diff import Change, changes
+from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
-from function.cli.sources import World
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
 from function.exchange import Condition, Outcome
@@ -56,11 +57,11 @@ class Plan:
 
 
 def make(world: World, refs: Iterable[Ref]) -> list[Plan]:
-    """Decide deployments until all of them stand; caches that have not reported yet are taken as they would."""
+    """Decide all deployments until they stand, and return some; caches without a status are taken as they would be."""
     store, wanted = world.store, list(refs)
     before = {ref: store.owned(ref) for ref in wanted}
     fresh = [ref for ref in store.refs("ModelCache") if not (store.get(ref) or {}).get("status") and ref in world.given]
-    outcomes = simulate(store, in_turn([*fresh, *wanted]))
+    outcomes = simulate(store, in_turn(fresh, "ModelDeployment"))
     return [_plan(store, ref, before[ref], outcomes[ref]) for ref in wanted]
 
 

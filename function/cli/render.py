@@ -10,12 +10,14 @@ from enum import StrEnum
 
 import click
 
+from function.cli.abridged import abridged
 from function.cli.asked import Form, Sources
 from function.cli.control_plane import in_turn, simulate
 from function.cli.errors import CliError, Code
+from function.cli.gathered import KINDS, World, gather
+from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources
-from function.cli.sources import KINDS, World, gather
-from function.cli.store import Ref, Store, environments
+from function.cli.store import Ref, Store, environments, is_ours
 from function.cli.tables import structured
 from function.exchange import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
@@ -57,16 +59,17 @@ class Place:
     epilog=examples(
         "modelplane render -f examples/kimi-k2-two-nodes",
         "modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService",
-        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json",
+        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json --full",
     )
 )
 @sources
 @click.option("--level", type=click.Choice([str(level) for level in Level]), help="Only one level.")
 @click.option("--kind", metavar="KIND", multiple=True, help="Only this kind; may be repeated.")
+@click.option("--full", is_flag=True, help="Write the download script, too, instead of a line that names it.")
 @form(Form.YAML, Form.JSON, Form.NAME)
 @click.pass_context
 def render(
-    context: click.Context, /, *, sources: Sources, level: str | None, kind: tuple[str, ...], form: Form
+    context: click.Context, /, *, sources: Sources, level: str | None, kind: tuple[str, ...], full: bool, form: Form
 ) -> None:
     """Write every manifest that would finally exist, on the control plane and on the clusters.
 
@@ -75,14 +78,16 @@ def render(
     if not sources.files:
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     world = gather(sources)
-    outcomes = settle(world)
+    warn(world.store, KINDS)
+    every = settle(world)
+    outcomes = {ref: every[ref] for ref in asked_for(world)}
     kinds = {name.lower() for name in kind}
     found = {
         place: manifest
         for place, manifest in sorted(composed(world.store, outcomes), key=lambda item: item[0])
         if level in (None, place.level) and (not kinds or place.ref.kind.lower() in kinds)
     }
-    _write(found, form)
+    _write(found if full else {place: _short(manifest) for place, manifest in found.items()}, form)
     if _refusals(outcomes):
         context.exit(Code.REFUSED)
 
@@ -90,7 +95,14 @@ def render(
 def settle(world: World) -> dict[Ref, Outcome]:
     """Bring what was given, and all that comes of it, to a fixed point; an environment composes for its own sake."""
     given = [ref for ref in world.store.refs(*KINDS) if ref in world.given]
-    return simulate(world.store, in_turn(given, "ModelPlacement"))
+    return simulate(world.store, in_turn(given, "ModelDeployment", "ModelPlacement"))
+
+
+def asked_for(world: World) -> list[Ref]:
+    """Return the composites whose manifests are meant: those given, and the placements that come of them."""
+    given = [ref for ref in world.store.refs(*KINDS) if ref in world.given and world.in_scope(ref)]
+    owned = (Ref.of(manifest) for ref in given for manifest in world.store.owned(ref).values() if is_ours(manifest))
+    return sorted({*given, *owned})
 
 
 def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
@@ -106,6 +118,12 @@ def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifes
             remote = mapping(manifest, "spec.forProvider.manifest")
             config = text(manifest, "spec.providerConfigRef.name")
             yield Place(clusters.get(config, config), Ref.of(remote)), remote
+
+
+def _short(manifest: Manifest) -> Manifest:
+    short = abridged(manifest)
+    assert isinstance(short, dict)  # a map stays one
+    return short
 
 
 def _write(found: dict[Place, Manifest], form: Form) -> None:

@@ -14,10 +14,10 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
+from function.cli.gathered import gather
 from function.cli.hub import measure
-from function.cli.invalid_pools import invalid_pools, warn
+from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources
-from function.cli.sources import gather
 from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Environment, Pool
@@ -102,7 +102,7 @@ def size(  # click's options
         sizes = [_of_model(model, headroom, measured=hub is not None) for model in models]
     profiles = () if params or hub else models
     known = environments(store)
-    warn(invalid_pools(store, known))
+    warn(store, ["InferenceEnvironment"])
     pools = _pools(known)
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:

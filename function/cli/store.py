@@ -148,6 +148,23 @@ def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
     }
 
 
+def adopt(store: Store, refs: Iterable[Ref]) -> None:
+    """Give placements from files to the deployments that they name, as they stand written side by side.
+
+    A deployment with a uid is one of a control plane, where owners are what they are.
+    """
+    for ref in sorted(refs):
+        placement = store.get(ref) if ref.kind == "ModelPlacement" else None
+        deployment = store.get(Ref("ModelDeployment", ref.namespace, text(placement, "spec.deploymentRef.name")))
+        if placement is None or deployment is None or text(deployment, "metadata.uid"):
+            continue
+        owned = store.owned(Ref.of(deployment))
+        if placement in owned.values() or _owner(placement) not in (None, Ref.of(deployment)):
+            continue
+        key = f"placement-{text(placement, 'spec.inferenceEnvironmentRef.name')}"
+        store.put(owned_by(deployment, key if key not in owned else f"placement-{ref.name}", placement))
+
+
 def _owner(manifest: Manifest) -> Ref | None:
     """Return the composite that composed an object."""
     namespace = text(manifest, "metadata.namespace")

@@ -11,8 +11,8 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.complete import names
+from function.cli.gathered import gather
 from function.cli.options import WATCH, examples, form, sources
-from function.cli.sources import gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text

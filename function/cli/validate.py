@@ -5,44 +5,31 @@ reference is followed where an object of its kind is among the files, or with --
 neither is so, nothing can be said about it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
 
 from function.cli import files
 from function.cli.asked import Form, Sources, Target
+from function.cli.dangling import faults
 from function.cli.errors import Code
 from function.cli.files import Found
+from function.cli.gathered import KINDS, gather
+from function.cli.invalid_objects import READ
 from function.cli.nodes import contradictions
 from function.cli.options import examples, form, target
-from function.cli.references import faults
-from function.cli.sources import KINDS, gather
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.cli.tables import BAD, GOOD, paint, structured
 from function.composers import COMPOSERS
 from function.domain.problem import Problem
-from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, listing, mapping, text
 from function.kube.names import GROUP, VERSION
-from function.parse.caches import read_cache
-from function.parse.deployments import read_deployment
-from function.parse.environments import read_environment
 from function.parse.fields import SPECS, unknown_fields
-from function.parse.models import read_model
-from function.parse.parsed import Parsed
-from function.parse.placements import read_placement
 from function.parse.problems import join, unknown
 from function.parse.settings import read_settings
 
 _INPUT = "modelplane.fn.crossplane.io/"
-# The function's own parsers; the other two kinds have read_model.
-_READ: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
-    "InferenceEnvironment": lambda manifest: read_environment(manifest, BUILT_IN),
-    "ModelPlacement": read_placement,
-    "ModelDeployment": read_deployment,
-    "ModelCache": read_cache,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +68,8 @@ def validate(context: click.Context, /, paths: tuple[str, ...], *, live: bool, t
     else:
         click.echo(structured(form, [_structured(fault) for fault in wrong]))
     for item in found:
-        if text(item.manifest, "kind") == "InferenceEnvironment":
-            environment = read_environment(item.manifest, BUILT_IN).value
-            for said in contradictions(store, environment):
-                click.echo(f"warning: {item.file}: {Ref.of(item.manifest)}: {said}", err=True)
+        for said in contradictions(store, item.manifest):
+            click.echo(f"warning: {item.file}: {Ref.of(item.manifest)}: {said}", err=True)
     if wrong:
         context.exit(Code.REFUSED)
 
@@ -113,7 +98,7 @@ def _problems(manifest: Manifest) -> Iterator[Problem]:
         yield from _composition(manifest)
     elif is_ours(manifest):
         yield from unknown_fields(SPECS[text(manifest, "kind")], manifest.get("spec"), "spec")
-        yield from _READ.get(text(manifest, "kind"), read_model)(manifest).problems
+        yield from READ[text(manifest, "kind")](manifest).problems
     elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
         if text(manifest, "apiVersion") != VERSION:
             yield unknown("apiVersion", manifest.get("apiVersion"), (VERSION,))

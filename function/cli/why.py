@@ -11,10 +11,10 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.complete import names
-from function.cli.invalid_pools import invalid_pools, warn
+from function.cli.gathered import KINDS, gather
+from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources
 from function.cli.planning import Plan, make
-from function.cli.sources import gather
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured
 from function.exchange import Condition
@@ -46,9 +46,9 @@ class Reason:
 def why(deployment: str, *, sources: Sources, form: Form) -> None:
     """Say why a deployment is not placed or not ready, and what to change."""
     world = gather(sources)
+    warn(world.store, KINDS)
     ref = world.deployment(deployment)
     (made,) = make(world, [ref])
-    warn(invalid_pools(world.store, made.considered.environments if made.considered else ()))
     conditions = made.outcome.conditions
     reasons = [*_refusals(made), *_unready(world.store, ref)]
     if form is Form.TABLE:

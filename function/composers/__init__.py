@@ -18,8 +18,9 @@ from function.lifecycle.ownership import own
 from function.parse.environments import ENVIRONMENTS
 from function.parse.placements import PLACEMENTS
 from function.parse.settings import read_settings
+from function.reasons import Unfinished
 from function.report.bounded import clip
-from function.report.conditions import OWNED, complete, with_slips
+from function.report.conditions import OWNED, UNFINISHED, complete, with_slips
 from function.report.references import unknown_kind
 
 COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
@@ -85,16 +86,15 @@ def _unknown(call: Call) -> Outcome:
     return Outcome(composed=carry_over(call.observed), status=observed_status(call.xr) if ours else {}, events=(event,))
 
 
-def recover(call: Call) -> Outcome:
-    """Return the outcome after an internal error: everything stays as observed, and every condition says so."""
+def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR) -> Outcome:
+    """Return the outcome of a call that came to no end: everything stays as observed, and every condition says so."""
     call = own(call)
     kind = _kind(call.xr)
-    message = "The function failed on this object; its log has the details. What runs is kept"
     outcome = Outcome(
         requirements=REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {},
         composed=carry_over(call.observed),
         status=observed_status(call.xr),
-        conditions=complete(kind, (), "InternalError", message) if kind in OWNED else (),
+        conditions=complete(kind, (), unfinished, UNFINISHED[unfinished]) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,
     )
     return replace(outcome, version=_version(call, outcome))

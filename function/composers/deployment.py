@@ -7,28 +7,32 @@ any input is unanswered, missing or invalid, every placement stays exactly as it
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from function.composers import resolve, views
+from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed
 from function.composers.views import View
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.exchange import Call, Composed, Condition, Outcome, Requirement
+from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import get, text
 from function.kube.names import named
 from function.lifecycle.carry_over import carried
+from function.lifecycle.orphans import adopted
 from function.lifecycle.placement_writer import placement_manifest
 from function.parse.deployments import read_deployment
+from function.parse.placements import PLACEMENTS
+from function.parse.settings import read_settings
 from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
 from function.scheduling.judge import judge
+from function.scheduling.quota import excess, over_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Assignment, Decision, DropCause
+from function.scheduling.verdicts import Assignment, Decision, DropCause, Miss
 from function.serving.service import unservable
 from function.storage.placed import PlacedWeights
 
@@ -64,7 +68,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     deployment = parsed.value
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    near = views.near(call, deployment)
+    near = views.near(call, deployment, settings.limits)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
@@ -77,12 +81,41 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
             return keep_observed(call, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         request = _request(deployment, model, view, settings)
         # Only of what everybody looks at it is worth while to remember what was found.
-        judging = judge if view is near else VERDICTS.judging(request, view.environments)
+        judging = judge if view is near else VERDICTS.judging(request, view.environments, call.pause)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging)
         found = Considered(request=request, view=view, decision=decision, resolved=resolved)
         if _settled(found) if view is near else _has_all(decision):
             break
-    return found
+    return replace(found, decision=_within_quota(call, settings, found))
+
+
+def _within_quota(call: Call, settings: Settings, found: Considered) -> Decision:
+    """Return the decision without new placements that the quota of the namespace has no room for."""
+    listed = call.answer(requirements.NAMESPACE)
+    if not settings.limits.any or listed is Answer.PENDING:
+        return found.decision
+    there = [p for p in PLACEMENTS.read(listed) if p]
+    kept: list[Assignment] = []
+    misses: list[Miss] = []
+    for assignment in found.decision.assignments:
+        # What is new comes after everything that is there.
+        new = None if assignment.placement else replace(_placement(found.request, assignment), created="~")
+        beyond = excess(new, there, settings.limits) if new else None
+        if new and beyond is None:
+            there.append(new)
+        if beyond is None:
+            kept.append(assignment)
+        else:
+            misses.append(over_quota(assignment, beyond))
+    return replace(
+        found.decision,
+        assignments=tuple(kept),
+        refusals=tuple(sorted((*found.decision.refusals, *misses), key=_by_name)),
+    )
+
+
+def _by_name(miss: Miss) -> str:
+    return miss.environment
 
 
 def _views(call: Call, near: View, labels: Mapping[str, str]) -> Iterator[View]:
@@ -135,10 +168,11 @@ def asks(call: Call) -> dict[str, Requirement]:
     deployment = read_deployment(call.xr).value
     if deployment is None:
         return {}
+    settings = read_settings(call.input, call.context).value
     # Settings change nothing about selectors.
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
     labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
-    return views.asks(call, deployment, labels)
+    return views.asks(call, deployment, labels, settings.limits)
 
 
 def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
@@ -165,7 +199,7 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
         call,
         settings,
         requirements=found.view.asked,
-        composed=composed,
+        composed=adopted(composed, found.view.orphans),
         status=report.status(request, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),

@@ -14,6 +14,7 @@ from function.composers.finish import finish, keep_observed, unready
 from function.domain.cache import ManagedCache, NamedCache
 from function.domain.placement import Placement
 from function.domain.problem import Problem
+from function.domain.quota import Excess
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
@@ -28,12 +29,14 @@ from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import ObservedObject, read
-from function.parse.placements import read_placement
+from function.parse.placements import PLACEMENTS, read_placement
+from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
 from function.report import admission as admission_report
 from function.report import placements as report
 from function.report import pools, references, services
-from function.scheduling.admission import Admission, admission
+from function.scheduling.admission import Admission, admission, limited
+from function.scheduling.quota import excess
 from function.storage.placed import PlacedWeights
 from function.storage.request import StorageRequest
 
@@ -49,7 +52,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
     answers = [call.answer(requirements.orphan(name)) for name in orphan_objects.expected(call, placement)]
     lost = orphan_objects.found(call, [answer for answer in answers if answer is not Answer.PENDING])
-    asked, call = _requirements(call, placement), orphan_objects.with_orphans(call, lost)
+    asked, call = _requirements(call, placement, settings), orphan_objects.with_orphans(call, lost)
     outcome = _compose(call, settings, placement, faults, asked)
     composed = dict(orphan_objects.kept(outcome.composed, call, lost))
     if Answer.PENDING in answers:
@@ -67,7 +70,11 @@ def _compose(
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
         return _hold(call, settings, asked, [resolved], placement)
+    beyond = _excess(call, placement, settings)
+    if isinstance(beyond, Condition):
+        return _hold(call, settings, asked, [_RESOLVED, beyond], placement)
     admitted = admission(placement, resolved.environment, _labels(resolved))
+    admitted = limited(admitted, placement, resolved.environment, beyond)
     if not admitted.open and call.observed.keys() <= {NAMESPACE}:
         return _hold(call, settings, asked, [_RESOLVED, admission_report.admitted(placement, admitted)], placement)
     writer = ObjectWriter(
@@ -97,16 +104,28 @@ def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
 def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelPlacement; nothing for one that says nothing."""
     placement = read_placement(call.xr).value
-    return _requirements(call, placement) if placement else {}
+    return _requirements(call, placement, read_settings(call.input, call.context).value) if placement else {}
 
 
-def _requirements(call: Call, placement: Placement) -> dict[str, Requirement]:
+def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Condition | None:
+    """Return why it is beyond the quota of its namespace, or that this is not known yet."""
+    if not settings.limits.any:
+        return None
+    listed = call.answer(requirements.PLACEMENTS)
+    if listed is Answer.PENDING:
+        return references.resolving(ConditionType.ADMITTED)
+    return excess(placement, (p for p in PLACEMENTS.read(listed) if p and p.uid != placement.uid), settings.limits)
+
+
+def _requirements(call: Call, placement: Placement, settings: Settings) -> dict[str, Requirement]:
     asked = {
         requirements.MODEL: requirements.model(placement.model, placement.namespace),
         requirements.ENVIRONMENT: requirements.environment(placement.environment),
     }
     if isinstance(placement.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
+    if settings.limits.any:
+        asked[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
     for name in orphan_objects.expected(call, placement):
         asked[requirements.orphan(name)] = requirements.remote_object(name, placement.namespace)
     return asked

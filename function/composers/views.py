@@ -16,6 +16,7 @@ from function.composers import requirements
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
+from function.domain.quota import Limits
 from function.domain.settings import BUILT_IN
 from function.exchange import Answer, Answered, Call, Requirement
 from function.kube.manifests import Manifest, text
@@ -47,8 +48,8 @@ class View:
         return any(not environment.uid for environment in self.environments)
 
 
-def near(call: Call, deployment: Deployment) -> View:
-    """Return what is seen of a deployment's own."""
+def near(call: Call, deployment: Deployment, limits: Limits) -> View:
+    """Return what is seen of a deployment's own, and of its namespace where that is limited."""
     listed = call.answer(requirements.OWN)
     lost: dict[str, Manifest] = {}
     if listed is not Answer.PENDING:
@@ -62,6 +63,8 @@ def near(call: Call, deployment: Deployment) -> View:
     used = {requirements.environment_of(name): requirements.environment(name) for name in _used(own)}
     if isinstance(deployment.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
+    if limits.any:
+        asked[requirements.NAMESPACE] = requirements.placements(deployment.namespace)
     caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
     return View(
         asked=asked | used,
@@ -92,9 +95,9 @@ def wider(call: Call, seen: View, labels: Mapping[str, str]) -> Iterator[View]:
     yield everything
 
 
-def asks(call: Call, deployment: Deployment, labels: Mapping[str, str]) -> dict[str, Requirement]:
+def asks(call: Call, deployment: Deployment, labels: Mapping[str, str], limits: Limits) -> dict[str, Requirement]:
     """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
-    seen = near(call, deployment)
+    seen = near(call, deployment, limits)
     used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
     further = _wide(labels) | used | _wide({}) | {requirements.PLACEMENTS: requirements.placements()}
     return {**seen.asked, **{name: asked for name, asked in further.items() if name in call.answers}}

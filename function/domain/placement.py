@@ -29,7 +29,7 @@ class Placement:
     `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
     where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
     none yet), `takes` what its service takes of a pool. `owner` is the uid of the composite that composed it, if any
-    did.
+    did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
     """
 
     namespace: str
@@ -57,6 +57,7 @@ class Placement:
     owner: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     takes: Share | None = None
+    over_quota: bool = False
 
     @property
     def asks(self) -> Share | None:
@@ -69,6 +70,11 @@ class Placement:
             gpus_per_node=self.shape.gpus_per_node,
             replicas=max(0, self.replicas),
         )
+
+    @property
+    def claims(self) -> Share | None:
+        """What it wants of its pool: what it asks for, unless its namespace may not take that."""
+        return self.takes if self.over_quota else self.asks
 
     @property
     def has_served(self) -> bool:

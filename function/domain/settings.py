@@ -6,6 +6,7 @@ Complete everywhere: the defaults are what is built in, and each level is read o
 
 from dataclasses import dataclass, field
 
+from function.domain.quota import Limits
 from function.kube.manifests import Manifest
 
 # KServe v0.20 is the floor: earlier ones cannot size the initializer (docs/facts.md, KServe).
@@ -69,6 +70,7 @@ class Settings:
     ttl_settled: int = 600
     ttl_pending: int = 30
     secret_namespace: str = "modelplane-system"  # noqa: S105  # a namespace
+    limits: Limits = Limits()
     object_watch: bool = False
     remote_namespace_prefix: str = ""
 

@@ -16,6 +16,7 @@ from function.kube.manifests import Manifest, flag, get, listing, strings, text
 from function.kube.names import COMPOSITION_KEY
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import API_VERSION, NAMESPACE, object_name
+from function.lifecycle.orphans import adopted
 from function.lifecycle.ownership import is_ours
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import CLAIM, JOB
@@ -64,7 +65,7 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
 
 def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manifest]) -> Mapping[str, Composed]:
     """Return what is composed; where an orphan would leave, everything as it is, until Crossplane observes it."""
-    return composed if lost.keys() <= composed.keys() else carry_over(call.observed)
+    return adopted(composed if lost.keys() <= composed.keys() else carry_over(call.observed), lost)
 
 
 def with_orphans(call: Call, lost: Mapping[str, Manifest]) -> Call:

@@ -26,9 +26,9 @@ class Faults:
         self._shape = {problem.path: problem for problem in shape}
         self._own: set[Problem] = set()
 
-    def misshapen(self, path: str) -> bool:
-        """Tell whether the schema refuses what stands at a path."""
-        return path in self._shape
+    def misshapen(self, block: "Block", key: str) -> bool:
+        """Tell whether the schema refuses what stands at a field. Paths are not made where it refuses nothing."""
+        return bool(self._shape) and block.at(key) in self._shape
 
     def add(self, problem: Problem) -> None:
         """Take in a fault that one of our own rules found."""
@@ -40,6 +40,8 @@ class Faults:
 
     def within(self, path: str) -> tuple[Problem, ...]:
         """Return the sorted faults at a path and below; where a rule of ours speaks, the schema is silent."""
+        if not self._shape and not self._own:
+            return ()
         spoken = {p.path for p in self._own}
         everything = self._own.union(p for p in self._shape.values() if p.path not in spoken)
         return tuple(sorted(p for p in everything if _is_within(p.path, path)))
@@ -184,7 +186,7 @@ class Block:
         return None
 
     def _get(self, key: str) -> JSON:
-        return None if self.faults.misshapen(self.at(key)) else self.fields.get(key)
+        return None if self.faults.misshapen(self, key) else self.fields.get(key)
 
     def _items(self, key: str) -> list[JSON]:
         found = self.fields.get(key)

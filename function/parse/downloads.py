@@ -10,6 +10,8 @@ from function.parse.templates import refuse_templates
 
 def read_download(block: Block, weaker: Download) -> Download:
     """Return the settings of downloads, completed by weaker ones."""
+    if not block.fields:
+        return weaker
     for side in ("requests", "limits"):
         amounts = block.block("resources").block(side)
         for name in amounts.fields:

@@ -6,9 +6,10 @@ chose on a cluster are never guessed. The pool's own word counts over the preset
 
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.kube.manifests import text
+from function.parse import presets
 from function.parse.block import Block
 from function.parse.pods import check_mounts, read_additions
-from function.parse.presets import PRESETS, Preset
+from function.parse.presets import Preset
 from function.parse.problems import unknown
 
 _INPUTS = ("instanceType", "resourceName", "count", "networks", "ncclNet")
@@ -28,14 +29,14 @@ def read_inter_node(pool: Block, pod: PodAdditions, gpus: str) -> InterNode | No
         networks=told.texts("networks"),
         nccl_net=told.text("ncclNet"),
     )
-    preset = PRESETS.get(block.text("preset"))
+    name = block.text("preset")
+    preset = presets.named(name) if name in presets.names() else None
     _check(told, preset, gpus, fail_closed=fail_closed)
     # Of inputs with faults nothing is made: the pool is left out.
     base = preset.additions(inputs, fail_closed=fail_closed) if preset and not told.problems() else PodAdditions()
     given = own.over(pod.over(base))
     if not pool.problems():
-        name = f"preset {block.text('preset')}"
-        parts = ((name, base), (pool.at("pod.volumeMounts"), pod), (block.at("pod.volumeMounts"), own))
+        parts = ((f"preset {name}", base), (pool.at("pod.volumeMounts"), pod), (block.at("pod.volumeMounts"), own))
         check_mounts(pool.faults, given, parts)
     return InterNode(
         preset=preset.name if preset else "",

@@ -19,7 +19,7 @@ from function.parse.readiness import is_ready
 from function.parse.references import read_model_ref
 from function.parse.shares import read_share
 from function.parse.topology import read_shape
-from function.reasons import ConditionType, Phase, ServiceReady, Status
+from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
 from function.schemas import PlacementSpec
 
 _NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
@@ -57,6 +57,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
+        over_quota=condition(manifest, ConditionType.ADMITTED).get("reason") == Admitted.QUOTA_EXCEEDED,
     )
     placement = replace(placement, takes=_takes(manifest, placement))
     return Parsed(placement, spec.problems())

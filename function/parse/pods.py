@@ -39,6 +39,8 @@ def read_additions(block: Block, gpus: str) -> PodAdditions:
 
     `gpus` is the resource that the pool's nodes offer their GPUs under.
     """
+    if not block.fields:
+        return PodAdditions()
     _check_resources(block.block("resources"), gpus)
     _check_keys(block, "labels")
     _check_keys(block, "annotations")

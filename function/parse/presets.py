@@ -9,9 +9,8 @@ there is the platform's to say, under the same name in `with`.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
-
-import yaml
 
 from function.domain.pods import Inputs, PodAdditions
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
@@ -79,7 +78,7 @@ class Preset:
             env=tuple(env),
             annotations=tuple(sorted(self._annotations(inputs.networks or self.networks, count).items())),
         )
-        return own.over(self.pod.over(COMMON.pod))
+        return own.over(self.pod.over(common().pod))
 
     def _annotations(self, networks: tuple[str, ...], count: int) -> dict[str, str]:
         if self.style == "multus":
@@ -92,8 +91,7 @@ class Preset:
         return {}
 
 
-def _load(name: str, content: str) -> Preset:
-    read: Manifest = yaml.safe_load(content)
+def _load(name: str, read: Manifest) -> Preset:
     block = Block(read, name, Faults(()))
     networks = block.block("networks")
     return Preset(
@@ -113,12 +111,32 @@ def _load(name: str, content: str) -> Preset:
     )
 
 
-def _load_all() -> dict[str, Preset]:
-    files = resources.files("function").joinpath("presets").iterdir()
-    named = {file.name.removesuffix(".yaml"): file.read_text() for file in files if file.name.endswith(".yaml")}
-    return {name: _load(name, content) for name, content in sorted(named.items())}
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all presets."""
+    files = (file.name for file in resources.files("function").joinpath("presets").iterdir())
+    found = sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+    return tuple(name for name in found if name != _COMMON)
 
 
-_ALL = _load_all()
-COMMON = _ALL.pop(_COMMON)
-PRESETS: Mapping[str, Preset] = _ALL
+def named(name: str) -> Preset:
+    """Return a preset, read when it is first asked for: most fleets need one or none.
+
+    Raises:
+        KeyError: There is none of that name.
+    """
+    if name not in names():
+        raise KeyError(name)
+    return _read(name)
+
+
+def common() -> Preset:
+    """Return what all presets share."""
+    return _read(_COMMON)
+
+
+@cache
+def _read(name: str) -> Preset:
+    import yaml  # noqa: PLC0415  # a tenth of the server's start, and only for who names a preset
+
+    return _load(name, yaml.safe_load(resources.files("function").joinpath("presets", f"{name}.yaml").read_text()))

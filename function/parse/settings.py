@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 
+from function.domain.quota import Limits
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, prune
 from function.parse.block import Block
@@ -54,10 +55,18 @@ def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         ttl_settled=_seconds(ttl, "settled", weaker.ttl_settled),
         ttl_pending=_seconds(ttl, "pending", weaker.ttl_pending),
         secret_namespace=block.text("secretNamespace", weaker.secret_namespace),
+        limits=_limits(block.block("limits"), weaker.limits),
         object_watch=block.flag("objectWatch", weaker.object_watch),
         remote_namespace_prefix=block.text("remoteNamespacePrefix", weaker.remote_namespace_prefix),
     )
     return Parsed(settings, tuple(sorted({*block.problems(), *unknown_fields(Defaults, fields, path)})))
+
+
+def _limits(block: Block, weaker: Limits) -> Limits:
+    return Limits(
+        placements=block.integer("placementsPerNamespace", weaker.placements),
+        gpus=block.integer("gpusPerNamespace", weaker.gpus),
+    )
 
 
 def _seconds(block: Block, key: str, weaker: int) -> int:

@@ -15,7 +15,9 @@ _TEMPLATE, _EXPANSION = "{{", "$("
 
 def refuse_templates(block: Block, key: str = "") -> None:
     """Note every text of a block, or of one of its fields, that KServe would read as a template; keys of maps too."""
-    for path, text in _texts(block.fields.get(key) if key else block.fields, block.at(key)):
+    value = block.fields.get(key) if key else block.fields
+    # Written by Python a map begins with {' and a list with [, so that {{ stands there only where it stands in a text.
+    for path, text in _texts(value, block.at(key)) if _TEMPLATE in str(value) else ():
         if _TEMPLATE in text:
             block.faults.add(wrong(path, text, "without {{, which KServe reads as a template"))
 

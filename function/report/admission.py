@@ -4,6 +4,7 @@ from function.domain.placement import Placement
 from function.domain.shares import Free, Share
 from function.exchange import Condition
 from function.reasons import Admitted, ConditionType, Status
+from function.report.quota import exceeded
 from function.report.sentences import count, replica
 from function.scheduling.admission import Admission
 
@@ -20,6 +21,8 @@ def _message(placement: Placement, found: Admission) -> str:
     if found.reason is Admitted.LABEL_MISSING:
         labels = ", ".join(f"{key}: {value}" for key, value in sorted(found.labels.items()))
         return f"metadata.labels: must have {labels}, by which it is found. Nothing starts until it has"
+    if found.reason is Admitted.QUOTA_EXCEEDED:
+        return _over_quota(placement, found)
     asks = placement.asks
     assert asks is not None  # what cannot be read comes to no environment
     if found.reason is Admitted.ADMITTED:
@@ -31,6 +34,13 @@ def _message(placement: Placement, found: Admission) -> str:
         return f"{wanted}; InferenceEnvironment {placement.environment} has not judged it yet"
     then = "its deployment decides again" if found.reason is Admitted.YIELDS else "it is admitted when there is room"
     return f"{wanted}, {_free(found.free)}; {then}"
+
+
+def _over_quota(placement: Placement, found: Admission) -> str:
+    if found.excess is None:
+        return f"There is room in the quota again: it starts once {placement.environment} has admitted it anew"
+    kept = "it keeps what it has" if placement.begun else "nothing of it is composed"
+    return f"{count(found.excess.wanted, 'GPU')} wanted; {exceeded(found.excess)}; until there is room {kept}"
 
 
 def _size(asks: Share) -> str:

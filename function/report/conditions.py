@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from function.domain.problem import Problem
 from function.exchange import Condition
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, Status, Unfinished
 from function.report.bounded import LIMIT, clip
 
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
@@ -30,6 +30,14 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
         ConditionType.SERVICE_READY,
     ),
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
+}
+
+UNFINISHED: Mapping[Unfinished, str] = {
+    Unfinished.INTERNAL_ERROR: "The function failed on this object; its log has the details. What runs is kept",
+    Unfinished.TOO_LONG: (
+        "This takes more processor time than one object may have. What runs is kept; it is tried again, and what was "
+        "found so far is remembered. Fewer profiles, or a selector that admits fewer environments, make it less"
+    ),
 }
 
 _SLIPS = 384  # of these for slips in the platform's settings

@@ -30,6 +30,7 @@ PHRASES: Mapping[Refused, str] = {
     Refused.POOL_TOO_SMALL: "pool too small",
     Refused.INSUFFICIENT_CAPACITY: "insufficient capacity",
     Refused.ENVIRONMENT_NOT_READY: "environment not ready",
+    Refused.QUOTA_EXCEEDED: "beyond the namespace's quota",
 }
 
 

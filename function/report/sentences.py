@@ -12,6 +12,7 @@ from function.kube.selectors import Requirement
 from function.reasons import Refused
 from function.report import storage_faults
 from function.report.hardware import unusable
+from function.report.quota import exceeded
 from function.report.storage_faults import SHARED_STORAGE, always
 from function.scheduling.verdicts import Field, Miss, Refusal, Use, Value
 from function.storage.checks import FaultKind
@@ -157,6 +158,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _quota(refusal: Refusal) -> str:
+    assert refusal.excess is not None
+    return f"{count(refusal.excess.wanted, 'GPU')} wanted; {exceeded(refusal.excess)}"
+
+
 def _not_ready(refusal: Refusal) -> str:
     if refusal.found is None:
         return "the environment has not reported Ready yet"
@@ -178,6 +184,7 @@ _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.REPLICAS: _replicas,
     Field.LEDGER: _ledger,
     Field.READY: _not_ready,
+    Field.QUOTA: _quota,
 }
 
 _REMEDIES: Mapping[Refused, str] = {
@@ -187,6 +194,7 @@ _REMEDIES: Mapping[Refused, str] = {
         "Wait until others leave pool {refusal.pool} of InferenceEnvironment {refusal.environment}, "
         "or raise its maxNodeCount"
     ),
+    Refused.QUOTA_EXCEEDED: "Delete a placement of the namespace, or have the platform raise its limits",
     Refused.ENVIRONMENT_NOT_READY: "It is placed as soon as {refusal.environment} is Ready",
 }
 

@@ -5,10 +5,11 @@ shape in one pool, and grants that and no more, also to what served.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
+from function.domain.quota import Excess
 from function.domain.shares import Free, Grant
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
@@ -58,7 +59,7 @@ def _counts(environment: Environment, placement: Placement) -> bool:
 class Admission:
     """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `free` is what
     its environment says is left of its pool, None where it does not say. `labels`: those that it lacks, as they should
-    be.
+    be. `excess`: why its namespace may not take what it asks for.
     """
 
     reason: Admitted
@@ -66,6 +67,7 @@ class Admission:
     judged: bool = False
     free: Free | None = None
     labels: Mapping[str, str]
+    excess: Excess | None = None
 
     @property
     def open(self) -> bool:
@@ -101,3 +103,17 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
         free=environment.free.get(placement.pool),
         labels=missing,
     )
+
+
+def limited(found: Admission, placement: Placement, environment: Environment, excess: Excess | None) -> Admission:
+    """Return an admission within the quota of a namespace: beyond it a placement has what it has.
+
+    One that has said that it is beyond, and starts nothing, is left out of its environment's ledger. Once there is room
+    it says so when the environment has done that, and then is admitted anew: what it was granted before is another's.
+    """
+    stale = placement.over_quota and not placement.begun and bool(environment.granted(placement.uid))
+    if found.reason is Admitted.LABEL_MISSING or (excess is None and not stale):
+        return found
+    asks, has = placement.asks, placement.takes
+    took = has.replicas if has and asks and has.is_like(asks) else 0
+    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), excess=excess)

@@ -16,8 +16,9 @@ whole nodes, and one that holds more than fits has nothing left. Nodes that cann
 new; what was granted or serves keeps its place whatever becomes of them.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from function.domain.environment import Environment, Pool
@@ -56,27 +57,38 @@ def settle(
     A grant whose placement is not among these, or cannot be read, stays. Beyond `most` nobody new is granted anything.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
-    held = [kept for grant in granted if (kept := _kept(grant, known.get(grant.uid))) and _is_of(kept, pool)]
-    having = {_key(grant) for grant in held}
-    running = ((p, p.takes or p.asks) for key, p in known.items() if p.has_served and key not in having)
-    held += [_grant(p, share) for p, share in running if share and share.pool == pool.name]
-    room, yields = _charged(pool, held), list[Placement]()
+    held: dict[str, list[Grant]] = defaultdict(list)
+    for grant in granted:
+        kept = _kept(grant, known.get(grant.uid))
+        if kept and _is_of(kept, pool):
+            held[_key(kept)].append(kept)
     for key, placement in known.items():
-        asks = placement.asks
+        share = placement.takes or placement.asks
+        if placement.has_served and key not in held and share and share.pool == pool.name:
+            held[key].append(_grant(placement, share))
+    room, yields, rows = _charged(pool, _all(held)), list[Placement](), sum(map(len, held.values()))
+    for key, placement in known.items():
+        asks = placement.claims
         if asks is None or asks.pool != pool.name or not asks.replicas:
             continue
-        mine = [grant for grant in held if _key(grant) == key]
+        mine = held.get(key, [])
         if any(grant.share.is_like(asks) and grant.share.replicas >= asks.replicas for grant in mine):
             continue
-        others = [grant for grant in held if grant not in mine]
-        full = not mine and most is not None and len(held) >= most
+        full = not mine and most is not None and rows >= most
+        others = (grant for grant in _all(held) if _key(grant) != key)
         if full or not _fits(_charged(pool, others) if mine else room, asks):
             yields.append(placement)
             continue
         # What it still holds in another shape counts beside it, until its service has let go.
-        held = [*others, *(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)]
-        room = _charged(pool, held) if mine else take(room, asks)
-    return PoolLedger(room=_charged(pool, held), grants=tuple(sorted(held, key=by_name)), yields=tuple(yields))
+        held[key] = [*(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)]
+        rows += len(held[key]) - len(mine)
+        room = _charged(pool, _all(held)) if mine else take(room, asks)
+    every = tuple(sorted(_all(held), key=by_name))
+    return PoolLedger(room=_charged(pool, every), grants=every, yields=tuple(yields))
+
+
+def _all(held: Mapping[str, Iterable[Grant]]) -> Iterable[Grant]:
+    return itertools.chain.from_iterable(held.values())
 
 
 def _key(who: Placement | Grant) -> str:
@@ -107,7 +119,7 @@ def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
     """Return how much of a grant stays."""
     if placement is None or placement.asks is None:
         return grant
-    uses = [use.replicas for use in (placement.asks, placement.takes) if use and use.is_like(grant.share)]
+    uses = [use.replicas for use in (placement.claims, placement.takes) if use and use.is_like(grant.share)]
     if not any(uses):
         return None
     share = grant.share

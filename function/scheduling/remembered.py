@@ -7,12 +7,13 @@ with as many environments as there are. A memo hands out the same object for the
 objects is enough to see that nothing changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.tally import Tally
+from function.exchange import never
 from function.scheduling.judge import Judge, judge
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
@@ -36,8 +37,12 @@ class Verdicts:
         self._needs: list[tuple[SchedulingRequest, dict[str, _Known]]] = []
         self.tally = Tally()
 
-    def judging(self, request: SchedulingRequest, environments: Iterable[Environment]) -> Judge:
-        """Return what judges these environments for a request as `judge` does."""
+    def judging(
+        self, request: SchedulingRequest, environments: Iterable[Environment], pause: Callable[[], None] = never
+    ) -> Judge:
+        """Return what judges these environments for a request as `judge` does; `pause` is called before each that is
+        not known.
+        """
         need = _need(request)
         before: dict[str, _Known] = next((known for asked, known in self._needs if asked == need), {})
         known = {e.name: before[e.name] for e in environments if e.name in before}
@@ -48,6 +53,7 @@ class Verdicts:
             counted = ledger.counted(environment)
             found = known.get(environment.name)
             if found is None or found.environment is not environment or found.counted != counted:
+                pause()
                 found = _Known(environment, counted, judge(request, environment, ledger))
                 known[environment.name] = found
                 self.tally.misses += 1

@@ -15,6 +15,7 @@ from function.domain.model import Shape
 from function.domain.nodes import Unusable
 from function.domain.placement import Placement
 from function.domain.problem import Problem
+from function.domain.quota import Excess
 from function.kube.selectors import Requirement
 from function.reasons import Refused
 from function.storage.checks import StorageFault
@@ -44,6 +45,7 @@ class Field(StrEnum):
     REPLICAS = "replicas"
     LEDGER = "ledger"
     READY = "Ready"
+    QUOTA = "limits"
 
 
 Value: TypeAlias = (
@@ -75,7 +77,7 @@ class Use:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """One no. `found` None: not declared. `shape` and `use` stand where nodes and capacity count, `storage` where it is
-    the planner's.
+    the planner's, `excess` where it is the quota's.
     """
 
     reason: Refused
@@ -88,6 +90,7 @@ class Refusal:
     shape: Shape | None = None
     use: Use | None = None
     storage: StorageFault | None = None
+    excess: Excess | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

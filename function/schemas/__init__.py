@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 class BaseModel(_BaseModel):
     model_config = ConfigDict(
         frozen=True,
+        defer_build=True,
     )
 
 
@@ -482,6 +483,11 @@ class Ttl(BaseModel):
     pending: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
 
 
+class Limits(BaseModel):
+    placements_per_namespace: StrictInt | None = Field(None, alias="placementsPerNamespace", ge=0, le=1000000)
+    gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
+
+
 class Defaults(BaseModel):
     storage_initializer_image: StrictStr | None = Field(
         None,
@@ -499,6 +505,7 @@ class Defaults(BaseModel):
         None, alias="secretNamespace", max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
     )
     kserve: Kserve | None = None
+    limits: Limits | None = None
     object_watch: StrictBool | None = Field(None, alias="objectWatch")
     remote_namespace_prefix: StrictStr | None = Field(
         None, alias="remoteNamespacePrefix", max_length=40, pattern="^([a-z0-9][a-z0-9-]*)?$"

@@ -17,6 +17,7 @@ from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.storage import cachekey
 from function.storage.credentials import Credential
+from function.storage.download_script import PROGRAM
 from function.storage.failures import FINAL
 
 SCRIPT = resources.files("function.storage").joinpath("download_script.py").read_text()
@@ -35,6 +36,10 @@ _ENV = {
     "HF_XET_NUM_CONCURRENT_RANGE_GETS": "8",
     "TQDM_MININTERVAL": "30",
 }
+
+# A Secret that arrives whole must decide neither what the script runs nor where a token goes. A variable that stands
+# here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
+_GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +152,9 @@ def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
         {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
     env_from: list[JSON] = [*task.credential.env_from] if task.credential else []
+    if env_from:
+        said = {manifests.text(entry, "name") for entry in env}
+        own += [{"name": name, "value": value} for name, value in _GUARDED.items() if name not in said]
     return manifests.prune(
         {
             "name": CONTAINER,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.cli.clusters import AtOnce, StepByStep
 from function.cli.control_plane import ControlPlane, Rendered, UnsettledError, in_turn
+from function.cli.remote_stages import AtOnce, StepByStep
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, listing
 from function.kube.names import VERSION

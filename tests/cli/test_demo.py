@@ -1,28 +1,43 @@
-"""`make demo`: the real server as a process, from the decision to the service."""
+"""`make demo`: the real server as a process, from the decision to the service, on one screen."""
 
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+LINES, COLUMNS = 50, 123
+
+
+def demo(folder: Path, *arguments: str) -> str:
+    command = (sys.executable, "-m", "tools.demo", "--picture", str(folder / "new" / "demo.svg"), *arguments)
+    done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def shown() -> str:
-    done = subprocess.run(
-        (sys.executable, "-m", "tools.demo"), capture_output=True, check=False, cwd=ROOT, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> str:
+    return demo(folder)
+
+
+def test_it_fits_a_screen(shown: str) -> None:
+    assert len(shown.splitlines()) <= LINES
+    assert max(map(len, shown.splitlines())) <= COLUMNS
 
 
 def test_first_where_it_goes_then_why_not_elsewhere(shown: str) -> None:
     lines = [line for line in shown.splitlines() if line]
     assert lines[0] == "ModelDeployment assistants/kimi-k2: Placed"
     assert lines[2].startswith("Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)")
-    table = lines[3 : lines.index("Every manifest that came of it")]
+    table = lines[3 : next(i for i, line in enumerate(lines) if line.startswith("As a picture: "))]
     assert table[0].split() == ["ENVIRONMENT", "POOL", "REPLICA", "WANTED", "FOUND", "VERDICT"]
     verdicts = {line.split()[0]: line.split()[-1] for line in table[1:]}
     assert verdicts.pop("h200-east") == "placed"
@@ -30,22 +45,37 @@ def test_first_where_it_goes_then_why_not_elsewhere(shown: str) -> None:
     assert set(verdicts.values()) == {"NoPoolSatisfiesRequirements"}
 
 
-def test_then_every_manifest_down_to_the_service(shown: str) -> None:
-    kinds = ["ModelPlacement", "Namespace", "PersistentVolumeClaim", "Job", "LLMInferenceService"]
-    for kind in kinds:
-        assert f"\nkind: {kind}\n" in shown, kind
-    assert "\n# h200-east: LLMInferenceService assistants/kimi-k2-" in shown
+def test_the_picture_is_where_it_says(shown: str, folder: Path) -> None:
+    (line,) = [line for line in shown.splitlines() if line.startswith("As a picture: ")]
+    drawn = ROOT / line.partition(": ")[2]
+    assert drawn.resolve() == folder / "new" / "demo.svg"
+    assert ET.parse(drawn).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_no_value_of_a_secret_is_shown() -> None:
-    done = subprocess.run(
-        (sys.executable, "-m", "tools.demo", "examples/gemma-one-gpu"),
-        capture_output=True,
-        check=True,
-        cwd=ROOT,
-        text=True,
-        timeout=120,
-    )
-    assert "kind: Secret" in done.stdout
-    assert "\n  data:" not in done.stdout
-    assert "\ndata:" not in done.stdout
+def test_then_one_service_and_every_name(shown: str) -> None:
+    assert "\nh200-east: LLMInferenceService assistants/kimi-k2-4e23e0cb-3fafcaa9 (abridged)\n" in shown
+    assert "worker: vllm/vllm-openai:v0.15.0" in shown
+    names = " ".join(shown.partition(" manifests came of it")[2].split())
+    for kind in ("Namespace", "PersistentVolumeClaim", "Job", "LLMInferenceService"):
+        assert f" h200-east: {kind} " in names
+    for kind in ("ModelPlacement", "Object", "ClusterProviderConfig"):
+        assert f"control plane: {kind} " in names
+
+
+def test_the_last_line_is_the_command_that_writes_them_whole(shown: str, folder: Path) -> None:
+    command = shown.splitlines()[-1].partition(": ")[2].split()
+    assert command[:3] == [".venv/bin/python", "-m", "tools.demo"]
+    whole = demo(folder, *command[3:])
+    places = [line.split() for line in whole.splitlines() if line.startswith("# ")]
+    assert len(places) == int(shown.partition(" manifests came of it")[0].rsplit("\n", 1)[-1])
+    names = set(shown.replace(",", " ").split())
+    assert {place[-1].rpartition("/")[2] for place in places} <= names
+    assert "Download weights with the storage-initializer" in whole
+    assert "Download weights with the storage-initializer" not in shown
+
+
+def test_no_value_of_a_secret_is_shown(folder: Path) -> None:
+    whole = demo(folder, "examples/gemma-one-gpu", "--full")
+    assert "kind: Secret" in whole
+    assert "\n  data:" not in whole
+    assert "\ndata:" not in whole

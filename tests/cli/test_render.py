@@ -1,12 +1,15 @@
 """`render`: what would finally exist, by level and kind."""
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import yaml
 
 from function.kube.manifests import Manifest, mapping
+from function.storage.job import SCRIPT
 from tests.cli.conftest import Live, example
 from tests.cli.process import KIMI, run, said, write
 
@@ -73,3 +76,21 @@ def test_the_model_may_be_on_the_control_plane(live: Live, tmp_path: Path) -> No
 def test_no_value_of_a_secret_is_written() -> None:
     (secret,) = yaml.safe_load_all(said("render", "-f", "examples/gemma-one-gpu", "--kind", "Secret"))
     assert "data" not in secret
+
+
+def test_the_download_script_is_a_line_unless_it_is_asked_for() -> None:
+    (job,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job"))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    line = container["command"][2]
+    digest = hashlib.sha256(SCRIPT.encode()).hexdigest()
+    assert line == (
+        f"raise SystemExit('the download script, {len(SCRIPT.encode()):,} bytes, sha256:{digest}: "
+        "left out without --full')"
+    )
+    with pytest.raises(SystemExit, match="left out without --full"):
+        exec(line)
+    (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job", "--full"))
+    (container,) = whole["spec"]["template"]["spec"]["containers"]
+    assert container["command"][2] == SCRIPT.replace("$", "$$")
+    everything = said("render", "-f", KIMI)
+    assert "import" not in everything, "neither in the Job nor in the Object that carries it"

@@ -9,8 +9,8 @@ from crossplane.function.resource import struct_to_dict, update
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.cli.clusters import uid
 from function.cli.control_plane import ControlPlane
+from function.cli.remote_stages import uid
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name

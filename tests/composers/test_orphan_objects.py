@@ -10,7 +10,7 @@ import pytest
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose
-from function.exchange import Answered, Call, Outcome, RequiredResource, Requirement
+from function.exchange import Answered, Call, Composed, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tests.composers.plane import change, only, plane
 
@@ -53,6 +53,11 @@ class Scene:
             if (text(m, "metadata.name"), text(m, "metadata.namespace")) == (wanted.name, wanted.namespace)
         )
 
+    def only(self, key: str, item: Composed) -> Composed:
+        """Return an item as it is composed for the Object that was found, and for no other of that name."""
+        metadata = {**mapping(item.manifest, "metadata"), "uid": text(self.objects[key], "metadata.uid")}
+        return replace(item, manifest={**item.manifest, "metadata": metadata})
+
     def service(self) -> str:
         (key,) = (key for key in self.objects if key.startswith("service-"))
         return key
@@ -65,7 +70,7 @@ def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
     assert lost.composed.keys() == rest.composed.keys()
     for key, item in rest.composed.items():
         # Nothing names a token's copy: composed anew under its name it is the same, and ready in the next call.
-        wanted = replace(item, ready=False) if key.startswith("token-") else item
+        wanted = replace(item, ready=False) if key.startswith("token-") else scene.only(key, item)
         assert lost.composed[key] == wanted, key
     assert (lost.status, lost.conditions, lost.ready) == (rest.status, rest.conditions, rest.ready)
 
@@ -101,7 +106,7 @@ def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None]) -> None:
     harm(scene)
     kept, lost = scene.at_rest(), scene.outcome()
     for key in kept.composed.keys() & scene.objects.keys():
-        assert lost.composed[key] == kept.composed[key], key
+        assert lost.composed[key] == scene.only(key, kept.composed[key]), key
     assert scene.service() in lost.composed
 
 
@@ -126,7 +131,10 @@ def test_what_the_composites_list_names_is_looked_for_too() -> None:
     ]
     mapping(scene.xr, "spec")["crossplane"] = {"resourceRefs": refs}
     seen = {key: m for key, m in scene.objects.items() if not key.startswith("job-")}
-    assert scene.outcome(observed=seen).composed == scene.at_rest().composed
+    rest = scene.at_rest().composed
+    assert scene.outcome(observed=seen).composed == {
+        key: item if key in seen else scene.only(key, item) for key, item in rest.items()
+    }
 
 
 def _of_somebody_else(manifest: Manifest) -> None:

@@ -97,6 +97,9 @@ def test_an_orphan_is_composed_again(case: Case) -> None:
     assert (found is not None) == case.stays, case.reason
     if found is not None:
         assert text(found.manifest, "metadata.name") == text(placement, "metadata.name"), case.reason
+        assert text(found.manifest, "metadata.uid") == text(placement, "metadata.uid") != "", (
+            "gone by now, it stays gone"
+        )
         assert get(found.manifest, "spec.topology") == get(placement, "spec.topology"), case.reason
     (scheduled,) = (c.reason for c in outcome.conditions if c.type == "Scheduled")
     assert scheduled == case.scheduled, case.reason

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from function.cli.gathered import KINDS
+from function.cli.gathered import World as Read
 from function.cli.planning import make
-from function.cli.sources import KINDS
-from function.cli.sources import World as Read
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, condition, mapping, text
 from tests.e2e.world import World

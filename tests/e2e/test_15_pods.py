@@ -10,7 +10,7 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.quantity import parse
 from function.parse.environments import read_environment
-from function.parse.presets import PRESETS
+from function.parse.presets import named
 from function.serving.service import build
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
@@ -96,7 +96,7 @@ def test_leader_and_worker_have_what_the_providers_example_has(world: World, cas
         assert (get(pod, "spec.hostNetwork") is True) == case.host_network
         assert "/dev/shm" in mounts
         start = [str(part) for part in _list(main, "command")]
-        assert start[:2] == (["/bin/bash", "-c"] if PRESETS[case.preset].start else ["vllm", "serve"])
+        assert start[:2] == (["/bin/bash", "-c"] if named(case.preset).start else ["vllm", "serve"])
 
 
 @pytest.mark.parametrize("name", ["coreweave-infiniband", "oci-virtual-functions"])

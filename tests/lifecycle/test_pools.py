@@ -6,8 +6,8 @@ import pytest
 
 from function.domain.pods import PodAdditions
 from function.kube.manifests import JSON, get
-from function.parse import inter_node
-from function.parse.presets import PRESETS
+from function.parse import presets
+from function.parse.presets import named
 from tests.lifecycle.scene import ONE_NODE, SEVERAL_NODES, environment, only, running, scene
 
 POOL = "nodePools.0"
@@ -49,9 +49,9 @@ def test_between_nodes_is_nothing_to_a_service_of_one() -> None:
 
 
 def test_another_releases_preset_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    preset = PRESETS["network-operator-shared"]
+    preset = named("network-operator-shared")
     news = replace(preset, pod=PodAdditions(env=({"name": "NEWS", "value": "1"},)), nccl_net="Other")
-    monkeypatch.setattr(inter_node, "PRESETS", {preset.name: news})
+    monkeypatch.setattr(presets, "named", {preset.name: news}.__getitem__)
     rest = scene(SEVERAL_NODES)
     assert only(rest) == running(rest)
     assert "NEWS" in str(only(rest.edited(environment(f"{POOL}.interNode.with.count", 2)))), "it comes with an edit"

@@ -11,7 +11,7 @@ from function.domain.pods import Inputs, PodAdditions
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.parse.block import Block
 from function.parse.fields import unknown_fields
-from function.parse.presets import COMMON, PRESETS
+from function.parse.presets import common, named, names
 from function.schemas import Pod
 from tools.programs import ROOT
 
@@ -26,12 +26,12 @@ SHARED = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "VLLM_HOST
 def test_the_api_names_every_preset_and_no_other() -> None:
     definition = yaml.safe_load((ROOT / "apis" / "inferenceenvironments" / "definition.yaml").read_text())
     spec = mapping(listing(definition, "spec.versions")[0], "schema.openAPIV3Schema.properties.spec.properties")
-    assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == [*PRESETS]
+    assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == list(names())
 
 
 def test_the_documents_have_a_row_for_every_preset() -> None:
     document = (ROOT / "docs" / "hardware.md").read_text()
-    assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == [*PRESETS]
+    assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == list(names())
 
 
 @pytest.mark.parametrize(("name", "content"), FILES, ids=[name for name, _ in FILES])
@@ -149,7 +149,7 @@ GIVEN = [
 
 @pytest.mark.parametrize("case", GIVEN, ids=lambda case: case.preset)
 def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
-    found = PRESETS[case.preset].additions(case.inputs, fail_closed=True)
+    found = named(case.preset).additions(case.inputs, fail_closed=True)
     assert dict(found.resources) == case.resources
     assert _env(found) == SHARED | case.env
     assert dict(found.annotations) == case.annotations
@@ -161,17 +161,17 @@ def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
 
 
 def test_every_preset_has_its_example() -> None:
-    assert sorted(case.preset for case in GIVEN) == [*PRESETS]
+    assert sorted(case.preset for case in GIVEN) == list(names())
 
 
 def test_who_may_fall_back_to_sockets_is_not_kept_from_it() -> None:
-    found = PRESETS["coreweave-infiniband"].additions(Inputs(), fail_closed=False)
+    found = named("coreweave-infiniband").additions(Inputs(), fail_closed=False)
     assert "NCCL_NET" not in _env(found)
 
 
 def test_what_every_preset_shares_asks_for_no_device() -> None:
-    assert COMMON.pod.limits == ()
-    assert _env(COMMON.pod) == SHARED
+    assert common().pod.limits == ()
+    assert _env(common().pod) == SHARED
 
 
 def _env(pod: PodAdditions) -> dict[str, JSON]:

@@ -13,6 +13,8 @@ from function.exchange import Call, Composed, Outcome
 from function.fn import Runner
 from function.kube.manifests import text
 from function.main import serve
+from function.reasons import Unfinished
+from function.turns import Turns
 
 
 def compose(call: Call) -> Outcome:
@@ -26,7 +28,7 @@ def compose(call: Call) -> Outcome:
     return Outcome(status={"name": name})
 
 
-def recover(call: Call) -> Outcome:
+def recover(call: Call, _: Unfinished) -> Outcome:
     """Keep what is observed."""
     if text(call.xr, "metadata.name") == "hopeless":
         raise ValueError(f"cannot keep {call.observed}")
@@ -34,4 +36,4 @@ def recover(call: Call) -> Outcome:
 
 
 logging.configure()
-asyncio.run(serve(Runner(compose, recover), "127.0.0.1:0", None))
+asyncio.run(serve(Runner(compose, recover, turns=Turns()), "127.0.0.1:0", None))

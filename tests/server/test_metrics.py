@@ -27,7 +27,7 @@ from function.exchange import Call, Condition, Outcome, Requirement
 from function.fn import Runner
 from function.kube.manifests import Manifest
 from function.metrics import Answered, Metrics
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, Status, Unfinished
 from tests.server.processes import Running, refused, started
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_bytes_that_are_no_request_are_counted(watched: Watched) -> None:
     assert found["received_bytes_total", "other"] == 2
 
 
-def broken(_: Call) -> Outcome:
+def broken(*_: object) -> Outcome:
     raise ValueError
 
 
@@ -136,7 +136,7 @@ class Case:
     id: str
     reason: str
     composing: Compose = compose
-    recovering: Compose = recover
+    recovering: Callable[[Call, Unfinished], Outcome] = recover
 
 
 CASES = (

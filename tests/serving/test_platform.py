@@ -12,7 +12,7 @@ from function.domain.model import Engine, Shape
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.parse.presets import PRESETS
+from function.parse.presets import named
 from function.serving.request import ServingRequest
 from function.serving.runtime import VARIABLES
 from function.serving.service import build
@@ -41,11 +41,9 @@ def pool(given: PodAdditions = GIVEN) -> Pool:
 
 
 def between(name: str, inputs: Inputs = Inputs()) -> Pool:  # noqa: B008  # frozen
-    given = PRESETS[name].additions(inputs, fail_closed=True)
+    given = named(name).additions(inputs, fail_closed=True)
     names = frozenset(text(entry, "name") for entry in given.env)
-    return replace(
-        FRONTIER, inter_node=InterNode(preset=name, given=given, preset_env=names, start=PRESETS[name].start)
-    )
+    return replace(FRONTIER, inter_node=InterNode(preset=name, given=given, preset_env=names, start=named(name).start))
 
 
 def service(request: ServingRequest) -> Manifest:

@@ -210,3 +210,19 @@ def test_two_objects_may_describe_one_job() -> None:
     (container,) = manifests.listing(spec, "containers")
     references = [manifests.mapping(entry, "valueFrom.fieldRef") for entry in manifests.listing(container, "env")]
     assert [r["apiVersion"] for r in references if r] == ["v1"], "a default filled in by the cluster changes owners"
+
+
+@pytest.mark.parametrize("mirror", ["", "https://hub.mirror"])
+def test_a_secret_that_arrives_whole_overrides_neither_the_scripts_variables_nor_the_platforms(mirror: str) -> None:
+    """A container's `env` is stronger than its `envFrom`, so what stands there by name no Secret can set."""
+    bucket = UriSource(uri="s3://b/m", secret=SecretKey(name="bucket", namespace="team", key=""))
+    platform: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": mirror},) if mirror else ()
+    own = credential(bucket, None, "copy", lasting=False)
+    task = replace(TASK, source=bucket, credential=own, download=replace(BUILT_IN.download, env=platform))
+    found = environment(task)
+    assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
+    assert found["HF_ENDPOINT"] == (mirror or "https://huggingface.co")
+    assert found["MODELPLANE_INITIALIZER"] == "/storage-initializer/scripts/initializer-entrypoint"
+    assert set(re.findall(r"MODELPLANE_[A-Z_]+", job.SCRIPT)) <= {
+        manifests.text(entry, "name") for entry in manifests.listing(container(task), "env")
+    }

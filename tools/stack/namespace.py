@@ -12,20 +12,20 @@ from pathlib import Path
 from tools.stack.layout import Home
 from tools.stack.processes import Processes, Program
 
-_HOLDER = "network"
+HOLDER = "network"
 
 
 def holder(home: Home, processes: Processes) -> int:
     """Open the namespace where it is not open yet, and return the process that holds it."""
     known = {r.program.name: r for r in processes.records() if r.runs()}
-    if _HOLDER not in known:
+    if HOLDER not in known:
         # User namespaces let an ordinary user do the same; root needs none.
         who = () if os.geteuid() == 0 else ("--map-root-user",)
         script = f'ip link set lo up && touch "{home.root}/network" && exec sleep infinity'
-        processes.start(Program(name=_HOLDER, argv=("unshare", *who, "--net", "sh", "-c", script)))
+        processes.start(Program(name=HOLDER, argv=("unshare", *who, "--net", "sh", "-c", script)))
         _wait_for(home.root / "network")
         known = {r.program.name: r for r in processes.records()}
-    return known[_HOLDER].pid
+    return known[HOLDER].pid
 
 
 def inside(pid: int) -> tuple[str, ...]:

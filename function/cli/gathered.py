@@ -16,7 +16,7 @@ from function.cli.asked import Sources
 from function.cli.composition import CONFIG, asks_for_configs
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
-from function.cli.store import Ref, Store, is_known, is_ours, namespaced
+from function.cli.store import Ref, Store, adopt, is_known, is_ours, namespaced
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing
 
@@ -26,18 +26,23 @@ _READY: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason":
 
 @dataclass(slots=True)
 class World:
-    """Everything that was read. `given` names what stood in the files of -f. `namespace` empty: all are in scope."""
+    """Everything that was read. `given` names what stood in the files of -f. `namespace` empty: all are in scope.
+
+    `chosen` False: the namespace is only the context's own, which keeps nothing out that was given.
+    """
 
     store: Store
     namespace: str
     given: frozenset[Ref] = frozenset()
+    chosen: bool = False
 
     def deployments(self, names: Sequence[str] = ()) -> list[Ref]:
         """Return the deployments that are meant: those named, else those in files, else all that are in scope."""
         every = self.store.refs("ModelDeployment")
         if names:
             return [self._named(name, every) for name in names]
-        found = [ref for ref in every if ref in self.given] or [ref for ref in every if self._in_scope(ref)]
+        scope = [ref for ref in every if self.in_scope(ref)]
+        found = [ref for ref in scope if ref in self.given] or scope
         if not found:
             where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
             raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
@@ -48,7 +53,7 @@ class World:
         return self._named(name, self.store.refs("ModelDeployment"))
 
     def _named(self, name: str, every: Iterable[Ref]) -> Ref:
-        scope = [ref for ref in every if self._in_scope(ref)]
+        scope = [ref for ref in every if self.in_scope(ref)]
         found = [ref for ref in scope if ref.name == name]
         if len(found) == 1:
             return found[0]
@@ -60,8 +65,10 @@ class World:
         where = f" in namespace {self.namespace}" if self.namespace else ""
         raise CliError(f"there is no ModelDeployment {name}{where}.{hint}", Code.NOT_FOUND)
 
-    def _in_scope(self, ref: Ref) -> bool:
-        return self.namespace in ("", ref.namespace)
+    def in_scope(self, ref: Ref) -> bool:
+        """Tell whether an object is of the namespace that is meant, or of none."""
+        meant = not ref.namespace or self.namespace in ("", ref.namespace)
+        return meant or (ref in self.given and not self.chosen)
 
 
 def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = False) -> World:
@@ -79,7 +86,9 @@ def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = Fal
     changed = _lay_over(store, sources.what_if, namespace or "default")
     if not sources.strict:
         _assume_ready(store, given | changed)
-    return World(store, "" if target.everywhere else namespace, given)
+    adopt(store, given | changed)
+    chosen = bool(target.namespace)
+    return World(store, "" if target.everywhere else namespace, given, chosen)
 
 
 def _settings(cluster: Cluster) -> list[Manifest]:

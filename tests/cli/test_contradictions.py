@@ -1,0 +1,192 @@
+"""What one command says of files no other command denies, nor the controller: `plan NAME`, `why NAME` and `plan` decide
+the same world, and whatever cannot be read is named by everybody who would have used it.
+"""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest, listing, mapping
+from tests.cli.conftest import Live, example
+from tests.cli.process import KIMI, run, said, write
+
+
+def kimi(kind: str, name: str = "", namespace: str = "assistants") -> Manifest:
+    """Return one of the example's manifests, under another name where one is given."""
+    (found,) = [copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] == kind]
+    if name:
+        mapping(found, "metadata").update({"name": name, "namespace": namespace})
+    return found
+
+
+def placed(name: str, deployment: str, namespace: str, **spec: JSON) -> Manifest:
+    """Return a placement as one writes it down from a control plane: without owners and uids."""
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelPlacement",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "modelRef": {"kind": "ClusterModel", "name": "kimi-k2-instruct"},
+            "deploymentRef": {"name": deployment},
+            "inferenceEnvironmentRef": {"name": "h200-east"},
+            "profile": "h200-two-nodes",
+            "pool": "h200",
+            "topology": {
+                "nodes": 2,
+                "gpusPerNode": 8,
+                "parallelism": {"tensor": 8, "pipeline": 2, "expert": "enabled"},
+            },
+            "replicas": 1,
+            **spec,
+        },
+    }
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> str:
+    """Three deployments, of which the two that come first take all four nodes."""
+    deployments = [kimi("ModelDeployment", name) for name in ("a", "b", "c")]
+    return write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), *deployments)
+
+
+def reasons(*arguments: str) -> dict[str, str]:
+    """Return the reason of each deployment that a plan shows."""
+    return {p["name"]: p["reason"] for p in json.loads(run("plan", *arguments, "-o", "json").stdout)}
+
+
+def test_plan_of_one_is_its_part_of_the_plan_of_all(three: str) -> None:
+    every = json.loads(run("plan", "-f", three, "-o", "json").stdout)
+    assert {p["name"]: p["reason"] for p in every} == {"a": "Placed", "b": "Placed", "c": "InsufficientCapacity"}
+    for plan in every:
+        assert json.loads(run("plan", plan["name"], "-f", three, "-o", "json").stdout) == [plan]
+
+
+def test_why_says_what_plan_says(three: str) -> None:
+    found = json.loads(said("why", "c", "-f", three, "-o", "json"))
+    assert [reason["reason"] for reason in found["reasons"]] == ["InsufficientCapacity"]
+
+
+def test_what_is_live_and_not_asked_for_is_decided_too(live: Live, tmp_path: Path) -> None:
+    # One replica of two is placed there; the first of two new deployments takes the rest of four nodes.
+    file = write(tmp_path, kimi("ModelDeployment", "a"), kimi("ModelDeployment", "b"))
+    assert reasons("b", "-f", file, "--live", *live()) == {"b": "InsufficientCapacity"}
+
+
+def test_placements_in_files_are_their_deployments_own(tmp_path: Path) -> None:
+    # The environment has room for two replicas: this one is the deployment's own, and stays.
+    files = kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment")
+    own = placed("runs-here", "kimi-k2", "assistants")
+    done = run("plan", "-f", write(tmp_path, *files, own), "--diff")
+    assert (done.returncode, "stays" in done.stdout, "nothing changes" in done.stdout) == (0, True, True)
+    names = said("plan", "-f", write(tmp_path, *files, own), "-o", "name").splitlines()
+    assert names == ["modelplacement.modelplane.ai/runs-here"]
+
+
+def test_placements_of_a_namesake_in_another_namespace_are_not(tmp_path: Path) -> None:
+    files = kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment")
+    others = placed("runs-there", "kimi-k2", "elsewhere", replicas=2)
+    found = reasons("-f", write(tmp_path, *files, others))
+    assert found == {"kimi-k2": "InsufficientCapacity"}
+
+
+def test_a_namespace_counts_for_files(tmp_path: Path) -> None:
+    mine, theirs = kimi("ModelDeployment", "a", "mine"), kimi("ModelDeployment", "b", "theirs")
+    file = write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), mine, theirs)
+    assert reasons("-f", file).keys() == {"a", "b"}
+    assert reasons("-f", file, "-n", "mine").keys() == {"a"}
+    assert reasons("-f", file, "-n", "mine", "-A").keys() == {"a", "b"}
+    shown = said("render", "-f", file, "-n", "theirs", "-o", "json")
+    placements = [m for m in (item["manifest"] for item in json.loads(shown)) if m["kind"] == "ModelPlacement"]
+    assert [m["metadata"]["namespace"] for m in placements] == ["theirs"]
+    none = run("plan", "-f", file, "-n", "others")
+    assert none.returncode == 4
+    assert none.stderr.startswith("error: there is no ModelDeployment in namespace others")
+
+
+def test_a_file_of_another_namespace_than_the_contexts_is_found_by_name(live: Live, tmp_path: Path) -> None:
+    file = write(tmp_path, kimi("ModelDeployment", "elsewhere", "another"))
+    options = ("-f", file, "--live", *live())
+    assert reasons("elsewhere", *options) == reasons(*options) == {"elsewhere": "Placed"}
+
+
+COMMANDS = (("plan",), ("why", "kimi-k2"), ("capacity",), ("size",), ("render",))
+BAD: dict[str, tuple[Manifest, str]] = {
+    "placement": (
+        placed("broken", "other", "assistants", topology={"nodes": 0, "gpusPerNode": 8}),
+        "warning: ModelPlacement assistants/broken: spec.topology.nodes: 0 is not allowed; must be at least 1",
+    ),
+    "environment": (
+        {**kimi("InferenceEnvironment", "broken", ""), "spec": {"cluster": {"source": "Elsewhere"}}},
+        "warning: InferenceEnvironment broken: spec.cluster.source: ",
+    ),
+}
+USES = {
+    "placement": COMMANDS[:3] + COMMANDS[4:],
+    "environment": COMMANDS,
+}
+
+
+@pytest.mark.parametrize(("kind", "command"), [(kind, command) for kind in BAD for command in USES[kind]], ids=str)
+def test_a_bad_object_is_named_by_who_would_use_it(kind: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    bad, told = BAD[kind]
+    done = run(*command, "-f", KIMI, "-f", write(tmp_path, bad))
+    assert [line for line in done.stderr.splitlines() if line.startswith(told)], done.stderr
+
+
+@pytest.mark.parametrize("command", [("plan",), ("render",)], ids=" ".join)
+def test_a_bad_pool_is_named_even_where_it_has_a_row(command: tuple[str, ...], tmp_path: Path) -> None:
+    environment = kimi("InferenceEnvironment")
+    listing(environment, "spec.nodePools")[0]["acceleratorCount"] = 72
+    done = run(*command, "-f", write(tmp_path, environment, kimi("ClusterModel"), kimi("ModelDeployment")))
+    told = "warning: pool h200 of InferenceEnvironment h200-east is left out: spec.nodePools[0].acceleratorCount: 72 is"
+    assert told in done.stderr
+
+
+def test_a_bad_deployment_keeps_no_other_from_being_planned(tmp_path: Path) -> None:
+    bad = kimi("ModelDeployment", "bad")
+    mapping(bad, "spec")["environments"] = -1
+    done = run("plan", "kimi-k2", "-f", KIMI, "-f", write(tmp_path, bad))
+    assert done.returncode == 0
+    assert "warning: ModelDeployment assistants/bad: spec.environments: -1 is not allowed" in done.stderr
+
+
+PARSED = {
+    "no-line-between": (
+        "apiVersion: v1\nkind: A\nmetadata: {name: a}\napiVersion: v1\nkind: B\n",
+        "line 4: apiVersion is given already in line 1. Put --- between objects, or leave one out",
+    ),
+    "key-twice": (
+        "kind: A\nspec:\n  pools:\n  - name: a\n    name: b\n",
+        "line 5: name is given already in line 4. Put --- between objects, or leave one out",
+    ),
+    "key-twice-in-json": ('{"kind": "A",\n "kind": "B"}', "line 2: kind is given already in line 1."),
+    "no-kind": ("kind: A\n---\nname: b\n", "line 3: the document is not a Kubernetes manifest (it has no kind)"),
+    "item-without-kind": ("kind: List\nitems:\n- name: b\n", "line 1: items[0] has no kind"),
+    "not-yaml": ("a: 1\nb: [1\nc: 2\n", "line 3: "),
+    "a-map-as-key": ("kind: A\n{a: 1}: b\n", "line 2: "),
+    "tabs": ("kind: A\nspec:\n\tname: a\n", "line 3: "),
+    "a-tag": ("kind: A\nspec: !python/object:os.system {}\n", "line 2: "),
+    "a-loop": ("kind: A\nspec: &a\n  again: *a\n", "line 1: it is nested too deeply, or contains itself"),
+    "too-deep": (f"kind: A\nspec: {'[' * 2000}{']' * 2000}\n", "line 1: it is nested too deeply, or contains itself"),
+}
+
+
+@pytest.mark.parametrize("case", PARSED)
+@pytest.mark.parametrize("command", [("plan", "-f"), ("validate",)], ids=" ".join)
+def test_whatever_cannot_be_read_has_a_line(case: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(PARSED[case][0])
+    done = run(*command, str(file))
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {file} {PARSED[case][1]}")
+    assert done.returncode == 2
+
+
+def test_a_key_of_an_anchor_may_be_given_again(tmp_path: Path) -> None:
+    # `<<` brings keys of another map, which the map's own keys replace: that is what it is for.
+    environment = "a: &a {name: x, size: 1}\nb: {<<: *a, name: y}\n"
+    file = tmp_path / "file.yaml"
+    file.write_text(f"apiVersion: v1\nkind: A\n{environment}")
+    assert run("validate", str(file)).returncode == 0

@@ -1,0 +1,126 @@
+"""Who is beyond the quota of a namespace; GPUs are counted by hand: a placement of one node takes four."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.placement import Placement
+from function.domain.quota import Excess, Limits
+from function.domain.shares import Share
+from function.scheduling.quota import excess
+from tests import builders
+
+GPUS = 4
+
+
+def placement(name: str, *, begun: bool = False, replicas: int = 1, has: int = 0, namespace: str = "team") -> Placement:
+    """Return a placement, created in the order of names; `has` replicas are taken by its service."""
+    found = builders.placement(
+        name=name,
+        namespace=namespace,
+        uid=name,
+        created=f"2026-01-01T00:00:0{name[-1]}Z",
+        shape=builders.shape(gpus=GPUS),
+        replicas=replicas,
+        served=begun,
+    )
+    return replace(found, takes=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
+
+
+FIRST, SECOND, THIRD = (placement(f"p{n}") for n in (1, 2, 3))
+SERVES = placement("p9", begun=True, has=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`taken` are placements and GPUs of the namespace where there is no room; None: within."""
+
+    id: str
+    reason: str
+    me: Placement = SECOND
+    others: tuple[Placement, ...] = (FIRST, THIRD)
+    limits: Limits
+    taken: tuple[int, int] | None = None
+    holders: tuple[tuple[str, int], ...] = ()
+
+
+CASES = (
+    Case(id="no-limit", reason="0 is none", limits=Limits()),
+    Case(id="within", reason="two of two", limits=Limits(placements=2)),
+    Case(
+        id="one-too-many",
+        reason="those before it have it",
+        limits=Limits(placements=1),
+        taken=(1, 4),
+        holders=(("p1", 4),),
+    ),
+    Case(id="gpus", reason="4 + 4 of 7", limits=Limits(gpus=7), taken=(1, 4), holders=(("p1", 4),)),
+    Case(id="gpus-just-so", reason="4 + 4 of 8", limits=Limits(gpus=8)),
+    Case(
+        id="what-does-not-fit-is-not-charged",
+        reason="one that is too large keeps nobody out",
+        others=(replace(FIRST, replicas=5),),
+        limits=Limits(gpus=8),
+    ),
+    Case(
+        id="what-runs-comes-first",
+        reason="it was admitted, and is younger",
+        me=FIRST,
+        others=(SERVES,),
+        limits=Limits(placements=1),
+        taken=(1, 4),
+        holders=(("p9", 4),),
+    ),
+    Case(
+        id="what-was-admitted-stays",
+        reason="the limit was lowered under it",
+        me=SERVES,
+        others=(placement("p8", begun=True, has=1),),
+        limits=Limits(placements=1, gpus=1),
+    ),
+    Case(
+        id="growth",
+        reason="it has one replica and wants three: 4 + 4 + 8 of 12",
+        me=placement("p9", begun=True, has=1, replicas=3),
+        others=(placement("p8", begun=True, has=1),),
+        limits=Limits(gpus=12),
+        taken=(2, 8),
+        holders=(("p8", 4), ("p9", 4)),
+    ),
+    Case(
+        id="another-namespace",
+        reason="each has its own",
+        others=(placement("p1", namespace="other"),),
+        limits=Limits(placements=1),
+    ),
+    Case(
+        id="one-that-goes-unstarted",
+        reason="it will not start",
+        others=(replace(FIRST, deleting=True),),
+        limits=Limits(placements=1),
+    ),
+    Case(
+        id="one-that-goes-and-runs",
+        reason="its service is still there",
+        others=(replace(SERVES, deleting=True),),
+        limits=Limits(placements=1),
+        taken=(1, 4),
+        holders=(("p9", 4),),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_who_is_beyond_the_quota(case: Case) -> None:
+    found = excess(case.me, case.others, case.limits)
+    want = case.taken and Excess(
+        namespace="team",
+        limits=case.limits,
+        placements=case.taken[0],
+        gpus=case.taken[1],
+        wanted=(case.me.replicas - (case.me.takes.replicas if case.me.takes else 0)) * GPUS,
+        holders=case.holders,
+    )
+    assert found == want, case.reason
+    assert excess(case.me, case.others[::-1], case.limits) == found, "whatever the order"
+    assert excess(case.me, (*case.others, case.me), case.limits) == found, "once"

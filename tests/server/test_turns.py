@@ -1,0 +1,157 @@
+"""No call keeps the others from theirs: they take turns, and none has more than its share of processor time.
+
+Time here is counted, not measured: each look at the clock is one tick.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
+from crossplane.function.resource import struct_to_dict
+
+from bench import wire
+from bench.fleet import MODEL, TOO_LARGE, environment
+from function.adapter.items import by_version
+from function.exchange import Pause
+from function.fn import Runner
+from function.turns import CALLS, MOST_SECONDS, STEP_SECONDS, TooLongError, Turns
+
+ENVIRONMENTS = 40
+
+
+def ticking(seconds: float) -> Callable[[], float]:
+    """Return a clock on which so much passes from one look to the next."""
+    return itertools.count(0, seconds).__next__
+
+
+def still() -> float:
+    """Return a time that does not pass."""
+    return 0.0
+
+
+def spelling(said: list[str], name: str, letters: int = 3) -> Callable[[Pause], str]:
+    """Return work that says its name several times, with a pause after each."""
+
+    def work(pause: Pause) -> str:
+        for _ in range(letters):
+            said.append(name)
+            pause()
+        return name
+
+    return work
+
+
+def run(turns: Turns[str], *works: Callable[[Pause], str]) -> list[str]:
+    async def together() -> list[str]:
+        return await asyncio.gather(*map(turns.run, works))
+
+    return asyncio.run(together())
+
+
+def test_who_has_computed_for_a_while_lets_the_next_go_on() -> None:
+    said: list[str] = []
+    turns: Turns[str] = Turns(clock=ticking(2 * STEP_SECONDS), processor=still)
+
+    def first(pause: Pause) -> str:
+        while len(turns._line._waiting) < 2:  # noqa: SLF001  # the others have arrived, and nothing else tells it
+            pass
+        return spelling(said, "a")(pause)
+
+    assert run(turns, first, spelling(said, "b"), spelling(said, "c")) == ["a", "b", "c"]
+    assert sorted(said[:3]) == ["a", "b", "c"], "each has said something before one says its second"
+    assert said == said[:3] * 3, "in the order in which they came"
+
+
+def test_who_is_done_soon_is_not_interrupted() -> None:
+    said: list[str] = []
+    turns: Turns[str] = Turns(clock=still, processor=still)
+    run(turns, *(spelling(said, name) for name in "abcdef"))
+    assert all(len(set(said[n : n + 3])) == 1 for n in range(0, len(said), 3)), said
+    assert len("abcdef") > CALLS, "some had to wait for a thread"
+
+
+def test_a_call_has_so_much_processor_time_and_no_more() -> None:
+    turns: Turns[str] = Turns(clock=ticking(2 * STEP_SECONDS), processor=ticking(MOST_SECONDS / 10))
+    paused = 0
+
+    def endless(pause: Pause) -> str:
+        nonlocal paused
+        try:
+            while True:
+                pause()
+                paused += 1
+        except TooLongError:
+            pause()
+            return "can still be answered"
+
+    assert run(turns, endless) == ["can still be answered"]
+    assert paused == 10
+
+
+def test_what_fails_leaves_the_turn_to_others() -> None:
+    turns: Turns[str] = Turns()
+
+    def broken(_: Pause) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(turns, broken)
+    assert run(turns, lambda _: "the next") == ["the next"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outsized:
+    """A call that is to look at many environments of which nothing is remembered."""
+
+    runner: Runner
+    request: bytes
+
+
+@pytest.fixture
+def outsized() -> Outsized:
+    number = next(_NUMBERS)
+    environments = [environment(number * ENVIRONMENTS + n) for n in range(ENVIRONMENTS)]
+    required = {"model": [MODEL], "own-placements": [], "selected-environments": environments}
+    order = Random(7)  # the same orders in every run
+    request = wire.request(TOO_LARGE, {**required, "environments": environments}, order)
+    return Outsized(Runner(identify=by_version), request)
+
+
+_NUMBERS = itertools.count(10)
+
+
+def test_it_pauses_for_every_environment_that_it_reads_and_judges(outsized: Outsized) -> None:
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    outsized.runner._answer(outsized.request, pause)  # noqa: SLF001  # what a turn is given
+    assert pauses >= 2 * ENVIRONMENTS
+    unknown, pauses = pauses, 0
+    outsized.runner._answer(outsized.request, pause)  # noqa: SLF001  # the same again
+    assert pauses <= unknown - 2 * ENVIRONMENTS, "what is remembered takes no time"
+
+
+def test_what_takes_too_long_keeps_what_runs_and_says_so(outsized: Outsized) -> None:
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == ENVIRONMENTS:
+            raise TooLongError
+
+    response = outsized.runner._answer(outsized.request, pause)  # noqa: SLF001  # what a turn is given
+    assert {c.reason for c in response.conditions} == {"TookTooLong"}
+    assert all("tried again" in c.message for c in response.conditions)
+    assert not response.results
+    assert response.meta.ttl.seconds == 60
+    again: RunFunctionResponse = outsized.runner._answer(outsized.request)  # noqa: SLF001  # without a limit
+    assert {c.reason for c in again.conditions} == {"Resolved", "PoolTooSmall", "NothingPlaced"}
+    assert struct_to_dict(again.desired.composite.resource)["status"]

@@ -1,0 +1,67 @@
+"""The page of every field of the API that somebody sets: from the XRDs, in their order."""
+
+import json
+from collections.abc import Iterator
+
+import yaml
+
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from tools.programs import ROOT
+
+_KINDS = {
+    "ClusterModel": "The platform, or whoever may share a model with every namespace",
+    "Model": "An author, for one namespace",
+    "ModelDeployment": "An author",
+    "ModelCache": "An author",
+    "ModelPlacement": "ModelDeployments; an author may write one by hand",
+    "InferenceEnvironment": "The platform",
+}
+
+
+def page() -> str:
+    """Return the page of every field that somebody sets: from the XRDs, in their order."""
+    lines = [
+        "# Fields",
+        "",
+        "Every field that can be set, as `kubectl explain KIND.spec --recursive` and `modelplane explain` have them.",
+        "What a Model or an author may reach on a cluster, and what is the platform's alone: [hardware](hardware.md).",
+    ]
+    for kind, whose in _KINDS.items():
+        definition = yaml.safe_load((ROOT / "apis" / f"{kind.lower()}s" / "definition.yaml").read_text())
+        (version,) = listing(definition, "spec.versions")
+        scope = "in a namespace" if get(definition, "spec.scope") == "Namespaced" else "for the whole control plane"
+        schema = mapping(version, "schema.openAPIV3Schema")
+        lines += ["", f"## {kind}", "", f"{text(schema, 'description')} {whose}; {scope}.", ""]
+        lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
+        lines += _rows(mapping(schema, "properties.spec"), "spec")
+    return "\n".join(lines) + "\n"
+
+
+def _rows(schema: Manifest, path: str) -> Iterator[str]:
+    required = get(schema, "required")
+    for name, child in mapping(schema, "properties").items():
+        assert isinstance(child, dict)
+        items = mapping(child, "items")
+        below = f"{path}.{name}{'[]' if items else ''}"
+        default = f"`{json.dumps(child['default'])}`" if "default" in child else ""
+        must = " **required**" if isinstance(required, list) and name in required else ""
+        meaning = text(child, "description").replace("|", "\\|").replace("\n", " ")
+        yield f"| `{below}` | {_type(child)}{must} | {default} | {meaning} |"
+        yield from _rows(items or child, below)
+
+
+def _type(schema: Manifest) -> str:
+    """Return what a field takes, in words."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return "quantity"
+    choices: JSON = schema.get("enum")
+    if isinstance(choices, list):
+        # The same word in small letters is accepted as well.
+        return ", ".join({str(choice).lower(): f"`{choice}`" for choice in reversed(choices)}.values())
+    if items := mapping(schema, "items"):
+        return f"list of {_type(items)}"
+    if mapping(schema, "additionalProperties"):
+        return "map of texts"
+    return {"string": "text", "boolean": "true or false", "integer": "whole number"}.get(
+        text(schema, "type"), text(schema, "type")
+    )
