@@ -291,36 +291,6 @@ ENVIRONMENT = [
         {"storage": {"download": {"env": [{"name": "A", "value": "b", "valueFrom": {}}]}}},
         "spec.storage.download.env[0].valueFrom",
     ),
-    Case(
-        "autoscaled-to-nowhere",
-        "who adds nodes adds them up to a number",
-        "InferenceEnvironment",
-        {"nodePools.0.autoscaled": True},
-        "spec.nodePools[0].autoscaled",
-        "maxNodeCount",
-    ),
-    Case(
-        "every-node",
-        "a selector of nothing would list every node",
-        "InferenceEnvironment",
-        {"hardware": {"selector": {"matchLabels": {}}}},
-        "spec.hardware.selector",
-        "matchLabels",
-    ),
-    Case(
-        "node-values",
-        "as every label selector",
-        "InferenceEnvironment",
-        {"hardware": {"selector": {"matchExpressions": [{"key": "gpu", "operator": "In"}]}}},
-        "spec.hardware.selector.matchExpressions[0].values",
-    ),
-    Case(
-        "observe-sometimes",
-        "one of three",
-        "InferenceEnvironment",
-        {"hardware": {"observe": "Sometimes"}},
-        "spec.hardware.observe",
-    ),
 ]
 CACHE_BLOCKS: tuple[tuple[str, Manifest, str], ...] = (
     ("name-and-claim", {"name": "c", "claimName": "d"}, "spec.modelCache.name"),
@@ -371,16 +341,6 @@ OTHERS = [
     ),
 ]
 ALLOWED = [
-    Case(
-        "nodes-of-a-label",
-        "a selector of one label, and a pool that grows",
-        "InferenceEnvironment",
-        {
-            "hardware": {"observe": "Always", "selector": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}},
-            "nodePools.0.autoscaled": True,
-            "nodePools.0.maxNodeCount": 2,
-        },
-    ),
     Case("replicas-zero", "scaled to zero", "ModelDeployment", {"scaling": {"fixed": {"replicas": 0}}}),
     Case("class-empty", "the default class", "ModelDeployment", {"modelCache": {"storageClassName": ""}}),
     Case("vram-in-bytes", "a quantity may be a number", "ClusterModel", {"resources": {"vram": 85899345920}}),
