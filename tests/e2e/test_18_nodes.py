@@ -3,13 +3,19 @@
 What serves stays whatever becomes of its nodes, and what is new goes where nodes can be used.
 """
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from tests.e2e.calls import calls
 from tests.e2e.objects import deployment, environment, model, pool, spanning
+from tests.e2e.rest import require_rest
 from tests.e2e.world import World
 from tools.stack import layout, upstream
 from tools.stack.waiting import steady, until
@@ -19,7 +25,8 @@ TEAM, PLACE = "nodes", "nodes"
 FIRST, SECOND = "l40s-5-0", "l40s-5-1"
 LABEL = "modelplane.ai/pool"
 # provider-kubernetes polls every 20 seconds here; its collection, then its Objects.
-_NEWS_SECONDS = 120
+_POLL_SECONDS, _NEWS_SECONDS = 20, 120
+_BEATS = 3
 
 
 def l40s(name: str = "l40s", **more: JSON) -> Manifest:
@@ -87,6 +94,58 @@ def test_an_honest_pool_is_as_declared(world: World, record_property: Callable[[
     )
     assert {text(m, "status.atProvider.manifest.metadata.name") for m in members} == {FIRST, SECOND}
     record_property("bytes of a node's Object", max(len(str(member)) for member in members))
+
+
+def test_heartbeats_wake_nobody_but_the_environment(
+    world: World, record_property: Callable[[str, object], None]
+) -> None:
+    """Calls there are, and not one write: nothing that moves is in the status."""
+    hardware(world, PLACE, "True/AsDeclared")
+    before = _versions(world)
+    count = require_rest(world, _BEATS * _POLL_SECONDS, lambda: _beat(world) or calls())
+    record_property(f"calls in {_BEATS * _POLL_SECONDS} seconds of polls, with a heartbeat of each node", count)
+    assert _versions(world) == before
+
+
+def _beat(world: World) -> int:
+    """Let both nodes say once more that they are there."""
+    for name in (FIRST, SECOND):
+        world.stack.remote.patch("Node", name, {"metadata": {"annotations": {"e2e-beat": str(time.monotonic_ns())}}})
+    return 0
+
+
+def _versions(world: World) -> dict[str, str]:
+    found = [(kind, m) for kind in ("InferenceEnvironment", "ModelDeployment") for m in world.stack.hub.find(kind)]
+    return {f"{kind} {text(m, 'metadata.name')}": text(m, "metadata.resourceVersion") for kind, m in found}
+
+
+def test_nodes_of_nobody_change_nothing(world: World) -> None:
+    """Nodes that no pool declares are not even looked at, however many there are."""
+    before = _versions(world)
+    nodes = [f"stray-{number}" for number in range(100)]
+    for name in nodes:
+        world.stack.remote.apply(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"e2e": "x"}}}
+        )
+    steady("the environment", lambda: _versions(world) == before, seconds=2 * _POLL_SECONDS)
+    for name in nodes:
+        world.stack.remote.delete("Node", name)
+
+
+def test_pools_as_the_command_line_suggests_them(world: World) -> None:
+    """Always looks at every node; what it prints is pasted into an environment, which is as declared."""
+    chosen: Manifest = {"observe": "Always", "selector": {"matchLabels": {LABEL: "l40s"}}}
+    world.apply(environment("nodes-suggested", l40s(labels={}, acceleratorCount=1), hardware=chosen))
+    hardware(world, "nodes-suggested", "True/AsDeclared")
+    kubeconfig = str(world.stack.home.kubeconfig("hub"))
+    program = (str(Path(sys.executable).with_name("modelplane")), "capacity", "--suggest", "--kubeconfig", kubeconfig)
+    printed = subprocess.run(program, capture_output=True, check=True, text=True, timeout=300).stdout
+    mine = printed.partition("# spec of InferenceEnvironment nodes-suggested, of 2 nodes\n")[2].partition("#")[0]
+    pools = yaml.safe_load(mine)["nodePools"]
+    want: Manifest = {"name": "l40s", "acceleratorCount": 2, "nodeCount": 2, "labels": {LABEL: "l40s"}}
+    assert pools == [want]
+    world.apply(environment("nodes-pasted", *pools))
+    hardware(world, "nodes-pasted", "True/AsDeclared")
 
 
 def test_what_is_new_waits_for_a_cordoned_node(world: World, record_property: Callable[[str, object], None]) -> None:
