@@ -30,6 +30,7 @@ _POOL_LABELS = (
     "amd.com/gpu.product-name",
 )
 _PRODUCTS = _POOL_LABELS[-2:]
+_HOSTNAME = "kubernetes.io/hostname"  # of one node alone, hence the last resort
 _GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
 
 
@@ -97,7 +98,8 @@ def _pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequence[Node])
 def _labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
     """Return labels that all nodes of a group have, and no other node has all of."""
     common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
-    order = [key for key in _POOL_LABELS if key in common] + sorted(common.keys() - set(_POOL_LABELS))
+    further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
+    order = [key for key in _POOL_LABELS if key in common] + further
     for key in order:
         if not any(node.labels.get(key) == common[key] for node in others):
             return {key: common[key]}

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.cli.nodes import contradictions
+from function.cli.store import Store
 from function.cli.suggest import suggest
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
@@ -131,3 +133,20 @@ def test_what_is_suggested_is_as_declared(case: Case) -> None:
 
 
 CLUSTER: JSON = {"source": "Existing", "existing": {"secretRef": {"name": "s"}}}
+
+
+def test_nodes_that_no_label_tells_apart_are_told_by_their_gpus() -> None:
+    """Two nodes of eight and two of four with one label: all that can be said is what they have in common."""
+    labels = {POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}
+    nodes = [node(name, labels, gpus=gpus) for name, gpus in (("a", "8"), ("b", "8"), ("c", "4"), ("d", "4"))]
+    want: list[JSON] = [{POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}] * 2
+    assert [mapping(pool, "labels") for pool in suggest(map(read_node, nodes))] == want
+
+
+def test_one_node_of_its_kind_is_told_by_a_label_before_its_name() -> None:
+    nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
+    assert [mapping(pool, "labels") for pool in suggest(map(read_node, nodes))] == [{"size": "4"}, {"size": "8"}]
+
+
+def test_what_is_no_environment_contradicts_nothing() -> None:
+    assert contradictions(Store(), {"kind": "ModelCache"}) == []

@@ -94,6 +94,12 @@ def test_a_pool_of_two() -> None:
     )
 
 
+def test_a_domain_over_two_nodes() -> None:
+    """Both say that they are of one domain, which has the 16 GPUs that are declared."""
+    labels = {POOL: "h100", **H100, "nvidia.com/gpu.clique": "fabric.1"}
+    assert facts(node("gpu-1", labels), node("gpu-2", labels), of=pool(nvlink_domain=16)).drift == ()
+
+
 def test_counts_by_allocatable_where_nothing_is_labelled() -> None:
     assert facts(node(gpus="4")).gpus_per_node == 4
     assert facts(node(gpus=None)).gpus_per_node is None

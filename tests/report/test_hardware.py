@@ -43,6 +43,8 @@ FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
 CASES = (
     Case("all", "as it shall be", (seen(), seen(name="b")),
          (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and none against its declaration")),
+    Case("unseen", "a pool at which nobody has looked yet has no fault", (seen(), pool("b")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and none against its declaration")),
     Case("zero", "an autoscaler has added none yet", (seen(nodes=0),),
          (TRUE, HardwareAsDeclared.NO_NODES_YET, "No node yet; an autoscaler is to add them")),
     Case("unusable", "three are named and the others counted", (seen(unusable=(GONE, FEW)),),
