@@ -14,8 +14,8 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-image e2e-up e2e-down image package bench fleet \
-  fleet-races instructions lock clean
+.PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-image e2e-up e2e-shell e2e-down image package \
+  bench fleet fleet-races instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -81,6 +81,9 @@ e2e-image: $(VENV)/dev.stamp image
 
 e2e-up: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack up
+
+e2e-shell: $(VENV)/dev.stamp
+	@$(BIN)/python -m tools.stack shell
 
 e2e-down: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.stack down

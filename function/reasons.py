@@ -56,6 +56,7 @@ class Refused(StrEnum):
     INVALID_PROFILE = "InvalidProfile"
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements"
     SHARED_STORAGE_MISSING = "SharedStorageMissing"
+    STORAGE_TOO_SMALL = "StorageTooSmall"
     CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment"
     POOL_TOO_SMALL = "PoolTooSmall"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
@@ -190,6 +191,7 @@ class PlacementStorage(StrEnum):
     CLAIM_PENDING = "ClaimPending"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_SHARED = "ClaimNotShared"
+    STORAGE_TOO_SMALL = "StorageTooSmall"
     TOKEN_MISSING = "TokenMissing"  # noqa: S105  # a reason, not a token
     DOWNLOADING = "Downloading"
     DOWNLOAD_FAILED = "DownloadFailed"

@@ -20,7 +20,7 @@ from function.domain.model import (
     Source,
     Spread,
 )
-from function.domain.placement import Deployment, Placement
+from function.domain.placement import Deployment, Placement, Preference
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.domain.shares import Free, Grant
@@ -210,6 +210,7 @@ def deployment(
     replicas: int = 1,
     selector: Selector = ANYWHERE,
     cache: CacheChoice = NO_CACHE,
+    prefer: Preference = Preference.DECLARED,
 ) -> Deployment:
     """Return a deployment of one replica on one environment."""
     return Deployment(
@@ -220,6 +221,7 @@ def deployment(
         replicas=replicas,
         selector=selector,
         cache=cache,
+        prefer=prefer,
     )
 
 

@@ -87,3 +87,10 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     left = {path.name for path in (ROOT / "install").glob("*.yaml")} - {str(name) for name in applied}
     optional = {"admission-policy.yaml", "crossplane-values.yaml", "hub-rbac.yaml", "remote-rbac.yaml"}
     assert left == {"kustomization.yaml", *optional}
+
+
+def test_the_first_model_of_the_readme_is_the_tutorials() -> None:
+    """What the tutorial's own test applies, word for word."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    assert [f"<<'EOF'\n{block}EOF\n" in tutorial for block in blocks] == [True, True]

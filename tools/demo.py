@@ -28,7 +28,7 @@ from function.cli.candidates import Row, candidates
 from function.cli.control_plane import ControlPlane, as_files
 from function.cli.picture import draw
 from function.cli.planning import look, make
-from function.cli.render import Place, composed
+from function.cli.rendering import Place, composed
 from function.cli.store import Ref, Store, is_known, namespaced
 from function.cli.tables import structured
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text

@@ -105,7 +105,7 @@ def render() -> str:
         skip_root_model=True,
         use_generic_base_class=True,
         enable_faux_immutability=True,
-        strict_types=[StrictTypes.str, StrictTypes.int, StrictTypes.bool],
+        strict_types=[StrictTypes.str, StrictTypes.int, StrictTypes.float, StrictTypes.bool],
         enum_field_as_literal=LiteralType.All,
         snake_case_field=True,
         strict_nullable=True,

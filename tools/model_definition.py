@@ -1,8 +1,8 @@
 """Model's XRD, made from ClusterModel's: the same API for one namespace.
 
-What differs is the names, the scope, and that a Secret is always of the model's own namespace, so that no
-`secretRef` may name another. A sentence that is said differently must be found where it is said, or nothing
-is written.
+What differs is the names, the scope, and that a Secret is always of the model's own namespace, so that neither a
+`secretRef` nor `imagePullSecrets` may name another. A sentence that is said differently must be found where
+it is said, or nothing is written.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def _reword(schema: Manifest, old: str, new: str) -> None:
 
 
 def _secrets(schema: JSON) -> Iterator[Manifest]:
-    """Yield the schema of every field called secretRef."""
+    """Yield the schema of every field called secretRef, and of the items of imagePullSecrets."""
     if isinstance(schema, list):
         for item in schema:
             yield from _secrets(item)
@@ -52,6 +52,8 @@ def _secrets(schema: JSON) -> Iterator[Manifest]:
         for name, child in schema.items():
             if name == "secretRef" and isinstance(child, dict):
                 yield child
+            elif name == "imagePullSecrets" and isinstance(child, dict):
+                yield mapping(child, "items")
             else:
                 yield from _secrets(child)
 

@@ -20,10 +20,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What to read. Files lie over the live state, those of `what_if` over everything."""
+    """What to read. Files lie over the live state, those of `what_if` over everything, values of `sets` over that."""
 
     files: tuple[str, ...] = ()
     what_if: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
     live: bool = False
     strict: bool = False
     target: Target = Target()
@@ -49,6 +50,7 @@ class Form(StrEnum):
     NAME = "name"
     SVG = "svg"
     DOT = "dot"
+    SARIF = "sarif"
 
     @property
     def for_people(self) -> bool:

@@ -13,13 +13,15 @@ from function.composers.deployment import Considered
 from function.domain.environment import Environment
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
+from function.kube.quantity import gib
 from function.report.sentences import count, replica, sentence, show, unmet
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
+from function.scheduling.preference import rank
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Assignment, Field, Refusal
+from function.scheduling.verdicts import Assignment, Field, Rank, Refusal
 from function.storage.checks import FaultKind
 
 
@@ -33,7 +35,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One candidate in words. `refusals` are empty where nothing refuses it; `faults` are those of an invalid pool."""
+    """One candidate in words. `refusals` are empty where nothing refuses it, and then it has a `rank` where one counts;
+    `faults` are those of an invalid pool.
+    """
 
     environment: str
     profile: str = ""
@@ -44,6 +48,7 @@ class Row:
     found: str = ""
     refusals: tuple[Refusal, ...] = ()
     faults: tuple[Problem, ...] = ()
+    rank: Rank | None = None
 
     @property
     def serves(self) -> bool:
@@ -56,11 +61,12 @@ class Row:
         return "; ".join([*map(sentence, self.refusals), *map(str, self.faults)])
 
     @property
-    def closeness(self) -> int:
-        """Sorts the nearest to the front."""
+    def closeness(self) -> tuple[int, ...]:
+        """Sorts the nearest to the front; what fits by the order of choice, where that is not as declared."""
+        preferred = (*self.rank.size, self.rank.left) if self.rank else ()
         if self.serves:
-            return -2
-        return -self.refusals[0].reason.rank + 100 if self.refusals else -1
+            return -2, *preferred
+        return (-self.refusals[0].reason.rank + 100,) if self.refusals else (-1, *preferred)
 
 
 def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
@@ -120,6 +126,7 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
     candidate, refusals = attempt.candidate, attempt.refusals
     if not refusals:
         assert candidate is not None  # only a pool can be without a refusal
+        preferred = rank(candidate, ledger)
         return Row(
             environment=environment,
             profile=candidate.profile.name,
@@ -127,7 +134,8 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
             replica=_replica(candidate.shape),
             verdict=Verdict.FITS,
             wanted=count(request.deployment.replicas, "replica"),
-            found=f"room for {_room(candidate, ledger)}",
+            found=f"room for {_room(candidate, ledger)}" + (f", {unused(preferred)}" if preferred else ""),
+            rank=preferred,
         )
     wanted, found = compared(refusals[0])
     return Row(
@@ -151,6 +159,13 @@ def _room(candidate: Candidate, ledger: Ledger) -> int:
     assert candidate.shape is not None  # nothing fits without one
     apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
     return room.holds(Demand(candidate.shape, room.nodes * room.gpus_per_node, apart))
+
+
+def unused(rank: Rank) -> str:
+    """Say how much GPU memory a replica would not need."""
+    if rank.spare is None:
+        return "memoryPerGpu not declared"
+    return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
 
 
 def compared(refusal: Refusal) -> tuple[str, str]:
@@ -196,9 +211,14 @@ _STORAGE: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.NOTHING_TO_CACHE: ("a source that is downloaded", "{fault.found}"),
     FaultKind.CLAIM_BESIDE_SOURCE: ("no claimName", "{fault.found}"),
     FaultKind.EMPTY_DIR: ("type PVC", "{fault.found}"),
+    FaultKind.EMPTY_DIR_UNFILLED: ("type PVC", "preload: false"),
+    FaultKind.EMPTY_DIR_ACCOUNT: ("type PVC", "serviceAccountName {fault.found}"),
     FaultKind.OWN_ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
     FaultKind.OTHER_MODEL: ("a ModelCache of {fault.wanted}", "one of {fault.found}"),
     FaultKind.SIZE: ("a size for the claim", "not declared"),
+    FaultKind.OWN_SIZE: ("{fault.wanted} of disk", "size {fault.found}"),
+    FaultKind.SHARED_SIZE: ("{fault.wanted} of disk", "a Shared claim of {fault.found}"),
+    FaultKind.CLAIM_SIZE: ("{fault.wanted} of disk", "a claim of {fault.found}"),
     FaultKind.STORAGE_CLASS: ("a storage class", "none"),
     FaultKind.ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
     FaultKind.CACHE_ABSENT: ("ModelCache {fault.cache}", "not there"),
@@ -215,6 +235,7 @@ _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.VRAM: _words("spec.resources.vram", "not set"),
     Field.ENGINE_ARGS: _words("arguments that agree", ""),
     Field.INTER_NODE: _words("what its preset allows", ""),
+    Field.TLS: _words("an engine that serves HTTPS", ""),
     Field.ENVIRONMENT: _words("a valid environment", "spec is invalid"),
     Field.NODE_POOLS: _words("a valid GPU pool", "none"),
     Field.MULTI_NODE: _words("multiNodeCapable for {} nodes", "not declared"),

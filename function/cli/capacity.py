@@ -72,6 +72,11 @@ class Usage:
         nodes, gpus = max(shapes, key=lambda s: (s[0] * s[1], s[1]), default=(0, 0))
         return replica(nodes, gpus) if gpus and nodes else "none"
 
+    @property
+    def largest_gpus(self) -> int:
+        """GPUs of the largest replica that still fits."""
+        return max((nodes * gpus for nodes, gpus in self._shapes()), default=0)
+
     def _shapes(self) -> list[tuple[int, int]]:
         if self.pool is None or self.room is None:
             return []
@@ -100,6 +105,8 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
+            if sum(usage.pool is not None for usage in usages) > 1:
+                click.echo(f"\n{_totals(usages)}")
             hint(f"plan{sources.again or ' -f deployment.yaml --live'}")
         case Form.NAME:
             for environment in known:
@@ -132,6 +139,30 @@ def _table(usages: list[Usage], *, wide: bool) -> str:
     if wide:
         headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"]
     return table(headers, (_cells(usage, wide=wide, looked=looked) for usage in usages))
+
+
+def _totals(usages: Sequence[Usage]) -> str:
+    """Return what there is of each accelerator on all clusters, and below it of all of them."""
+    headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
+    real = [usage for usage in usages if usage.pool]
+    kinds = sorted({usage.pool.accelerator_type for usage in real if usage.pool})
+    rows = [_total(kind, [u for u in real if u.pool and u.pool.accelerator_type == kind]) for kind in kinds]
+    return table(headers, [*rows, _total("all", real)] if len(rows) > 1 else rows)
+
+
+def _total(name: str, usages: Sequence[Usage]) -> list[object]:
+    rooms = [usage.room for usage in usages if usage.room]
+    total, free = sum(usage.gpus for usage in usages), sum(usage.free for usage in usages)
+    largest = max(usages, key=lambda usage: usage.largest_gpus)
+    return [
+        name,
+        len({usage.environment.name for usage in usages}),
+        len(usages),
+        f"{sum(room.nodes_in_use for room in rooms)}/{sum(room.nodes for room in rooms)}",
+        f"{sum(usage.used for usage in usages)}/{total}",
+        free,
+        largest.largest,
+    ]
 
 
 def _cells(usage: Usage, *, wide: bool, looked: bool) -> list[object]:

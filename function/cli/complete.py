@@ -4,9 +4,7 @@ A shell waits while its user does, so the control plane has little time, and wha
 passed over in silence.
 """
 
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
@@ -39,17 +37,9 @@ def namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> l
 
 def contexts(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the contexts of the kubeconfig."""
-    import yaml  # noqa: PLC0415  # commands that read nothing do without
+    from function.cli import kubeconfigs  # noqa: PLC0415  # commands that read nothing do without
 
-    from function.kube.manifests import listing, text  # noqa: PLC0415  # as above
-
-    named = context.params.get("kubeconfig") or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    found: list[str] = []
-    for file in named.split(os.pathsep):
-        try:
-            found += (text(entry, "name") for entry in listing(yaml.safe_load(Path(file).read_text()), "contexts"))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
+    found = kubeconfigs.contexts(kubeconfigs.named(context.params.get("kubeconfig")))
     return _beginning(incomplete, found)
 
 

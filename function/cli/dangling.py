@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, environments, is_ours
 from function.domain.cache import NamedCache
+from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
@@ -14,11 +15,14 @@ from function.parse.deployments import read_deployment
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.problems import nearest
+from function.reasons import Refused
 from function.report.storage_faults import problem
+from function.report.weights import again
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import unsuited
+from function.scheduling.schedule import NO_POOL, unsuited
 from function.storage.checks import faults as faults_of
 from function.storage.placed import PlacedWeights, cached_weights
+from function.storage.request import Case
 
 
 def faults(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -41,6 +45,19 @@ def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
     return Ref(ref.kind, namespace, ref.name)
 
 
+def remarks(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Return what is no fault of an object and worth knowing."""
+    of_ours = is_ours(manifest) and text(manifest, "kind") == "ModelDeployment"
+    deployment = read_deployment(manifest).value if of_ours else None
+    model = _model_of(store, deployment.model, manifest) if deployment else None
+    if deployment is None or model is None:
+        return
+    weights = _weights(store, deployment, model)
+    for profile in model.profiles:
+        if profile.shape and weights.on(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.INITIALIZER:
+            yield Problem("spec.modelCache", f"is EmptyDir with profile {profile.name}: {again(model.disk)}")
+
+
 def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     deployment = read_deployment(manifest).value
     if deployment is None:
@@ -53,7 +70,7 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         return
     weights = _weights(store, deployment, model)
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
-    fault = unsuited(request, environments(store))
+    fault = unsuited(request, environments(store), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL))
     if fault is not None:
         yield problem(fault)
 

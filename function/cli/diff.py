@@ -1,61 +1,46 @@
-"""What would change against what exists, one line for each field, as `+`, `-` and `~`."""
+"""`diff`: what two states of the world decide differently: files or folders, or the control plane."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import click
 
-from function.cli.store import Ref
-from function.cli.tables import BAD, GOOD, WAIT
-from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, text
-
-_COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One line of a difference."""
-
-    sign: str
-    text: str
-
-    @property
-    def colour(self) -> str:
-        """The colour of its sign."""
-        return _COLOURS[self.sign]
-
-    def __str__(self) -> str:
-        return f"{self.sign} {self.text}"
+from function.cli.asked import Form, Sources, Target
+from function.cli.compared import as_data, compare, told
+from function.cli.errors import Code
+from function.cli.gathered import gather
+from function.cli.options import examples, form, target
+from function.cli.planning import make
+from function.cli.tables import structured
 
 
-def changes(before: Mapping[str, Manifest], after: Mapping[str, Composed]) -> tuple[Change, ...]:
-    """Return how what is composed differs from what exists."""
-    return tuple(_changes(before, {key: item.manifest for key, item in after.items()}))
-
-
-def _changes(before: Mapping[str, Manifest], after: Mapping[str, Manifest]) -> Iterator[Change]:
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        if old is None and new is not None:
-            yield Change("+", _title(new))
-        elif new is None and old is not None:
-            yield Change("-", _title(old))
-        elif old is not None and new is not None:
-            was, becomes = dict(_flat(old.get("spec"), "spec")), dict(_flat(new.get("spec"), "spec"))
-            for path in sorted(was.keys() | becomes.keys()):
-                if was.get(path) != becomes.get(path) and not path.startswith("spec.crossplane"):
-                    yield Change("~", f"{_title(new)} {path}: {was.get(path, 'unset')} -> {becomes.get(path, 'unset')}")
-
-
-def _title(manifest: Manifest) -> str:
-    where = text(manifest, "spec.inferenceEnvironmentRef.name")
-    return (
-        f"{Ref.of(manifest)} on {where} (profile {text(manifest, 'spec.profile')}, pool {text(manifest, 'spec.pool')})"
+@click.command(
+    epilog=examples(
+        "modelplane diff before/ after/", "modelplane diff fleet/ --live", "modelplane diff a.yaml b.yaml -o json"
     )
+)
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path(), required=False)
+@click.option("--live", is_flag=True, help="Compare the control plane as it is with the files laid over it.")
+@target
+@form(Form.TABLE, Form.JSON, Form.YAML)
+@click.pass_context
+def diff(  # click's options
+    context: click.Context, before: str, after: str | None, *, live: bool, target: Target, form: Form
+) -> None:
+    """Show what AFTER decides otherwise than BEFORE: every deployment that changes. Exits 1 where one does.
 
-
-def _flat(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}")
-    else:
-        yield path, value
+    With --live, the files are laid over the control plane and compared with it as it is.
+    """
+    if live == bool(after):
+        raise click.UsageError("give two files or folders, or one and --live.")
+    first, second = (
+        (Sources(live=True, target=target), Sources(files=(before,), live=True, target=target))
+        if live
+        else (Sources(files=(before,), target=target), Sources(files=(str(after),), target=target))
+    )
+    plans = []
+    for sources in (first, second):
+        world = gather(sources)
+        plans.append(make(world, [ref for ref in world.store.refs("ModelDeployment") if world.in_scope(ref)]))
+    changed = compare(*plans)
+    click.echo(told(changed) if form is Form.TABLE else structured(form, as_data(changed)))
+    if changed:
+        context.exit(Code.REFUSED)

@@ -6,7 +6,7 @@ every status as it is.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import click
@@ -16,6 +16,7 @@ from function.cli.asked import Sources
 from function.cli.composition import CONFIG, asks_for_configs
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
+from function.cli.overlay import merged, set_values
 from function.cli.store import Ref, Store, adopt, is_known, is_ours, namespaced
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing
@@ -28,13 +29,15 @@ _READY: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason":
 class World:
     """Everything that was read. `given` names what stood in the files of -f. `namespace` empty: all are in scope.
 
-    `chosen` False: the namespace is only the context's own, which keeps nothing out that was given.
+    `chosen` False: the namespace is only the context's own, which keeps nothing out that was given. `before`: the world
+    without what is only tried, None where nothing is.
     """
 
     store: Store
     namespace: str
     given: frozenset[Ref] = frozenset()
     chosen: bool = False
+    before: "World | None" = None
 
     def deployments(self, names: Sequence[str] = ()) -> list[Ref]:
         """Return the deployments that are meant: those named, else those in files, else all that are in scope."""
@@ -48,9 +51,14 @@ class World:
             raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
         return found
 
-    def deployment(self, name: str) -> Ref:
-        """Return the deployment of a name."""
-        return self._named(name, self.store.refs("ModelDeployment"))
+    def deployment(self, name: str | None) -> Ref:
+        """Return the deployment of a name; where there is but one, it needs none."""
+        if name:
+            return self._named(name, self.store.refs("ModelDeployment"))
+        found = self.deployments()
+        if len(found) > 1:
+            raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in found)}")
+        return found[0]
 
     def _named(self, name: str, every: Iterable[Ref]) -> Ref:
         scope = [ref for ref in every if self.in_scope(ref)]
@@ -83,12 +91,21 @@ def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = Fal
         for manifest in (*cluster.objects(kinds, narrow), *([] if within else _settings(cluster))):
             store.put(manifest)
     given = _lay_over(store, sources.files, namespace or "default")
-    changed = _lay_over(store, sources.what_if, namespace or "default")
+    scope = "" if target.everywhere else namespace
+    world = World(store, scope, given, chosen=bool(target.namespace))
+    if sources.what_if or sources.sets:
+        world.before = replace(world, store=Store(store.values()))
+        _complete(world.before.store, given, sources)
+        given |= _lay_over(store, sources.what_if, namespace or "default", parts=True)
+        set_values(store, sources.sets)
+    _complete(store, given, sources)
+    return world
+
+
+def _complete(store: Store, refs: frozenset[Ref], sources: Sources) -> None:
     if not sources.strict:
-        _assume_ready(store, given | changed)
-    adopt(store, given | changed)
-    chosen = bool(target.namespace)
-    return World(store, "" if target.everywhere else namespace, given, chosen)
+        _assume_ready(store, refs)
+    adopt(store, refs)
 
 
 def _settings(cluster: Cluster) -> list[Manifest]:
@@ -103,11 +120,13 @@ def _settings(cluster: Cluster) -> list[Manifest]:
         return []
 
 
-def _lay_over(store: Store, paths: Sequence[str], namespace: str) -> frozenset[Ref]:
+def _lay_over(store: Store, paths: Sequence[str], namespace: str, *, parts: bool = False) -> frozenset[Ref]:
     manifests = [found.manifest for found in files.read(paths) if is_known(found.manifest)]
     laid = list(namespaced(manifests, namespace))
     for manifest in laid:
-        store.lay_over(manifest)
+        whole = merged(store.get(Ref.of(manifest)), manifest) if parts else manifest
+        assert isinstance(whole, dict)  # a map over a map, or over nothing
+        store.lay_over(whole)
     return frozenset(Ref.of(manifest) for manifest in laid if is_ours(manifest))
 
 

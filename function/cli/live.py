@@ -19,6 +19,7 @@ import click
 from function.cli.asked import Target
 from function.cli.errors import CliError, Code
 from function.cli.files import whole
+from function.cli.kubeconfigs import fault, named
 from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref
 from function.kube.manifests import Manifest, listing
 from function.kube.names import VERSION
@@ -42,6 +43,7 @@ PLURALS = {
 }
 _FIELD_MANAGER = "kubectl-modelplane"
 _APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 _INSTALL = (
     "a live control plane needs a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or use -f"
 )
@@ -114,7 +116,13 @@ class Cluster:
             api.timeout = target.seconds
             return api
 
-        return self._run(work(), "connect")
+        try:
+            return self._run(work(), "connect")
+        except CliError as error:
+            missing = fault(named(target.kubeconfig), target.context)
+            if missing:
+                raise CliError(f"cannot connect: {missing}. {_OTHERWISE}", Code.UNREACHABLE) from error
+            raise
 
     async def _list(self, kind: str, namespace: str) -> list[Manifest]:
         version, plural = PLURALS[kind]
@@ -163,7 +171,7 @@ class Cluster:
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
             raise CliError(message, Code.UNREACHABLE) from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            message = f"cannot {what}: no usable kubeconfig ({error}). Give --kubeconfig or --context, or files with -f"
+            message = f"cannot {what}: no usable kubeconfig ({error}). {_OTHERWISE}"
             raise CliError(message, Code.UNREACHABLE) from error
 
 

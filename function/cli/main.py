@@ -18,7 +18,14 @@ COMMANDS = {
     "validate": "Check files: fields, rules, references. Made for CI",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
     "cache": "List, preload, clear and retry ModelCaches",
+    "diff": "What would be decided otherwise: between two files or folders, or files and the control plane",
+    "init": "A manifest to start from, with comments",
+    "explain": "What a field means, without a control plane",
+    "completion": "The script with which a shell completes",
+    "version": "The version of this program and of its API",
 }
+# Where a file of the command's name would be another room's.
+_MODULES = {"explain": "field_docs"}
 DEBUG = "MODELPLANE_DEBUG"
 
 
@@ -33,7 +40,7 @@ class Lazy(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"function.cli.{cmd_name}")
+        module = importlib.import_module(f"function.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command

@@ -7,6 +7,7 @@ import yaml
 from function.cli.store import Store
 from function.cli.suggest import suggest
 from function.domain.environment import Environment
+from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, strings, text
 from function.lifecycle.node_collection import MEMBERSHIP, collection_name
@@ -24,17 +25,18 @@ def shown(store: Store, environment: Environment) -> list[Node]:
     return [member.node for member in map(read_member, members) if member.node is not None]
 
 
-def contradictions(store: Store, manifest: Manifest) -> list[str]:
+def contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     """Return where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
     if text(manifest, "kind") != "InferenceEnvironment":
         return []
     environment = read_environment(manifest, BUILT_IN).value
     nodes = shown(store, environment)
-    said: list[str] = []
+    found: list[Problem] = []
     for name, facts in look(environment, nodes).items() if nodes else ():
-        said += [drifted(name, row) for row in facts.drift]
+        said = [drifted(name, row) for row in facts.drift]
         said += [f"pool {name}: {unusable(facts.unusable)}"] if facts.unusable else []
-    return said
+        found += [Problem(f"spec.nodePools[{name}]", words) for words in said]
+    return found
 
 
 def suggestion(store: Store, environments: Iterable[Environment]) -> str:

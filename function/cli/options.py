@@ -58,7 +58,14 @@ _WHAT_IF = click.option(
     metavar="FILE",
     type=click.Path(),
     multiple=True,
-    help="Files laid over everything else, such as another environment.",
+    help="Files laid over everything else: whole objects, or parts of those that are there.",
+)
+_SET = click.option(
+    "--set",
+    "sets",
+    metavar="ENVIRONMENT/POOL.FIELD=VALUE",
+    multiple=True,
+    help="Another value, such as us-east/h100.maxNodeCount=8.",
 )
 
 
@@ -78,8 +85,8 @@ sources = _gathered("sources", _sources, ("files", "live", "strict", *_TARGET_KE
 sources_what_if = _gathered(
     "sources",
     _sources,
-    ("files", "live", "what_if", "strict", *_TARGET_KEYS),
-    (_FILES, _LIVE, _WHAT_IF, _STRICT, *_TARGET),
+    ("files", "live", "what_if", "sets", "strict", *_TARGET_KEYS),
+    (_FILES, _LIVE, _WHAT_IF, _SET, _STRICT, *_TARGET),
 )
 
 

@@ -1,20 +1,26 @@
 """`plan`: every candidate of a deployment, and the decision, as a table, data or a picture; written nowhere."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import click
 
 from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict
+from function.cli.changes import Change
+from function.cli.compared import as_data, compare, told
 from function.cli.complete import names
 from function.cli.errors import Code
-from function.cli.gathered import KINDS, gather
+from function.cli.gathered import KINDS, World, gather
 from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources_what_if
 from function.cli.planning import Plan, make
-from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table
+from function.cli.restarts import restarts
+from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Outlook, Refused, Status
+from function.report.bounded import listed
+from function.report.sentences import count
 
 _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
 
@@ -24,6 +30,7 @@ _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
         "modelplane plan -f examples/kimi-k2-two-nodes",
         "modelplane plan -f deployment.yaml --live -o wide",
         "modelplane plan kimi-k2 -n assistants --what-if new-environment.yaml --diff",
+        "modelplane plan -A --set us-east/h100.maxNodeCount=8",
         "modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg",
     )
 )
@@ -39,34 +46,70 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
     """
     world = gather(sources)
     warn(world.store, KINDS)
-    plans = make(world, world.deployments(deployments))
+    asked = world.deployments(deployments)
+    every = _all_of(world) if world.before else make(world, asked)
+    plans = [p for ref in asked for p in every if p.ref == ref]
+    changed = compare(_all_of(world.before), every) if world.before else None
+    if diff and sources.live and sources.files:
+        plans = [*_with_restarts(plans, _all_of(gather(replace(sources, files=(), what_if=(), sets=()))))]
     if form is Form.SVG:
         from function.cli.picture import draw  # noqa: PLC0415  # only where a picture is wanted
 
         click.echo(draw(plans))
     elif form in (Form.JSON, Form.YAML):
-        click.echo(structured(form, [_structured(p, diff=diff) for p in plans]))
+        data = [_structured(p, diff=diff) for p in plans]
+        click.echo(structured(form, data if changed is None else {"plans": data, "changes": as_data(changed)}))
     elif form is Form.NAME:
         for placement in (m for p in plans for m in p.placements):
             click.echo(f"modelplacement.modelplane.ai/{text(placement, 'metadata.name')}")
     else:
-        _tell(plans, sources, wide=form is Form.WIDE, diff=diff)
+        _tell(plans, wide=form is Form.WIDE, diff=diff)
+        if changed is not None:
+            click.echo(f"\n{told(changed)}")
+        hint(_next(plans, sources))
     if any(p.decision.status is not Status.TRUE for p in plans):
         context.exit(Code.REFUSED)
 
 
-def _tell(plans: list[Plan], sources: Sources, *, wide: bool, diff: bool) -> None:
+def _all_of(world: World) -> list[Plan]:
+    return make(world, world.store.refs("ModelDeployment"))
+
+
+def _with_restarts(plans: list[Plan], live: list[Plan]) -> Iterator[Plan]:
+    """Return plans whose changes name the services that restart, against those of the control plane as it is."""
+    known = {p.ref: p.services for p in live}
+    for p in plans:
+        names = restarts(known.get(p.ref, {}), p.services)
+        more = (Change("~", f"LLMInferenceService {name} restarts: its pods must see something else") for name in names)
+        yield replace(p, changes=(*p.changes, *more))
+
+
+def _tell(plans: list[Plan], *, wide: bool, diff: bool) -> None:
     for number, plan_ in enumerate(plans):
         decision = plan_.decision
         colour = GOOD if decision.status is Status.TRUE else WAIT if _waits(decision.reason) else BAD
-        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{decision.message}"]
+        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrapped(decision.message, 4)}"]
         if plan_.rows:
             parts.insert(0, _table(plan_.rows, wide=wide))
-        parts += [f"note: {remark}" for remark in plan_.remarks]
+        parts += [wrapped(f"note: {remark}", 4) for remark in plan_.remarks]
         if diff:
             parts.append("\n".join(paint(str(c), c.colour) for c in plan_.changes) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))
-    hint(_next(plans, sources))
+    if len(plans) > 1:
+        click.echo(f"\n{_summary(plans)}")
+
+
+def _summary(plans: list[Plan]) -> str:
+    """Return how many deployments are decided how, and which of them are not placed."""
+    by_reason: dict[str, list[str]] = {}
+    for p in plans:
+        by_reason.setdefault(str(p.decision.reason), []).append(f"{p.ref.namespace}/{p.ref.name}")
+    placed = {str(p.decision.reason) for p in plans if p.decision.status is Status.TRUE}
+    lines = [count(len(plans), "deployment")]
+    for reason, those in sorted(by_reason.items(), key=lambda item: (item[0] not in placed, -len(item[1]), item[0])):
+        which = "" if reason in placed else f": {listed(those)}"
+        lines.append(f"  {len(those)} {paint(reason, GOOD if reason in placed else BAD)}{which}")
+    return "\n".join(lines)
 
 
 def _next(plans: list[Plan], sources: Sources) -> str:
@@ -74,7 +117,7 @@ def _next(plans: list[Plan], sources: Sources) -> str:
     shown = next((p for p in plans if p.decision.status is not Status.TRUE), None)
     if shown:
         return f"why {shown.ref.name} -n {shown.ref.namespace}{given}"
-    return f"render{given}" if given else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
+    return f"render{given} --all-clusters" if given else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
 
 
 def _waits(reason: str) -> bool:

@@ -8,27 +8,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from function.cli.candidates import Row, candidates, unusable
+from function.cli.changes import Change, changes
 from function.cli.control_plane import answered, in_turn, simulate
-from function.cli.diff import Change, changes
 from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
+from function.cli.remarks import preferred, remarks
+from function.cli.restarts import Services, services
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
 from function.exchange import Condition, Outcome
 from function.kube.manifests import Manifest, text
 from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
-from function.report.pools import slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would become of one deployment. `considered` None: something that it needs is missing or invalid."""
+    """What would become of one deployment, with what its services ask for.
+
+    `considered` None: something that it needs is missing or invalid.
+    """
 
     ref: Ref
     outcome: Outcome
     rows: tuple[Row, ...]
     changes: tuple[Change, ...]
+    services: Services
     considered: Considered | None = None
 
     @property
@@ -41,14 +46,8 @@ class Plan:
 
     @property
     def remarks(self) -> list[str]:
-        """What is slow about the pools that it would take for several nodes."""
-        if self.considered is None:
-            return []
-        pools = {(e.name, pool.name): pool for e in self.considered.environments for pool in e.pools}
-        wide = (a for a in self.considered.decision.assignments if a.shape.nodes > 1)
-        found = ((a.environment, pools.get((a.environment, a.pool))) for a in wide)
-        said = ((environment, slow(pool)) for environment, pool in found if pool)
-        return [f"{environment}: {text}" for environment, text in said if text]
+        """What is worth knowing of the places that it would take."""
+        return [*remarks(self.considered), *preferred(self.rows)] if self.considered else []
 
     @property
     def placements(self) -> list[Manifest]:
@@ -71,7 +70,14 @@ def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome)
     if considered:
         invalid = invalid_pools(store, (e for e in considered.environments if not e.deleting))
         rows = (*candidates(considered, names), *map(unusable, invalid))
-    return Plan(ref=ref, outcome=outcome, rows=rows, changes=changes(before, outcome.composed), considered=considered)
+    return Plan(
+        ref=ref,
+        outcome=outcome,
+        rows=rows,
+        changes=changes(before, outcome.composed),
+        services=services(store, outcome),
+        considered=considered,
+    )
 
 
 def look(store: Store, ref: Ref) -> Considered | None:

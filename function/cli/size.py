@@ -21,6 +21,7 @@ from function.cli.options import examples, form, sources
 from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Environment, Pool
+from function.domain.hardware import usable
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
 from function.kube.manifests import Manifest
 from function.kube.quantity import GIB, gib
@@ -212,8 +213,11 @@ def _obstacle(size_: Size, pool: Pool, shape: Shape) -> str:
         return f"nodes have {count(pool.gpus_per_node, 'GPU')}"
     if shape.nodes > pool.max_nodes:
         return f"pool has {count(pool.max_nodes, 'node')}"
-    if size_.vram and pool.memory_per_gpu and shape.gpus * pool.memory_per_gpu < size_.vram:
-        return f"{gib(shape.gpus * pool.memory_per_gpu)} of GPU memory"
+    memory = shape.gpus * (pool.memory_per_gpu or 0)
+    if size_.vram and 0 < memory < size_.vram:
+        return f"{gib(memory)} of GPU memory"
+    if size_.disk and 0 < usable(memory) < size_.disk:
+        return f"{gib(usable(memory))} of GPU memory are usable, weights of {gib(size_.disk)}"
     return ""
 
 
@@ -222,7 +226,7 @@ def _decimal(amount: int) -> str:
 
 
 def _tell(found: list[tuple[Size, list[Fit]]]) -> None:
-    headers = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "GPU MEMORY", "OBSTACLE")
+    headers = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "USABLE MEMORY", "OBSTACLE")
     nothing = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
     for number, (size_, fits) in enumerate(found):
         said = "\n".join((size_.name, *(f"  {line}" for line in size_.arithmetic)))
@@ -232,7 +236,8 @@ def _tell(found: list[tuple[Size, list[Fit]]]) -> None:
 def _cells(fit: Fit) -> tuple[object, ...]:
     shape, pool = fit.shape, fit.pool
     how_big = replica(shape.nodes, shape.gpus_per_node)
-    memory = gib(shape.gpus * pool.memory_per_gpu) if pool.memory_per_gpu else ""
+    whole = shape.gpus * (pool.memory_per_gpu or 0)
+    memory = f"{gib(usable(whole))} of {gib(whole)}" if whole else ""
     return fit.environment, pool.name, fit.profile, fit.arithmetic, how_big, shape.gpus, memory, fit.obstacle
 
 
@@ -249,6 +254,7 @@ def _structured(size_: Size, fits: list[Fit]) -> Manifest:
                 "profile": f.profile,
                 "nodes": f.shape.nodes,
                 "gpusPerNode": f.shape.gpus_per_node,
+                "usableMemory": gib(usable(f.shape.gpus * f.pool.memory_per_gpu)) if f.pool.memory_per_gpu else None,
                 "obstacle": f.obstacle,
             }
             for f in fits

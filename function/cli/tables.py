@@ -1,7 +1,9 @@
 """How results are written: plain tables as kubectl's, JSON, YAML, names, and the line that says what comes next."""
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -45,11 +47,20 @@ def paint(text: str, colour: str) -> str:
     return click.style(text, fg=colour) if text else text
 
 
+def wrapped(text: str, indent: int) -> str:
+    """Return a text in lines that fit the terminal; where none reads it, it stays as it is. Line breaks stay."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    if columns <= 2 * indent:
+        return text
+    lines = (textwrap.wrap(line, columns, subsequent_indent=" " * indent) or [""] for line in text.split("\n"))
+    return "\n".join("\n".join(line) for line in lines)
+
+
 def hint(text: str) -> None:
-    """Say what comes next."""
+    """Say what comes next, beside the answer."""
     context = click.get_current_context()
     program = context.find_root().info_name
-    click.echo(f"\nNext: {program} {text}")
+    click.echo(f"\nNext: {program} {text}", err=True)
 
 
 def age(timestamp: str, now: datetime | None = None) -> str:

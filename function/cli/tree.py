@@ -1,7 +1,7 @@
 """`tree`: a deployment, its placements, their remote objects and what those say of their pods, in one picture.
 
 Nothing is asked of a remote cluster: all is what provider-kubernetes last mirrored, and where it could not look, that
-is said instead.
+is said instead. Of files it is what would come of them: that is called planned, and says nothing of its state.
 """
 
 from collections.abc import Iterator
@@ -11,24 +11,29 @@ import click
 
 from function.cli.asked import Form, Sources
 from function.cli.complete import names
-from function.cli.gathered import gather
+from function.cli.gathered import KINDS, World, gather
 from function.cli.options import WATCH, examples, form, sources
+from function.cli.rendering import settle
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.observe.health import assess
 from function.observe.objects import State, read
-from function.reasons import Status
+from function.parse.placements import read_placement
+from function.reasons import ConditionType, Status
+from function.report.sentences import size
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
+_DECIDED = (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED)
 _COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One object or condition. `ready` empty: it has no such notion."""
+    """One object or condition. `ready` empty: it has no such notion. `ref` None: a condition."""
 
     title: str
+    ref: Ref | None = None
     since: str = ""
     ready: str = ""
     state: str = ""
@@ -43,21 +48,53 @@ class Node:
         "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
     )
 )
-@click.argument("deployment", shell_complete=names("ModelDeployment"))
+@click.argument("deployment", required=False, shell_complete=names("ModelDeployment"))
 @sources
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
-def tree(deployment: str, *, sources: Sources, watch: bool, form: Form) -> None:
+def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -> None:
     """Show a deployment with its placements and their remote objects, with age, state and message."""
 
     def look() -> str:
+        if sources.files:
+            return _written(_planned(gather(sources, (*KINDS, "Object")), deployment), form)
         world = gather(sources, _KINDS, within=True)
         return _written(grown(world.store, world.deployment(deployment)), form)
 
     show(look, watch=watch)
     if form.for_people:
         again = f" -n {sources.target.namespace}" if sources.target.namespace else ""
-        hint(f"why {deployment}{again}{sources.again}")
+        hint(f"why{f' {deployment}' if deployment else ''}{again}{sources.again}")
+
+
+def _planned(world: World, name: str | None) -> Node:
+    """Return what would be: of what exists its state, of everything else that it is planned."""
+    there, ref = Store(world.store.values()), world.deployment(name)
+    outcome = settle(world)[ref]
+    for each in list(world.store):  # what a status was made up for while things were tried
+        world.store.put({**world.store[each], "status": there.get(each, {}).get("status")})
+    root = _marked(grown(world.store, ref), world.store)
+    if there[ref].get("status"):
+        return root
+    scheduled = next(c for c in reversed(outcome.conditions) if c.type in _DECIDED and c.status is not Status.UNKNOWN)
+    ready = "" if scheduled.status is Status.TRUE else str(scheduled.status)
+    return replace(root, ready=ready, state=scheduled.reason, message=_first_line(scheduled.message))
+
+
+def _marked(node: Node, store: Store) -> Node:
+    """Return a node with everything below marked as planned that has no status."""
+    children = tuple(_marked(child, store) for child in node.children)
+    if node.ref is None or store[node.ref].get("status"):
+        return replace(node, children=children)
+    return replace(node, ready="", since="", state="Planned", message=_about(store[node.ref]), children=children)
+
+
+def _about(manifest: Manifest) -> str:
+    """Return the shape of a placement."""
+    placement = read_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
+    if placement is None or placement.shape is None:
+        return ""
+    return f"profile {placement.profile}, pool {placement.pool}, {size(placement.replicas, placement.shape)}"
 
 
 def grown(store: Store, ref: Ref) -> Node:
@@ -80,6 +117,7 @@ def _composite(manifest: Manifest) -> Node:
     blocking = open_[0] if open_ else ready
     return Node(
         title=f"{text(manifest, 'kind')}/{text(manifest, 'metadata.name')}",
+        ref=Ref.of(manifest),
         since=text(manifest, "metadata.creationTimestamp"),
         ready=text(ready, "status") or Status.UNKNOWN,
         state=text(blocking, "reason"),
@@ -98,6 +136,7 @@ def _object(manifest: Manifest) -> Node:
         state, message = remote.state.name.replace("_", " "), remote.message or remote.state.value
     return Node(
         title=f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}",
+        ref=Ref.of(manifest),
         since=text(remote.manifest, "metadata.creationTimestamp"),
         ready=status,
         state=state.capitalize(),

@@ -5,6 +5,8 @@ reference is followed where an object of its kind is among the files, or with --
 neither is so, nothing can be said about it.
 """
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +14,8 @@ import click
 
 from function.cli import files
 from function.cli.asked import Form, Sources, Target
+from function.cli.cautions import cautions
+from function.cli.composition import CONFIG
 from function.cli.dangling import faults
 from function.cli.errors import Code
 from function.cli.files import Found
@@ -19,26 +23,32 @@ from function.cli.gathered import KINDS, gather
 from function.cli.invalid_objects import READ
 from function.cli.nodes import contradictions
 from function.cli.options import examples, form, target
+from function.cli.sarif import sarif
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
-from function.cli.tables import BAD, GOOD, paint, structured
+from function.cli.tables import BAD, GOOD, WAIT, paint, structured
 from function.composers import COMPOSERS
 from function.domain.problem import Problem
 from function.kube.manifests import Manifest, listing, mapping, text
 from function.kube.names import GROUP, VERSION
 from function.parse.fields import SPECS, unknown_fields
 from function.parse.problems import join, unknown
-from function.parse.settings import read_settings
+from function.parse.settings import ENVIRONMENT_KEY, read_settings
+from function.report.sentences import count
 
 _INPUT = "modelplane.fn.crossplane.io/"
+# A DNS subdomain, as the API server wants every name to be.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_LONGEST = 253
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of one object in one file."""
+    """One fault of one object in one file; `caution`: it is allowed, and most likely not meant."""
 
     file: str
     ref: Ref
     problem: Problem
+    caution: bool = False
 
 
 @click.command(
@@ -53,24 +63,30 @@ class Fault:
     "--live", is_flag=True, help="Follow references to the control plane as well, and compare pools with nodes."
 )
 @target
-@form(Form.TABLE, Form.JSON, Form.YAML)
+@click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
+@form(Form.TABLE, Form.JSON, Form.YAML, Form.SARIF)
 @click.pass_context
-def validate(context: click.Context, /, paths: tuple[str, ...], *, live: bool, target: Target, form: Form) -> None:
+def validate(  # click's options
+    context: click.Context, /, paths: tuple[str, ...], *, live: bool, target: Target, strict: bool, form: Form
+) -> None:
     """Check files: fields, rules across fields, references. Exits 1 where there is a fault.
+
+    What is allowed and most likely not meant is a warning: memory without its unit, weights that the GPUs may not hold.
 
     Objects of other groups are passed over. FILE is a file, a folder or - for standard input.
     """
     found = [item for item in files.read(paths) if is_known(item.manifest)]
     store = gather(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
-    wrong = check(found, store, target.namespace or "default")
-    if form is Form.TABLE:
-        _tell(found, wrong)
-    else:
-        click.echo(structured(form, [_structured(fault) for fault in wrong]))
-    for item in found:
-        for said in contradictions(store, item.manifest):
-            click.echo(f"warning: {item.file}: {Ref.of(item.manifest)}: {said}", err=True)
-    if wrong:
+    told = check(found, store, target.namespace or "default")
+    data = [_structured(fault) for fault in told]
+    match form:
+        case Form.TABLE:
+            _tell(found, told)
+        case Form.SARIF:
+            click.echo(structured(Form.JSON, sarif(data)))
+        case _:
+            click.echo(structured(form, [*data]))
+    if any(strict or not fault.caution for fault in told):
         context.exit(Code.REFUSED)
 
 
@@ -90,10 +106,19 @@ def check(found: list[Found], store: Store, namespace: str) -> list[Fault]:
         ref = Ref.of(item.manifest)
         problems = sorted({*_problems(item.manifest), *faults(store, item.manifest)})
         wrong += (Fault(file=item.file, ref=ref, problem=problem) for problem in problems)
-    return sorted(wrong, key=lambda fault: (fault.file, fault.ref, fault.problem))
+        doubts = sorted({*cautions(store, item.manifest), *contradictions(store, item.manifest)})
+        wrong += (Fault(file=item.file, ref=ref, problem=problem, caution=True) for problem in doubts)
+    return sorted(wrong, key=lambda fault: (fault.caution, fault.file, fault.ref, fault.problem))
 
 
 def _problems(manifest: Manifest) -> Iterator[Problem]:
+    name = text(manifest, "metadata.name")
+    if len(name) > _LONGEST or _NAME.fullmatch(name) is None:
+        allowed = f"must be lower-case letters, digits, - and ., {_LONGEST} at most"
+        yield Problem("metadata.name", f"{json.dumps(name)} is not allowed; {allowed}")
+    if text(manifest, "kind") == CONFIG:
+        context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
+        yield from (Problem(f"data.{p.path}", p.message) for p in read_settings({}, context).problems)
     if text(manifest, "kind") == "Composition":
         yield from _composition(manifest)
     elif is_ours(manifest):
@@ -117,14 +142,15 @@ def _composition(manifest: Manifest) -> Iterator[Problem]:
         yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {}).problems)
 
 
-def _tell(found: list[Found], wrong: list[Fault]) -> None:
-    for fault in wrong:
-        click.echo(f"{fault.file}: {fault.ref}: {paint(fault.problem.path, BAD)}: {fault.problem.message}")
-    objects = f"{len(found)} object{'' if len(found) == 1 else 's'}"
-    if wrong:
-        click.echo(f"\n{len(wrong)} fault{'' if len(wrong) == 1 else 's'} in {objects}")
-    else:
-        click.echo(f"{objects} {paint('valid', GOOD)}")
+def _tell(found: list[Found], told: list[Fault]) -> None:
+    for fault in told:
+        path = paint(fault.problem.path, WAIT if fault.caution else BAD)
+        level = "warning: " if fault.caution else ""
+        click.echo(f"{level}{fault.file}: {fault.ref}: {path}: {fault.problem.message}")
+    wrong, doubts = ([f for f in told if f.caution is caution] for caution in (False, True))
+    objects = count(len(found), "object")
+    summary = f"{count(len(wrong), 'fault')} in {objects}" if wrong else f"{objects} {paint('valid', GOOD)}"
+    click.echo(("\n" if told else "") + summary + (f", {count(len(doubts), 'warning')}" if doubts else ""))
 
 
 def _structured(fault: Fault) -> Manifest:
@@ -135,4 +161,5 @@ def _structured(fault: Fault) -> Manifest:
         "name": fault.ref.name,
         "path": fault.problem.path,
         "message": fault.problem.message,
+        "level": "warning" if fault.caution else "error",
     }

@@ -41,9 +41,10 @@ VERDICTS = Verdicts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """A decision with all that it was made from."""
+    """A decision with all that it was made from; `weights` is what was asked about storage."""
 
     request: SchedulingRequest
+    weights: PlacedWeights
     view: View
     decision: Decision
     resolved: Condition
@@ -79,11 +80,12 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels):
         if not view.answered:
             return keep_observed(call, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
-        request = _request(deployment, model, view, settings)
+        weights = _weights(deployment, model, view, settings)
+        request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
         # Only of what everybody looks at it is worth while to remember what was found.
         judging = judge if view is near else VERDICTS.judging(request, view.environments, call.pause)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging)
-        found = Considered(request=request, view=view, decision=decision, resolved=resolved)
+        found = Considered(request=request, weights=weights, view=view, decision=decision, resolved=resolved)
         if _settled(found) if view is near else _has_all(decision):
             break
     return replace(found, decision=_within_quota(call, settings, found))
@@ -123,8 +125,8 @@ def _views(call: Call, near: View, labels: Mapping[str, str]) -> Iterator[View]:
     yield from views.wider(call, near, labels)
 
 
-def _request(deployment: Deployment, model: Model, view: View, settings: Settings) -> SchedulingRequest:
-    weights = PlacedWeights(
+def _weights(deployment: Deployment, model: Model, view: View, settings: Settings) -> PlacedWeights:
+    return PlacedWeights(
         model=model,
         choice=deployment.cache,
         cache=view.cache,
@@ -132,7 +134,6 @@ def _request(deployment: Deployment, model: Model, view: View, settings: Setting
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    return SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
 
 
 def _settled(found: Considered) -> bool:

@@ -37,7 +37,9 @@ from function.report import placements as report
 from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission, limited
 from function.scheduling.quota import excess
+from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
+from function.storage.plan import StoragePlan, plan
 from function.storage.request import StorageRequest
 
 USAGE = "cache-usage"
@@ -89,9 +91,27 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(_request(resolved), writer, resolved.environment.name, placement.hydration, resolved.entry),
+        weigh(
+            _request(resolved, call),
+            writer,
+            resolved.environment.name,
+            placement.hydration,
+            resolved.entry,
+            placement.reads,
+        ),
         admitted,
     )
+
+
+def service(call: Call, settings: Settings) -> tuple[str, str] | None:
+    """Return the name and the wish of the service that a placement asks for; None where there would be none."""
+    placement = read_placement(call.xr).value
+    resolved = resolve.placement(call, placement, settings) if placement else None
+    if not isinstance(resolved, ResolvedPlacement):
+        return None
+    planned = plan(_request(resolved, call))
+    named = service_name(resolved.placement, resolved.shape)
+    return (named, lifecycle.wished(resolved, planned)) if isinstance(planned, StoragePlan) else None
 
 
 def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
@@ -131,7 +151,7 @@ def _requirements(call: Call, placement: Placement, settings: Settings) -> dict[
     return asked
 
 
-def _request(resolved: ResolvedPlacement) -> StorageRequest:
+def _request(resolved: ResolvedPlacement, call: Call) -> StorageRequest:
     placement = resolved.placement
     weights = PlacedWeights(
         model=resolved.model,
@@ -141,7 +161,9 @@ def _request(resolved: ResolvedPlacement) -> StorageRequest:
         namespace=resolved.namespace,
         owner=placement.name,
     )
-    return weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    running = any(key.startswith(SERVICE) for key in call.observed)
+    asked = weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    return replace(asked, running=running)
 
 
 def _answer(
@@ -159,13 +181,14 @@ def _answer(
         NAMESPACE: namespace(resolved.namespace, writer),
         **writer.named(stored.composed),
         **_usage(resolved),
+        **written.secrets,
         **written.composed,
     }
     if not lifecycle.moved(writer, stored, written, key):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
-    serving = _serving(resolved, remote)
+    serving = services.remarked(_serving(resolved, remote), written.uncopied)
     conditions = (
         _RESOLVED,
         admission_report.admitted(resolved.placement, admitted),
@@ -180,7 +203,7 @@ def _answer(
         uri,
         written.takes,
     )
-    said = report.status(resolved.placement, service, _where(call, stored))
+    said = report.status(resolved.placement, service, _where(call, resolved, stored))
     return finish(
         call,
         resolved.settings,
@@ -193,8 +216,12 @@ def _answer(
     )
 
 
-def _where(call: Call, stored: Weights) -> Manifest:
-    return report.storage(stored.plan, stored.hydration) if stored.plan else mapping(call.xr, "status.storage")
+def _where(call: Call, resolved: ResolvedPlacement, stored: Weights) -> Manifest:
+    if stored.plan is None:
+        return mapping(call.xr, "status.storage")
+    bandwidth = resolved.environment.storage.read_bandwidth
+    loads = loading(stored.plan, bandwidth, resolved.model, resolved.profile)
+    return report.storage(stored.plan, stored.hydration, loads)
 
 
 def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:

@@ -25,6 +25,15 @@ def model_faults(engine: Engine, source: Source, served_name: str, path: str) ->
     return found
 
 
+def tls_faults(engine: Engine, path: str = "engine") -> tuple[Problem, ...]:
+    """Return what keeps an engine from serving HTTPS, where a cluster asks for that; `path` is that of the engine."""
+    if can(engine, Ability.TLS):
+        return ()
+    why = f"{engine.image!r} serves no HTTPS, and kserve.tls of the environment asks for it"
+    since = named(SPANS[engine.name][Ability.TLS].since)
+    return (Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later"),)
+
+
 def shape_faults(engine: Engine, shape: Shape, path: str = "engine.args") -> tuple[Problem, ...]:
     """Return what contradicts the shape of a replica; `path` is that of the arguments."""
     if not engine.args:

@@ -32,6 +32,9 @@ class Ability(Enum):
     KSERVE_RANKS = "start under KServe's preset for data parallelism"
     DRAIN = "finish its requests when it is stopped"
     GGUF = "read GGUF files"
+    STREAM = "load safetensors by several threads at once"
+    PREFETCH = "read safetensors ahead"
+    TLS = "serve HTTPS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +55,16 @@ SPANS: Mapping[EngineName, Mapping[Ability, Span]] = {
         Ability.KSERVE_RANKS: Span(until=(0, 28, 0)),
         Ability.DRAIN: Span(since=(0, 18, 0)),
         Ability.GGUF: Span(until=(0, 24, 0), image=True),
+        Ability.STREAM: _ALWAYS,
+        Ability.PREFETCH: Span(since=(0, 18, 0)),
+        Ability.TLS: _ALWAYS,
     },
-    EngineName.SGLANG: {Ability.NODES: _ALWAYS, Ability.GGUF: _ALWAYS},
+    EngineName.SGLANG: {
+        Ability.NODES: _ALWAYS,
+        Ability.GGUF: _ALWAYS,
+        Ability.STREAM: Span(since=(0, 5, 10)),
+        Ability.TLS: Span(since=(0, 5, 10)),
+    },
 }
 
 

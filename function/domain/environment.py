@@ -7,6 +7,7 @@ from enum import StrEnum
 from function.domain.hardware import is_rdma
 from function.domain.nodes import PoolFacts
 from function.domain.pods import InterNode, PodAdditions
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download, Kserve
 from function.domain.shares import Free, Grant
 from function.kube.manifests import Manifest
@@ -75,13 +76,18 @@ class StorageMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentStorage:
-    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default."""
+    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default.
+
+    `read_bandwidth`: bytes per second that one pod reads, None where nobody measured it.
+    """
 
     class_name: str | None = None
     access_mode: str = "ReadWriteMany"
     mode: StorageMode = StorageMode.PER_MODEL
     shared_claim: str = "model-cache"
     shared_size: int = 100 * 2**30
+    size_enforced: bool = True
+    read_bandwidth: int | None = None
     download: Download = Download()
 
 
@@ -118,6 +124,7 @@ class Environment:
     broken: bool = False
     storage: EnvironmentStorage = EnvironmentStorage()
     hardware: Hardware = Hardware()
+    pull_secrets: tuple[PullSecret, ...] = ()
     kserve: Kserve = Kserve()
     provider_config: str = ""
     ready: bool = False

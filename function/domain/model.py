@@ -144,7 +144,10 @@ class EngineResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The engine's container. `env` entries are Kubernetes EnvVars and pass through; no `version`: the tag says it."""
+    """The engine's container. `env` entries are Kubernetes EnvVars and pass through; no `version`: the tag says it.
+
+    `pull_secrets` are Secrets of the control plane with which its image is pulled.
+    """
 
     name: EngineName
     image: str
@@ -152,6 +155,7 @@ class Engine:
     env: tuple[Manifest, ...] = ()
     version: str = ""
     resources: EngineResources = EngineResources()
+    pull_secrets: tuple[SecretKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,20 @@
 """Decisions that stand: a ModelPlacement as ledger and executor see it, and the deployment behind it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from function.domain.cache import CacheChoice, Hydration, ManagedCache
 from function.domain.model import ModelRef, Shape
 from function.domain.shares import Share
 from function.kube.selectors import Selector
 from function.reasons import Phase
+
+
+class Preference(StrEnum):
+    """Which of several pools that satisfy everything a deployment takes: the first declared, or the smallest."""
+
+    DECLARED = "Declared"
+    SMALLEST_SUFFICIENT = "SmallestSufficient"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +28,7 @@ class Deployment:
     replicas: int = 1
     selector: Selector = Selector()
     cache: CacheChoice = ManagedCache()
+    prefer: Preference = Preference.DECLARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

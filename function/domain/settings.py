@@ -5,6 +5,7 @@ Complete everywhere: the defaults are what is built in, and each level is read o
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from function.domain.quota import Limits
 from function.kube.manifests import Manifest
@@ -18,9 +19,17 @@ def _resources() -> Manifest:
     return {"requests": {"cpu": "2", "memory": "8Gi"}}
 
 
+class Prepare(StrEnum):
+    """Whether root gives a download the directory of its model: once it could not write, before each, or not at all."""
+
+    AUTO = "Auto"
+    ALWAYS = "Always"
+    NEVER = "Never"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """How weights are fetched: the Job's image and pod. Seconds for the deadline.
+    """How weights are fetched: the Job's image and pod. Seconds for the deadline, `security` over the pod's own.
 
     None: the namespace's own service account; the model's Secret instead of one that is on the cluster already.
     """
@@ -35,19 +44,24 @@ class Download:
     token_secret: str | None = None
     deadline_seconds: int = 86400
     backoff_limit: int = 6
+    security: Manifest = field(default_factory=dict)
+    prepare: Prepare = Prepare.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initializer:
     """What KServe's own initializer is given where it downloads into the pod; a token is one of `env`.
 
-    `named`: what of it somebody asked for, by the fields of a container; the rest is built in.
+    `bundle`: the ConfigMap that is mounted into it, and where; `pull_secrets`: what it is pulled with. `named`: what of
+    it somebody asked for, by the fields of container and pod; the rest is built in.
     """
 
     image: str | None = None
     resources: Manifest | None = None
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
+    bundle: tuple[str, str] | None = None
+    pull_secrets: tuple[str, ...] = ()
     named: Manifest = field(default_factory=dict)
 
 
@@ -58,6 +72,7 @@ class Kserve:
     namespace: str = "kserve"
     config_prefix: str = "kserve-"
     gateway: bool = True
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

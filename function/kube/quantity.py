@@ -46,6 +46,12 @@ def observed(value: str) -> int:
     return MOST if parse(value) >= MOST else whole(value)
 
 
+def exact(amount: int) -> str:
+    """Return an amount of bytes in the largest unit of which it is whole."""
+    units = ((GIB, "Gi"), (10**9, "G"), (2**20, "Mi"))
+    return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
+
+
 def gib(amount: int) -> str:
     """Return an amount of bytes as whole Gi, rounded up: the unit of every size we write."""
     return f"{-(-amount // GIB)}Gi"

@@ -21,11 +21,14 @@ from function.domain.shares import Share
 from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.lifecycle import hydration
 from function.lifecycle.carry_over import carried, carry_over
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
+from function.lifecycle.secret_copies import of_pull_secrets
 from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
+from function.observe.weights import Finding, StorageState
 from function.report import services
 from function.scheduling.admission import Admission
 from function.serving.derived import (
@@ -37,10 +40,10 @@ from function.serving.derived import (
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.serving.spread import keeps_pods_apart
-from function.serving.wish import earlier_wish
+from function.serving.wish import earlier_wish, wish
 from function.storage.plan import StoragePlan
 
-SERVICE = "service-"
+SERVICE, PULL = "service-", "pull-"
 _MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
 _WORKER = "spec.worker"
@@ -48,9 +51,15 @@ _WORKER = "spec.worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The services to compose, what they take of which pool, and why the wanted one could not be written, if so."""
+    """The services to compose, what they take of which pool, and why the wanted one could not be written, if so.
+
+    `secrets` are the copies with which their images are pulled, `uncopied` is what is wrong with the first that is not
+    there.
+    """
 
     composed: Mapping[str, Composed] = field(default_factory=dict)
+    secrets: Mapping[str, Composed] = field(default_factory=dict)
+    uncopied: StorageState | None = None
     refusal: Condition | None = None
     takes: Share | None = None
 
@@ -69,6 +78,11 @@ def write(
     earlier = _earlier(writer, key, observed, replicas, placement)
     if stored.plan is None or not admission.open:
         return earlier
+    if stored.state.finding is Finding.CLAIM_NOT_SHARED:
+        # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
+        replicas = min(replicas, _replicas(observed))
+        if not observed:
+            return earlier
     request = _request(resolved, stored.plan, replicas)
     built = build(request)
     if isinstance(built, tuple):
@@ -79,7 +93,24 @@ def write(
         built = _scaled(_kept(built, observed, request), replicas)
     asks = placement.asks
     takes = replace(asks, replicas=replicas) if asks else None
-    return Written(composed=writer.named({key: _composed(writer, key, built)}), takes=takes)
+    return Written(
+        composed=writer.named({key: _composed(writer, key, built)}),
+        secrets=writer.named(_pull_secrets(writer, request)),
+        uncopied=_uncopied(writer, request),
+        takes=takes,
+    )
+
+
+def _pull_secrets(writer: ObjectWriter, request: ServingRequest) -> dict[str, Composed]:
+    """Return the copies of Secrets with which the pods' images are pulled."""
+    copies = of_pull_secrets(request.pulled_with)
+    return {PULL + c.name: c.composed(writer, PULL + c.name, request.namespace, Lifetime.OWNED) for c in copies}
+
+
+def _uncopied(writer: ObjectWriter, request: ServingRequest) -> StorageState | None:
+    copies = of_pull_secrets(request.pulled_with)
+    states = (hydration.of_token(writer.read(PULL + copy.name), copy.origin) for copy in copies)
+    return next((state for state in states if state), None)
 
 
 def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, placement: Placement) -> Written:
@@ -88,10 +119,11 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
     if observed:
         composed |= writer.named({key: _composed(writer, key, _scaled(observed, replicas))})
     took = placement.takes or placement.asks
+    secrets = writer.named({k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
     if not composed or took is None:
-        return Written(composed=composed)
+        return Written(composed=composed, secrets=secrets)
     most = max(_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values())
-    return Written(composed=composed, takes=replace(took, replicas=most))
+    return Written(composed=composed, secrets=secrets, takes=replace(took, replicas=most))
 
 
 def _replicas(service: Manifest) -> int:
@@ -138,8 +170,8 @@ def _carried(writer: ObjectWriter) -> dict[str, Composed]:
 
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
     """Return the service as observed, unless its pods must see something else now."""
-    wish, carries = _wish(built), _wish(observed)
-    if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
+    asked, carries = _wish(built), _wish(observed)
+    if asked == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
     same = as_observed(built, observed, request)
     if carries:
@@ -171,11 +203,9 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
-def _weights(resolved: ResolvedPlacement, plan: StoragePlan) -> int | None:
-    """Return the best known bound of the bytes that an engine loads; last of all, what its GPUs can hold."""
-    model, memory = resolved.model, resolved.pool.memory_per_gpu
-    claim = plan.size.amount if plan.size else None
-    return model.disk or claim or model.vram or (memory * resolved.shape.gpus if memory else None)
+def wished(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
+    """Return the wish of the service of a placement: where it is another one, its pods restart."""
+    return wish(_request(resolved, plan, resolved.placement.replicas))
 
 
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
@@ -192,5 +222,7 @@ def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> S
         uri=plan.uri,
         kserve=environment.kserve,
         initializer=plan.initializer,
-        weights=_weights(resolved, plan),
+        pull_secrets=environment.pull_secrets,
+        weights=plan.bound,
+        bandwidth=environment.storage.read_bandwidth if plan.on_claim else None,
     )

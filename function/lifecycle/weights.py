@@ -1,6 +1,6 @@
 """The remote objects of one plan for weights, for placements and caches alike: claim, token and Job.
 
-What leaves `desired` here: the token's copy once the download is
+What leaves `desired` here: copies of Secrets once the download is
 verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
 wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
 is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
@@ -11,31 +11,38 @@ before it may leave the cluster it is composed once with it.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from function.domain.cache import CacheEntry, Hydration, NamedCache
+from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.kube.names import LABEL_CACHE_KEY, MANAGED_BY
-from function.lifecycle import hydration
+from function.kube.manifests import JSON, Manifest, get, integer, mapping, text
+from function.kube.names import LABEL_CACHE_KEY
+from function.lifecycle import hydration, preparation
 from function.lifecycle.carry_over import carried
-from function.lifecycle.object_writer import Lifetime, ObjectWriter, copied
+from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
+from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.observe.weights import Finding, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
-from function.storage.checks import FaultKind
+from function.storage.checks import SIZES, FaultKind, StorageFault
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
 
 CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
+_MANIFEST = "spec.forProvider.manifest"
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
     Ownership.MANAGED: Lifetime.OWNED,
     Ownership.RETAINED: Lifetime.KEPT,
+}
+
+_WITHOUT_CLAIM: Mapping[Case, Finding] = {
+    Case.PRESTAGED: Finding.PRESTAGED,
+    Case.INITIALIZER: Finding.EMPTY_DIR,
 }
 
 
@@ -70,31 +77,31 @@ def weigh(
     environment: str,
     earlier: Hydration,
     entry: CacheEntry | None = None,
+    reads: str = "",
 ) -> Weights:
-    """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state."""
-    there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
-    planned = plan(replace(request, existing=there))
+    """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state.
+
+    `reads`: where a service reads weights already, if one does.
+    """
+    planned = _plan(request, writer, earlier, reads)
     if isinstance(planned, tuple):
-        kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
-        unshared = any(fault.kind is FaultKind.CACHE_NOT_SHARED for fault in planned)
-        finding = Finding.CACHE_NOT_SHARED if unshared else Finding.UNPLANNABLE
-        problems = tuple(map(storage_faults.problem, planned))
-        state = StorageState(finding=finding, environment=environment, problems=problems)
-        return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
-    retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
-    wanted = Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
+        return _refused(writer, planned, environment, earlier)
+    wanted = _wanted(request, planned)
     seen = _look(writer, planned, earlier, wanted)
     claim = planned.claim
     obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None
     composed = {
         **_claim(writer, planned, seen),
-        **_token(writer, planned, request.namespace, seen),
+        **_secrets(writer, planned, request.namespace, seen),
         **_job(writer, planned.job, seen, blocked=obstacle is not None),
     }
     return Weights(
         composed=composed,
         stale=_stale(writer, planned, composed, seen),
-        state=_state(writer, planned, seen, obstacle, environment, entry),
+        state=replace(
+            _state(writer, planned, seen, obstacle, environment, entry),
+            remarks=tuple(map(storage_faults.problem, planned.remarks)),
+        ),
         plan=planned,
         open=_open(planned.gate, seen, entry),
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
@@ -102,11 +109,57 @@ def weigh(
     )
 
 
+def _plan(
+    request: StorageRequest, writer: ObjectWriter, earlier: Hydration, reads: str
+) -> StoragePlan | tuple[StorageFault, ...]:
+    """Return the plan, or why there is none; a size that cannot hold the weights is none for those that are there."""
+    there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
+    if isinstance(request.choice, UserClaim):
+        claim = writer.read(CLAIM + request.choice.claim)
+        request = replace(request, held=volume_claim.holds(claim.manifest))
+    known = replace(request, existing=there)
+    planned = _prepared(writer, known)
+    if isinstance(planned, StoragePlan) or not {fault.kind for fault in planned} <= SIZES:
+        return planned
+    anyway = _prepared(writer, replace(known, fetched=True))
+    assert isinstance(anyway, StoragePlan)  # sizes were all that was wrong
+    seen = _look(writer, anyway, earlier, _wanted(request, anyway))
+    jobs = _of_the_bytes(writer, anyway.job) if anyway.job else []
+    begun = seen.job_key in writer.observed or bool(preparation.evidence(writer, jobs))
+    begun = begun or seen.done or anyway.uri == reads
+    return anyway if begun else planned
+
+
+def _wanted(request: StorageRequest, planned: StoragePlan) -> Hydration:
+    retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
+    return Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
+
+
+def _refused(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, earlier: Hydration) -> Weights:
+    kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
+    kinds = {fault.kind for fault in faults}
+    finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZES else Finding.UNPLANNABLE
+    if FaultKind.CACHE_NOT_SHARED in kinds:
+        finding = Finding.CACHE_NOT_SHARED
+    problems = tuple(map(storage_faults.problem, faults))
+    state = StorageState(finding=finding, environment=environment, problems=problems)
+    return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
+
+
+def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
+    planned = plan(request)
+    if isinstance(planned, tuple) or planned.job is None:
+        return planned
+    could_not_write = bool(preparation.evidence(writer, _of_the_bytes(writer, planned.job)))
+    mode = volume_claim.mode(writer.read(CLAIM + planned.claim_name).manifest)
+    return plan(replace(request, prepared=could_not_write, claim_mode=mode)) if could_not_write or mode else planned
+
+
 def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
     claim = writer.read(CLAIM + planned.claim_name)
     if planned.job is None:
         return _Seen(claim=claim, job_key=None, job=None, done=False, outdated=False, adopted=False)
-    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job)
+    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job) or _elsewhere(writer, planned.job)
     key = adopted or JOB + planned.job.name
     job = writer.read(key)
     outdated = hydration.outdated(earlier, wanted, claim, job)
@@ -139,25 +192,24 @@ def _claim(writer: ObjectWriter, planned: StoragePlan, seen: _Seen) -> dict[str,
     return {key: writer.compose(key, manifest, _LIFETIME[wanted.ownership])}
 
 
-def _token(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
-    credential = planned.credential
-    if credential is None or credential.copied is None:
-        return {}
-    if seen.adopted and not seen.done:
+def _copies(planned: StoragePlan) -> tuple[SecretCopy, ...]:
+    pulled = of_pull_secrets(planned.job.pull_secrets) if planned.job else ()
+    return (*of_credential(planned.credential), *pulled)
+
+
+def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
+    copies = _copies(planned)
+    if copies and seen.adopted and not seen.done:
         return {key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
-    key = TOKEN + credential.name
-    if seen.done and not credential.lasting:
-        return _leaving(writer, key)
-    secret: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": {"name": credential.name, "namespace": namespace, "labels": {**MANAGED_BY}},
-    }
-    source = credential.copied
-    field = "data" if credential.whole else f"data[{source.key}]"
     lifetime = _LIFETIME[planned.job.ownership] if planned.job else Lifetime.OWNED
-    return {key: writer.compose(key, secret, lifetime, copied(source.name, source.namespace, field))}
+    composed: dict[str, Composed] = {}
+    for copy in copies:
+        key = TOKEN + copy.name
+        if seen.done and not copy.lasting:
+            composed |= _leaving(writer, key)
+        else:
+            composed[key] = copy.composed(writer, key, namespace, lifetime)
+    return composed
 
 
 def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
@@ -191,7 +243,11 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
         return {key: carried(observed)}
     if blocked and observed is None:
         return {}
-    return {key: writer.compose(key, job.manifest, _LIFETIME[job.ownership])}
+    proof = () if observed else preparation.evidence(writer, _of_the_bytes(writer, job))
+    return {
+        **{earlier: carried(writer.observed[earlier]) for earlier in proof},
+        key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
+    }
 
 
 def _finished(writer: ObjectWriter, job: JobPlan) -> str | None:
@@ -207,10 +263,27 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
     return next((key for key in alike if assess(writer.read(key).manifest).level is not Level.FAILED), None)
 
 
+def _elsewhere(writer: ObjectWriter, job: JobPlan) -> str | None:
+    """Return the observed Job that differs in nothing but the nodes it may run on, and runs."""
+    same = (key for key in _alike(writer, job) if _anywhere(writer.observed[key], _MANIFEST) == _anywhere(job.manifest))
+    return next((key for key in same if integer(writer.read(key).manifest, "status.ready")), None)
+
+
+def _anywhere(found: Manifest, path: str = "") -> Manifest:
+    pod = mapping(found, f"{path}.spec.template.spec".strip("."))
+    return {key: value for key, value in pod.items() if key not in ("nodeSelector", "tolerations")}
+
+
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:
+    retry = get(job.manifest, "metadata.annotations")
+    of_the_bytes = _of_the_bytes(writer, job)
+    return [key for key in of_the_bytes if get(writer.observed[key], f"{_MANIFEST}.metadata.annotations") == retry]
+
+
+def _of_the_bytes(writer: ObjectWriter, job: JobPlan) -> list[str]:
     wanted = _identity(job.manifest)
     jobs = {key: m for key, m in sorted(writer.observed.items()) if key.startswith(JOB)}
-    return [key for key, m in jobs.items() if _identity(mapping(m, "spec.forProvider.manifest")) == wanted]
+    return [key for key, m in jobs.items() if _identity(mapping(m, _MANIFEST)) == wanted]
 
 
 def _identity(job: Manifest) -> tuple[object, ...]:
@@ -218,7 +291,6 @@ def _identity(job: Manifest) -> tuple[object, ...]:
     containers, volumes = pod.get("containers"), pod.get("volumes")
     return (
         text(job, "metadata.namespace"),
-        get(job, "metadata.annotations"),
         [c.get("args") for c in containers if isinstance(c, dict)] if isinstance(containers, list) else [],
         [v.get("persistentVolumeClaim") for v in volumes if isinstance(v, dict)] if isinstance(volumes, list) else [],
     )
@@ -244,8 +316,8 @@ def _state(
     if planned.claim:
         return StorageState(finding=Finding.PRESTAGED)
     missing = _missing_token(writer, planned)
-    finding = Finding.PRESTAGED if planned.type is Case.PRESTAGED else Finding.NOT_NEEDED
-    return missing or StorageState(finding=finding)
+    finding = _WITHOUT_CLAIM.get(planned.type, Finding.NOT_NEEDED)
+    return missing or StorageState(finding=finding, each_pod=planned.each_pod)
 
 
 def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:
@@ -256,12 +328,8 @@ def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, 
 
 
 def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
-    credential = planned.credential
-    if credential is None or credential.copied is None:
-        return None
-    source = credential.copied
-    named = f"{source.namespace}/{source.name} (key {source.key})"
-    return hydration.of_token(writer.read(TOKEN + credential.name), named)
+    states = (hydration.of_token(writer.read(TOKEN + copy.name), copy.origin) for copy in _copies(planned))
+    return next((state for state in states if state), None)
 
 
 def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
@@ -289,7 +357,7 @@ def _stale(
 
 
 def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
-    if planned.credential and key == TOKEN + planned.credential.name:
+    if key in {TOKEN + copy.name for copy in _copies(planned)}:
         return True
     label = mapping(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY)
     return key.startswith(JOB) and label == planned.key

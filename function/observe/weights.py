@@ -15,7 +15,8 @@ from function.reasons import Phase, PlacementStorage, Status
 class Finding(Enum):
     """What was found; the first obstacle where there are several. With it come the condition's status and reason."""
 
-    NOT_NEEDED = "each pod fetches its own copy", Status.TRUE, PlacementStorage.NOT_NEEDED
+    NOT_NEEDED = "nodes pull an image", Status.TRUE, PlacementStorage.NOT_NEEDED
+    EMPTY_DIR = "each pod fetches its own copy", Status.TRUE, PlacementStorage.NOT_NEEDED
     PRESTAGED = "they are used where they are", Status.TRUE, PlacementStorage.PRESTAGED
     UNPLANNABLE = "no plan can be made", Status.FALSE, PlacementStorage.CLAIM_PENDING
     TOKEN_MISSING = "the Secret of the source does not exist", Status.FALSE, PlacementStorage.TOKEN_MISSING
@@ -26,6 +27,7 @@ class Finding(Enum):
     CLAIM_NOT_FOUND = "a claim of the user's does not exist", Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND
     CLAIM_NOT_SEEN = "nothing is known of a claim of the user's yet", Status.UNKNOWN, PlacementStorage.CLAIM_PENDING
     CLAIM_NOT_SHARED = "the claim cannot be mounted by all pods", Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED
+    CLAIM_TOO_SMALL = "the claim is below the model's disk", Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL
     CLAIM_NOT_BOUND = "the claim has no volume yet", Status.FALSE, PlacementStorage.CLAIM_PENDING
     SILENT = "nothing is learned from the cluster", Status.UNKNOWN, PlacementStorage.UNREACHABLE
     JOB_REFUSED = "the cluster refused the Job", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
@@ -51,6 +53,7 @@ _PHASES: Mapping[PlacementStorage, Phase] = {
     PlacementStorage.DOWNLOADING: Phase.DOWNLOADING,
     PlacementStorage.DOWNLOAD_FAILED: Phase.FAILED,
     PlacementStorage.CLAIM_NOT_SHARED: Phase.FAILED,
+    PlacementStorage.STORAGE_TOO_SMALL: Phase.FAILED,
 }
 
 
@@ -60,7 +63,8 @@ class StorageState:
 
     `name` is that of the claim, Job or Secret that the finding is about, `said` what the cluster, the provider or the
     ModelCache says of it, `cause` why a Job failed, `problems` what cannot be planned, or had to be left as it is,
-    `remote` the object that nothing is learned of.
+    `remote` the object that nothing is learned of, `each_pod` how many bytes every pod fetches (None: not known),
+    `remarks` what is worth knowing in whichever state.
     """
 
     finding: Finding
@@ -69,8 +73,10 @@ class StorageState:
     name: str = ""
     said: str = ""
     cause: str = ""
+    each_pod: int | None = None
     problems: tuple[Problem, ...] = ()
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})
+    remarks: tuple[Problem, ...] = ()
 
     @property
     def status(self) -> Status:

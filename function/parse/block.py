@@ -120,6 +120,11 @@ class Block:
         found = self._get(key)
         return found if isinstance(found, int) and not isinstance(found, bool) else default
 
+    def number(self, key: str) -> Decimal | None:
+        """Return a number, as it is written."""
+        found = self._get(key)
+        return Decimal(str(found)) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
     def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001  # what is read is a truth value
         """Return a truth value."""
         found = self._get(key)

@@ -1,6 +1,6 @@
 """ModelDeployments: which model, on how many environments, with how many replicas on each."""
 
-from function.domain.placement import Deployment
+from function.domain.placement import Deployment, Preference
 from function.kube.manifests import Manifest, text
 from function.parse.block import Block
 from function.parse.caches import read_choice
@@ -21,6 +21,7 @@ def read_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         replicas=spec.block("scaling").block("fixed").integer("replicas", 1),
         selector=read_selector(spec.block("environmentSelector")),
         cache=read_choice(spec.block("modelCache")),
+        prefer=Preference(spec.block("placement").text("prefer", Preference.DECLARED)),
     )
     problems = spec.problems()
     return Parsed(None if problems else deployment, problems)

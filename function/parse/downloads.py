@@ -3,9 +3,12 @@
 Each is read over what a weaker level says, field by field: what is left out, or has a fault, is the weaker one's.
 """
 
-from function.domain.settings import Download, Kserve
+from function.domain.settings import Download, Kserve, Prepare
 from function.parse.block import Block
+from function.parse.problems import join, wrong
 from function.parse.templates import refuse_templates
+
+_LARGEST_ID = 2**31 - 1
 
 
 def read_download(block: Block, weaker: Download) -> Download:
@@ -17,6 +20,7 @@ def read_download(block: Block, weaker: Download) -> Download:
         for name in amounts.fields:
             amounts.quantity(name, "")
     check_env(block)
+    _check_groups(block.block("securityContext"))
     refuse_templates(block)
     pull_secrets = tuple(item.text("name") for item in block.blocks("imagePullSecrets"))
     return Download(
@@ -30,7 +34,17 @@ def read_download(block: Block, weaker: Download) -> Download:
         token_secret=block.optional_text("tokenSecretName", weaker.token_secret),
         deadline_seconds=block.integer("activeDeadlineSeconds", weaker.deadline_seconds),
         backoff_limit=block.integer("backoffLimit", weaker.backoff_limit),
+        security=block.block("securityContext").fields if block.sound("securityContext") else weaker.security,
+        prepare=Prepare(block.text("prepare", weaker.prepare)),
     )
+
+
+def _check_groups(security: Block) -> None:
+    groups = security.fields.get("supplementalGroups")
+    for index, group in enumerate(groups if isinstance(groups, list) else []):
+        if isinstance(group, int) and not 0 <= group <= _LARGEST_ID:
+            path = join(security.at("supplementalGroups"), index)
+            security.faults.add(wrong(path, group, f"between 0 and {_LARGEST_ID}"))
 
 
 def check_env(block: Block) -> None:
@@ -47,4 +61,5 @@ def read_kserve(block: Block, weaker: Kserve) -> Kserve:
         namespace=block.text("namespace", weaker.namespace),
         config_prefix=block.text("configPrefix", weaker.config_prefix),
         gateway=block.flag("gateway", weaker.gateway),
+        tls=block.flag("tls", weaker.tls),
     )

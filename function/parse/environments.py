@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
 from function.domain.model import SecretKey
 from function.domain.problem import Problem
+from function.domain.pull_secrets import PullSecret, of_control_plane
 from function.domain.settings import Settings
 from function.domain.shares import Free, Grant
 from function.kube import names
@@ -64,6 +65,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
     storage = _storage(spec.block("storage"), settings)
     kserve = read_kserve(spec.block("kserve"), settings.kserve)
     hardware = read_hardware(spec.block("hardware"))
+    pull_secrets = tuple(_pull_secret(item, settings.secret_namespace) for item in spec.blocks("imagePullSecrets"))
     problems = spec.problems()
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
     ready, ready_message = _readiness(manifest)
@@ -76,6 +78,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         broken=any(problem not in pool_problems for problem in problems),
         storage=storage,
         hardware=hardware,
+        pull_secrets=pull_secrets,
         kserve=kserve,
         provider_config=text(manifest, "status.providerConfigRef.name") or provider_config(name),
         ready=ready,
@@ -128,6 +131,18 @@ def _secret(block: Block, name: str, key: str, namespace: str) -> SecretKey:
     )
 
 
+def _pull_secret(block: Block, namespace: str) -> PullSecret:
+    """Return a Secret to pull images with: of the cluster, or of the control plane, there by default the platform's."""
+    reference = block.block("secretRef")
+    if block.has("name") and reference.fields:
+        block.deny("secretRef", "left out together with name")
+    elif block.fields and not block.has("name") and not reference.fields:
+        block.demand("name", "or secretRef")
+    if block.has("name"):
+        return PullSecret(name=block.text("name"))
+    return of_control_plane(reference.text("name"), reference.text("namespace", namespace))
+
+
 def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Problem, ...]]:
     """Return the valid pools, the names of the others, and what is wrong with those."""
     cluster = spec.block("cluster")
@@ -153,7 +168,7 @@ def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Proble
 
 def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
     claim = block.block("sharedClaim")
-    size = claim.amount("size")
+    size, bandwidth = claim.amount("size"), block.number("readBandwidth")
     ours = EnvironmentStorage()
     return EnvironmentStorage(
         class_name=block.optional_text("storageClassName", settings.storage_class),
@@ -161,6 +176,8 @@ def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
         mode=StorageMode.SHARED if block.text("mode") == StorageMode.SHARED else StorageMode.PER_MODEL,
         shared_claim=claim.text("name", ours.shared_claim),
         shared_size=ours.shared_size if size is None else size,
+        size_enforced=block.flag("sizeEnforced", ours.size_enforced),
+        read_bandwidth=None if bandwidth is None else int(bandwidth * 10**9),
         download=read_download(block.block("download"), settings.download),
     )
 

@@ -26,8 +26,9 @@ def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mode
     spec = Block.checked(ModelSpec, manifest.get("spec"), "spec")
     shared = kind == CLUSTER_MODEL
     home = settings.secret_namespace if shared else namespace
-    source = read_source(spec, SecretRule(namespace=home, fixed=not shared))
-    profiles, broken = read_profiles(spec, source)
+    rule = SecretRule(namespace=home, fixed=not shared)
+    source = read_source(spec, rule)
+    profiles, broken = read_profiles(spec, source, rule)
     resources = spec.block("resources")
     vram, disk = resources.amount("vram"), resources.amount("disk")
     cpu, memory = resources.quantity("cpu", CPU), resources.quantity("memory", MEMORY)

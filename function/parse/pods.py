@@ -18,7 +18,7 @@ _HUGE_PAGES = "hugepages-"
 # Selectors and anti-affinity go by labels of these groups; KServe's router by its own.
 _OWN_GROUPS = ("modelplane.ai", "app.kubernetes.io", "kserve.io", "llm-d.ai", "leaderworkerset.sigs.k8s.io")
 # Volumes of KServe's presets, which a volume of the same name would replace.
-_OWN_VOLUMES = ("dshm", "home", "tmp-dir", "model-cache", "tls-certs", "engine-cache")
+_OWN_VOLUMES = ("dshm", "home", "tmp-dir", "model-cache", "tls-certs", "engine-cache", "initializer-certificates")
 _OWN_MOUNTS = {
     "/mnt/models": "the model's weights",
     "/dev/shm": "shared memory",  # noqa: S108  # a mount

@@ -19,6 +19,7 @@ from function.kube.manifests import JSON
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
     "int_type": "a whole number",
+    "float_type": "a number",
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a map",

@@ -8,26 +8,39 @@ from dataclasses import dataclass
 from function.domain.engine_args import parallel_flags
 from function.domain.engine_faults import model_faults, shape_faults
 from function.domain.model import BrokenProfile, Engine, EngineName, EngineResources, Profile, Shape, Source, Spread
+from function.domain.pull_secrets import KEY
 from function.parse.block import Block
 from function.parse.downloads import check_env
 from function.parse.hardware import read_requires
 from function.parse.selectors import read_selector
+from function.parse.sources import SecretRule, read_secret
 from function.parse.templates import refuse_templates
 from function.parse.topology import fit_engine, read_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What of a model its profiles must agree with; no source: unreadable; `sized`: VRAM maths can find a shape."""
+    """What of a model its profiles must agree with; no source: unreadable; `sized`: VRAM maths can find a shape.
+
+    `secrets`: where its Secrets may be.
+    """
 
     name: str
+    secrets: SecretRule
     source: Source | None
     sized: bool
 
 
-def read_profiles(spec: Block, source: Source | None) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
+def read_profiles(
+    spec: Block, source: Source | None, secrets: SecretRule
+) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
     """Return the valid profiles and the broken ones, each in the order in which they are declared."""
-    served = Served(name=spec.block("model").text("name"), source=source, sized=spec.block("resources").has("vram"))
+    served = Served(
+        name=spec.block("model").text("name"),
+        secrets=secrets,
+        source=source,
+        sized=spec.block("resources").has("vram"),
+    )
     profiles: list[Profile] = []
     broken: list[BrokenProfile] = []
     seen: dict[str, str] = {}
@@ -47,7 +60,7 @@ def _profile(block: Block, served: Served) -> Profile | BrokenProfile:
     topology = block.block("replicaTopology")
     selector = read_selector(block.block("environmentSelector"))
     requires = read_requires(topology.block("requires"))
-    engine = _engine(block.block("engine"))
+    engine = _engine(block.block("engine"), served.secrets)
     shape = _shape(block, engine, sized=served.sized)
     if engine and served.source:
         block.faults.update(model_faults(engine, served.source, served.name, block.at("engine")))
@@ -67,10 +80,11 @@ def _profile(block: Block, served: Served) -> Profile | BrokenProfile:
     )
 
 
-def _engine(block: Block) -> Engine | None:
+def _engine(block: Block, secrets: SecretRule) -> Engine | None:
     refuse_templates(block)
     check_env(block)
     resources = _resources(block.block("resources"))
+    pull_secrets = tuple(read_secret(item, secrets, KEY) for item in block.blocks("imagePullSecrets"))
     name = block.text("name")
     if name not in tuple(EngineName):
         return None
@@ -81,6 +95,7 @@ def _engine(block: Block) -> Engine | None:
         env=block.maps("env"),
         version=block.text("version"),
         resources=resources,
+        pull_secrets=pull_secrets,
     )
 
 

@@ -111,9 +111,11 @@ def _pvc(block: Block, _: SecretRule) -> Source:
 
 
 def _secret(block: Block, rule: SecretRule, key: str) -> SecretKey | None:
-    if not block.has("secretRef"):
-        return None
-    reference = block.block("secretRef")
+    return read_secret(block.block("secretRef"), rule, key) if block.has("secretRef") else None
+
+
+def read_secret(reference: Block, rule: SecretRule, key: str) -> SecretKey:
+    """Return a Secret of the control plane that a model names; `key` where it says none."""
     namespace = reference.text("namespace", rule.namespace)
     if rule.fixed and namespace != rule.namespace:
         reference.deny("namespace", f"left out, as a Model's Secret is in its namespace {rule.namespace}")

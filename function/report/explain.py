@@ -26,6 +26,7 @@ PHRASES: Mapping[Refused, str] = {
     Refused.INVALID_PROFILE: "profile invalid",
     Refused.NO_POOL_SATISFIES_REQUIREMENTS: "no pool satisfies the requirements",
     Refused.SHARED_STORAGE_MISSING: "no shared storage",
+    Refused.STORAGE_TOO_SMALL: "storage too small",
     Refused.CACHE_NOT_ON_ENVIRONMENT: "cache not on environment",
     Refused.POOL_TOO_SMALL: "pool too small",
     Refused.INSUFFICIENT_CAPACITY: "insufficient capacity",

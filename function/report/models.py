@@ -5,6 +5,7 @@ from typing import assert_never
 
 from function.domain.engine_versions import version
 from function.domain.flags import last_value
+from function.domain.hardware import usable
 from function.domain.model import (
     GGUF,
     EngineName,
@@ -27,7 +28,6 @@ from function.report.conditions import faulty
 from function.storage import cachekey, sizing
 
 _TOKENIZERS: Mapping[EngineName, str] = {EngineName.VLLM: "--tokenizer", EngineName.SGLANG: "--tokenizer-path"}
-_USABLE = 9  # tenths of a GPU's memory that engines take
 
 
 def invalid_source(problems: Sequence[Problem]) -> Condition:
@@ -62,8 +62,8 @@ def _remarks(profile: Profile, model: Model) -> Iterator[str]:
     if file.lower().endswith(GGUF) and last_value(engine.args, _TOKENIZERS[engine.name]) is None:
         yield f"engine.args: engines read no tokenizer well from {file}; {_TOKENIZERS[engine.name]} names another"
     weights, memory = model.disk, profile.requires.memory_per_gpu
-    if weights and memory and shape and weights > shape.gpus * memory * _USABLE // 10:
-        room = f"{shape.gpus} GPUs of {gib(memory)} hold {gib(shape.gpus * memory * _USABLE // 10)} of weights at most"
+    if weights and memory and shape and weights > usable(shape.gpus * memory):
+        room = f"{shape.gpus} GPUs of {gib(memory)} hold {gib(usable(shape.gpus * memory))} of weights at most"
         yield f"replicaTopology: {room}, and spec.resources.disk is {gib(weights)}"
 
 

@@ -12,9 +12,11 @@ from function.observe.objects import ObservedObject
 from function.observe.services import url
 from function.observe.weights import StorageState
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
+from function.report import loading
 from function.report.caches import remembered
 from function.report.shares import share
 from function.report.weights import sentence
+from function.storage.loading import Loading
 from function.storage.plan import StoragePlan
 
 
@@ -57,8 +59,8 @@ def service(remote: ObservedObject, name: str, namespace: str, uri: str, takes: 
     return {**said, **(share(takes) if takes else {})}
 
 
-def storage(plan: StoragePlan, hydration: Hydration) -> Manifest:
-    """Return where the weights are and how large they may be."""
+def storage(plan: StoragePlan, hydration: Hydration, loads: Loading | None) -> Manifest:
+    """Return where the weights are, how large they may be, and how long they take to load."""
     return prune(
         {
             "type": plan.type,
@@ -67,6 +69,7 @@ def storage(plan: StoragePlan, hydration: Hydration) -> Manifest:
             "uri": plan.uri,
             "size": gib(plan.size.amount) if plan.size else None,
             "sizeFrom": plan.size.source if plan.size else None,
+            **loading.status(loads),
             "job": plan.job.name if plan.job else None,
             **(remembered(hydration) if plan.job else {}),
         }

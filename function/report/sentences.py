@@ -7,7 +7,7 @@ what to do where one thing alone stands in the way and one change alone clears i
 from collections.abc import Callable, Mapping
 
 from function.domain.model import Shape
-from function.kube.quantity import GIB
+from function.kube.quantity import exact
 from function.kube.selectors import Requirement
 from function.reasons import Refused
 from function.report import storage_faults
@@ -78,16 +78,11 @@ def show(field: Field, value: Value) -> str:
     """Write a value in the unit of its field."""
     match value:
         case int() if field is Field.MEMORY_PER_GPU:
-            return _memory(value)
+            return exact(value)
         case tuple():
             return ", ".join(map(str, value))
         case _:
             return str(value)
-
-
-def _memory(amount: int) -> str:
-    units = ((GIB, "Gi"), (10**9, "G"), (2**20, "Mi"))
-    return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
 
 
 def _engine_args(refusal: Refusal) -> str:
@@ -106,7 +101,7 @@ def _multi_node(refusal: Refusal) -> str:
 def _storage(refusal: Refusal) -> str:
     fault = refusal.storage
     assert fault is not None
-    if refusal.reason is Refused.INVALID_DEPLOYMENT:
+    if refusal.reason in (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL):
         return str(storage_faults.problem(fault))
     if fault.kind is FaultKind.SIZE:
         unsaid = "modelCache.size nor the model's disk or vram"
@@ -177,6 +172,7 @@ _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.VRAM: always("no replicaTopology, and the model has no spec.resources.vram"),
     Field.ENGINE_ARGS: _engine_args,
     Field.INTER_NODE: _engine_args,
+    Field.TLS: _engine_args,
     Field.ENVIRONMENT: always("its spec is invalid, see its conditions"),
     Field.NODE_POOLS: _node_pools,
     Field.MULTI_NODE: _multi_node,
@@ -200,6 +196,11 @@ _REMEDIES: Mapping[Refused, str] = {
 
 _SHARED_CLASS = "Give InferenceEnvironment {refusal.environment} a spec.storage with a ReadWriteMany class"
 _STORAGE_REMEDIES: Mapping[FaultKind, str] = {
+    FaultKind.OWN_SIZE: "Raise {refusal.storage.field}, or correct the model's spec.resources.disk",
+    FaultKind.SHARED_SIZE: (
+        "Raise {refusal.storage.field} of InferenceEnvironment {refusal.environment}, "
+        "or set spec.storage.sizeEnforced there to false if its storage ignores sizes"
+    ),
     FaultKind.STORAGE_CLASS: _SHARED_CLASS,
     FaultKind.ACCESS_MODE: _SHARED_CLASS,
     FaultKind.CACHE_ABSENT: "Add {refusal.environment} to ModelCache {refusal.storage.cache}",

@@ -1,6 +1,7 @@
 """What is said of an LLMInferenceService: whether KServe took it, and whether it serves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from function.domain.problem import Problem
 from function.exchange import Condition
@@ -9,9 +10,11 @@ from function.observe import services as observe
 from function.observe.health import assess
 from function.observe.objects import ObservedObject
 from function.observe.services import Acceptance, url
+from function.observe.weights import StorageState
 from function.reasons import ConditionType, ServiceAccepted, ServiceReady, Status
 from function.report.conditions import faulty
 from function.report.objects import obstacle
+from function.report.weights import sentence
 
 _ACCEPTED: Mapping[Acceptance, str] = {
     Acceptance.NO_KSERVE: "The cluster does not serve LLMInferenceService; install KServe",
@@ -43,6 +46,13 @@ def serving(remote: ObservedObject, replicas: int, *, served: bool) -> Condition
     status, reason = observe.serving(remote, replicas, served=served)
     message = _serving(reason, remote) if status is not Status.UNKNOWN else f"{obstacle(remote)}{_last(remote)}"
     return Condition(type=ConditionType.SERVICE_READY, status=status, reason=reason, message=message)
+
+
+def remarked(serving: Condition, uncopied: StorageState | None) -> Condition:
+    """Return ServiceReady; where nothing serves yet, with why an image may not be pulled."""
+    if uncopied is None or serving.status is Status.TRUE:
+        return serving
+    return replace(serving, message=f"{serving.message}. Images cannot be pulled: {sentence(uncopied)}")
 
 
 def _serving(reason: ServiceReady, remote: ObservedObject) -> str:

@@ -54,6 +54,13 @@ _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
         "{fault.found} must be left out, as the model's weights are on the claim {fault.wanted} already"
     ),
     FaultKind.EMPTY_DIR: _empty_dir,
+    FaultKind.EMPTY_DIR_UNFILLED: always(
+        "found false, but with EmptyDir every pod downloads and nobody else can fill it; set modelCache.type: PVC"
+    ),
+    FaultKind.EMPTY_DIR_ACCOUNT: always(
+        "found {fault.found}; with EmptyDir the engine's pod downloads, and no engine gets this identity; set "
+        "modelCache.type: PVC"
+    ),
     FaultKind.OWN_ACCESS_MODE: always(
         "found {fault.found}, which serves one replica on one node; {several} need {fault.wanted}"
     ),
@@ -61,6 +68,9 @@ _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
         "ModelCache {fault.cache} keeps model {fault.found}, not {fault.wanted}; name a cache of this model"
     ),
     FaultKind.SIZE: always("must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"),
+    FaultKind.OWN_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
+    FaultKind.SHARED_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
+    FaultKind.CLAIM_SIZE: always("the claim has {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.STORAGE_CLASS: _storage_class,
     FaultKind.ACCESS_MODE: _access_mode,
     FaultKind.CACHE_ABSENT: always("ModelCache {fault.cache} does not keep the weights there"),

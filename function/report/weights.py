@@ -5,6 +5,7 @@ ModelPlacement says it as StorageReady, ModelCache in one row for each environme
 
 from collections.abc import Mapping
 
+from function.kube.quantity import gib
 from function.observe.weights import Finding, StorageState
 from function.report.objects import obstacle
 from function.storage.failures import Failure
@@ -13,18 +14,34 @@ ADVICE: Mapping[Failure, str] = {
     Failure.UNAUTHORISED: "the source refused access: check the token, and that its owner may read the repository",
     Failure.NOT_FOUND: "the source does not know the repository, revision or file: correct the model's source",
     Failure.DISK_FULL: "the claim is full: raise modelCache.size or the model's spec.resources.disk",
-    Failure.NOT_WRITABLE: "user and group 1000 may not write to the claim: correct its permissions",
+    Failure.NOT_WRITABLE: (
+        "the download's user (1000 unless storage.download.securityContext says another) may not write to the claim, "
+        "nor may root change that where storage.download.prepare lets it try (root_squash, read-only): correct its "
+        "permissions"
+    ),
     Failure.INCOMPLETE: "files are missing or truncated after the download: check the repository and the patterns",
     Failure.RATE_LIMITED: "the source keeps limiting the rate: use a token or a mirror, or wait",
     Failure.UNREACHABLE: "the source cannot be reached from the cluster: check proxies, mirrors and its network",
     Failure.KILLED: "the download was killed, most often for memory: raise storage.download.resources",
     Failure.UNKNOWN: "the pod's log says why",
     Failure.DEADLINE_EXCEEDED: "storage.download.activeDeadlineSeconds passed: raise it, or check the network's speed",
+    Failure.NO_POD: (
+        "no pod could be made in ten minutes: the namespace may enforce Pod Security restricted, which refuses what "
+        "storage.download.prepare or securityContext ask for. Let it enforce baseline, or set prepare: Never and "
+        "correct the claim's permissions"
+    ),
     Failure.EXHAUSTED: "every attempt was ended from outside (eviction, node loss): look at the pod's events",
 }
 
+
+def again(weights: int | None) -> str:
+    """Say what an EmptyDir costs: so many bytes, where that is known."""
+    return f"every pod start downloads {gib(weights) if weights else 'the weights'} again"
+
+
 _SENTENCES: Mapping[Finding, str] = {
     Finding.NOT_NEEDED: "Each pod fetches its weights itself; no claim is needed",
+    Finding.EMPTY_DIR: "Each pod fetches its weights itself: {again}",
     Finding.PRESTAGED: "The weights are used where they are; nothing is downloaded",
     Finding.UNPLANNABLE: "{problems}",
     Finding.TOKEN_MISSING: "Create Secret {name}: it does not exist",
@@ -35,6 +52,7 @@ _SENTENCES: Mapping[Finding, str] = {
     Finding.CLAIM_NOT_FOUND: "Claim {where} does not exist; create it. Nothing else is used in its place",
     Finding.CLAIM_NOT_SEEN: "Waits for the cluster's answer about claim {where}",
     Finding.CLAIM_NOT_SHARED: "Claim {where} is {said}, and several nodes or replicas need ReadWriteMany",
+    Finding.CLAIM_TOO_SMALL: "{problems}",
     Finding.CLAIM_NOT_BOUND: "Environment {environment}: the claim is not bound yet",
     Finding.SILENT: "Environment {environment}: {obstacle}",
     Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
@@ -62,6 +80,7 @@ def sentence(state: StorageState) -> str:
         where=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
         name=state.name,
         said=state.said,
+        again=again(state.each_pod),
         cause=state.cause,
         advice=ADVICE[Failure(state.cause)] if state.cause else "",
         problems=problems,
@@ -69,4 +88,5 @@ def sentence(state: StorageState) -> str:
     )
     if state.finding is Finding.CLAIM_NOT_SEEN:
         text = obstacle(state.remote) or text
-    return f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text
+    text = f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text
+    return ". Note: ".join([text, *map(str, state.remarks)])

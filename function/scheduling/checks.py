@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.engine_faults import shape_faults
+from function.domain.engine_faults import shape_faults, tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import covers
 from function.domain.model import Profile, Shape
@@ -25,12 +25,17 @@ STORAGE_REASONS: Mapping[FaultKind, Refused] = {
     FaultKind.NOTHING_TO_CACHE: Refused.INVALID_DEPLOYMENT,
     FaultKind.CLAIM_BESIDE_SOURCE: Refused.INVALID_DEPLOYMENT,
     FaultKind.EMPTY_DIR: Refused.INVALID_DEPLOYMENT,
+    FaultKind.EMPTY_DIR_UNFILLED: Refused.INVALID_DEPLOYMENT,
+    FaultKind.EMPTY_DIR_ACCOUNT: Refused.INVALID_DEPLOYMENT,
     FaultKind.OWN_ACCESS_MODE: Refused.INVALID_DEPLOYMENT,
     FaultKind.OTHER_MODEL: Refused.INVALID_DEPLOYMENT,
     FaultKind.SIZE: Refused.NO_POOL_SATISFIES_REQUIREMENTS,
     FaultKind.STORAGE_CLASS: Refused.SHARED_STORAGE_MISSING,
     FaultKind.ACCESS_MODE: Refused.SHARED_STORAGE_MISSING,
     FaultKind.CACHE_NOT_SHARED: Refused.SHARED_STORAGE_MISSING,
+    FaultKind.OWN_SIZE: Refused.STORAGE_TOO_SMALL,
+    FaultKind.SHARED_SIZE: Refused.STORAGE_TOO_SMALL,
+    FaultKind.CLAIM_SIZE: Refused.STORAGE_TOO_SMALL,
     FaultKind.CACHE_ABSENT: Refused.CACHE_NOT_ON_ENVIRONMENT,
     FaultKind.CACHE_PENDING: Refused.CACHE_NOT_ON_ENVIRONMENT,
 }
@@ -97,6 +102,12 @@ def inter_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | No
         return None
     problems = request.unservable(candidate.profile, candidate.shape, candidate.pool)
     return _refuse(candidate, Field.INTER_NODE, None, problems, Refused.INVALID_PROFILE) if problems else None
+
+
+def tls(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """An engine can serve HTTPS where the cluster's KServe speaks nothing else to it."""
+    problems = tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
+    return _refuse(candidate, Field.TLS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
 def storage_wish(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
@@ -180,6 +191,11 @@ def shared_storage(_: SchedulingRequest, candidate: Candidate) -> Refusal | None
     return _storage(candidate, Refused.SHARED_STORAGE_MISSING)
 
 
+def storage_size(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    """The claim is said to hold what the weights take."""
+    return _storage(candidate, Refused.STORAGE_TOO_SMALL)
+
+
 def cache(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A named ModelCache keeps its weights on this environment."""
     return _storage(candidate, Refused.CACHE_NOT_ON_ENVIRONMENT)
@@ -201,6 +217,7 @@ CHECKS: tuple[Check, ...] = (
     vram,
     engine_args,
     inter_node,
+    tls,
     multi_node,
     gpus_per_node,
     memory_per_gpu,
@@ -211,6 +228,7 @@ CHECKS: tuple[Check, ...] = (
     precision,
     claim_size,
     shared_storage,
+    storage_size,
     cache,
 )
 FIRST_OF_POOL = CHECKS.index(multi_node)

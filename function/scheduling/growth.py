@@ -18,6 +18,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.shortage import shortage
 from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
+from function.storage.checks import SIZES
 
 
 def keep(
@@ -69,6 +70,8 @@ def _unstorable(
     request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
 ) -> tuple[Refusal, ...]:
     found = request.unstorable(environment, pool, shape, request.deployment.replicas)
+    if placement.reads or placement.hydration.completed_at:
+        found = tuple(fault for fault in found if fault.kind not in SIZES)
     return tuple(
         Refusal(
             reason=STORAGE_REASONS[fault.kind],

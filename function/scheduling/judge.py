@@ -1,9 +1,9 @@
 """Every (environment, profile, pool): the first that satisfies everything, else how near the nearest came.
 
-Profiles in declared order, then pools in declared order. An environment that a selector refuses is judged
-no further. A pool runs all checks and keeps every refusal, so that nobody fixes one fault to meet the next.
-The nearest pool is the one whose first failing check lies furthest down the chain: selectors, `CHECKS`,
-capacity, readiness.
+Profiles in declared order, then pools in declared order, unless the smallest is preferred (preference.py). An
+environment that a selector refuses is judged no further. A pool runs all checks and keeps every refusal, so that nobody
+fixes one fault to meet the next. The nearest pool is the one whose first failing check lies furthest down the chain:
+selectors, `CHECKS`, capacity, readiness.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +17,7 @@ from function.kube.selectors import Selector
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, Candidate
 from function.scheduling.ledger import Ledger
+from function.scheduling.preference import rank, within
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.shape import replica_shape
 from function.scheduling.shortage import capacity
@@ -101,15 +102,23 @@ def _judge(request: SchedulingRequest, environment: Environment, ledger: Ledger,
     if outside:
         return Miss(environment=environment.name, refusals=outside, step=SELECTION)
     nearest: list[Iterator[_Step]] = []
-    furthest = SELECTION
+    furthest, best = SELECTION, None
     for candidate, steps in _attempts(request, environment, ledger, late):
+        if best is not None and (candidate is None or candidate.profile.name != best.profile):
+            break
         first = next(steps, None)
         if first is None:
-            return _fit(request, candidate)
+            fit = _fit(request, candidate, ledger)
+            if fit.rank is None:
+                return fit
+            best = fit if best is None else min(best, fit, key=within)
+            continue
         if first[0] > furthest:
             furthest, nearest = first[0], []
         if first[0] == furthest:
             nearest.append(chain((first,), steps))
+    if best is not None:
+        return best
     refusals = min((tuple(refusal for _, refusal in steps) for steps in nearest), key=len)
     return Miss(environment=environment.name, refusals=refusals, step=furthest)
 
@@ -148,7 +157,7 @@ def shortage_step(refusal: Refusal) -> int:
     return NEVER if refusal.reason is Refused.POOL_TOO_SMALL else NOT_NOW
 
 
-def _fit(request: SchedulingRequest, candidate: Candidate | None) -> Fit:
+def _fit(request: SchedulingRequest, candidate: Candidate | None, ledger: Ledger) -> Fit:
     assert candidate is not None  # what nothing refuses has a pool and a shape
     assert candidate.shape is not None
     return Fit(
@@ -157,6 +166,7 @@ def _fit(request: SchedulingRequest, candidate: Candidate | None) -> Fit:
         pool=candidate.pool.name,
         shape=candidate.shape,
         vram=request.model.vram if candidate.profile.shape is None else None,
+        rank=rank(candidate, ledger),
     )
 
 

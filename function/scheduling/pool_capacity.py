@@ -74,6 +74,19 @@ class PoolCapacity:
                 break
         return pods
 
+    def packed(self, demand: Demand) -> int:
+        """Return how many GPUs stay free on the fullest node that a demand which fits would use."""
+        nodes, gpus = demand.shape.nodes, demand.shape.gpus_per_node
+        if not demand.replicas:
+            return 0
+        if demand.apart:
+            return min(level for level, count in self.free.items() if count and level >= gpus) - gpus
+        after = PoolCapacity(self.nodes, self.gpus_per_node)
+        after.free = {**self.free}
+        after.take(nodes, gpus, demand.replicas)
+        # Nodes that come to rest on the lowest of levels are not taken from again: it has more of them than before.
+        return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
+
     def move(self, level: int, by: int, count: int) -> None:
         """Take so many GPUs on each of some nodes that have `level` free: the one place where room changes."""
         self.free[level] -= count

@@ -3,28 +3,30 @@
 What stays comes first (retain.py). Where that is more than wanted, those that are not Ready go first, then
 the last by name. Where it is less, a placement that must be decided again is updated in place if its own
 environment still has a pool for it; then environments are filled by name, the first pool that satisfies
-everything wins. Who has just yielded takes them in an order of his own.
+everything wins, or the smallest of all of them where that is preferred (preference.py). Who has just yielded takes
+them in an order of his own.
 
 A placement that could neither stay nor be updated in place is carried until as many as wanted are Ready
 without it, so that no move and no list that is briefly empty takes anything down. It is charged as long as
 it exists, and does not count as placed. The order of the inputs means nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from function.domain.environment import Environment, Pool
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Preference
 from function.kube.names import digest
 from function.reasons import Refused
 from function.scheduling.checks import STORAGE_REASONS
 from function.scheduling.growth import keep
 from function.scheduling.judge import Judge, judge, judge_again
 from function.scheduling.ledger import Ledger
+from function.scheduling.preference import smallest_first
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
-from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal
-from function.storage.checks import StorageFault
+from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal, Verdict
+from function.storage.checks import FaultKind, StorageFault
 
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
@@ -98,7 +100,11 @@ def _fault(scene: _Scene) -> Refusal | None:
     return None
 
 
-def unsuited(request: SchedulingRequest, environments: Iterable[Environment]) -> StorageFault | None:
+def unsuited(
+    request: SchedulingRequest,
+    environments: Iterable[Environment],
+    reasons: Collection[Refused] = (Refused.INVALID_DEPLOYMENT,),
+) -> StorageFault | None:
     """Return what the deployment says about its weights where that suits no profile on any environment."""
     fault = None
     for environment in [*environments] or [Environment(name="")]:
@@ -106,7 +112,12 @@ def unsuited(request: SchedulingRequest, environments: Iterable[Environment]) ->
             if profile.shape is None:
                 return None  # what shape it takes is the pool's to say
             faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
-            blamed = [each for each in faults if STORAGE_REASONS[each.kind] is Refused.INVALID_DEPLOYMENT]
+            # That of an account is an environment's.
+            blamed = [
+                each
+                for each in faults
+                if STORAGE_REASONS[each.kind] in reasons and each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
+            ]
             if not blamed:
                 return None
             fault = fault or blamed[0]
@@ -143,25 +154,23 @@ def _fill(
     yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.YIELDED}
     found: list[Assignment] = []
     misses: list[Miss] = []
-    for name, environment in _in_order(scene, contended=bool(yielded)):
-        if len(found) >= room:
-            break
-        if name in taken:
-            continue
-        verdict = scene.judge(scene.request, environment, scene.ledger)
+    verdicts = _verdicts(scene, taken, contended=bool(yielded))
+    while len(found) < room and (verdict := next(verdicts, None)) is not None:
         if isinstance(verdict, Fit):
-            found.append(_assign(scene, verdict, yielded.get(name)))
+            found.append(_assign(scene, verdict, yielded.get(verdict.environment)))
         else:
             misses.append(verdict)
     return tuple(found), tuple(misses)
 
 
-def _in_order(scene: _Scene, *, contended: bool) -> Iterable[tuple[str, Environment]]:
-    """Return environments by name; after a yield by a hash of the deployment's own, so that those who lost part."""
-    if not contended:
-        return scene.environments.items()
-    me = scene.request.deployment
-    return sorted(scene.environments.items(), key=lambda item: digest(me.namespace, me.name, item[0]))
+def _verdicts(scene: _Scene, taken: frozenset[str], *, contended: bool) -> Iterator[Verdict]:
+    """Return what is said of environments in the order in which they are chosen: lazily, or all for the smallest."""
+    me, others = scene.request.deployment, [name for name in scene.environments if name not in taken]
+    if contended:
+        # By a hash of the deployment's own, so that those who lost part.
+        others.sort(key=lambda name: digest(me.namespace, me.name, name))
+    verdicts = (scene.judge(scene.request, scene.environments[name], scene.ledger) for name in others)
+    return verdicts if me.prefer is Preference.DECLARED else smallest_first(verdicts, by_name=not contended)
 
 
 def _assign(scene: _Scene, fit: Fit, placement: Placement | None) -> Assignment:

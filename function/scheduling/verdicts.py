@@ -31,6 +31,7 @@ class Field(StrEnum):
     VRAM = "spec.resources.vram"
     ENGINE_ARGS = "engine.args"
     INTER_NODE = "interNode"
+    TLS = "kserve.tls"
     ENVIRONMENT = "environment"
     NODE_POOLS = "nodePools"
     MULTI_NODE = "multiNodeCapable"
@@ -94,14 +95,36 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """How a fit compares with others where the smallest is preferred: less is better, field by field.
+
+    `profile`: its position among those declared. `spare`: GPU memory of one replica, in bytes, beyond what is asked
+    for, less than nothing where the pool has not that much; None where it does not declare its memory. `left`: free
+    GPUs on the fullest node that would be used.
+    """
+
+    profile: int
+    spare: int | None
+    left: int
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Sorts by profile, then by spare memory: enough of it, then too little, then nobody knows."""
+        if self.spare is None:
+            return self.profile, 2, 0
+        return self.profile, int(self.spare < 0), abs(self.spare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A pool that satisfies everything. `vram` in bytes where VRAM maths made the shape."""
+    """A pool that satisfies everything. `vram` in bytes where VRAM maths made the shape; `rank` where one counts."""
 
     environment: str
     profile: str
     pool: str
     shape: Shape
     vram: int | None = None
+    rank: Rank | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from pydantic import BaseModel as _BaseModel
-from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 
 class BaseModel(_BaseModel):
@@ -112,6 +112,11 @@ class EngineResources(BaseModel):
     shm: StrictInt | StrictStr | None = None
 
 
+class ImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+
+
 class Env(BaseModel):
     name: StrictStr = Field(..., max_length=256, min_length=1)
     value: StrictStr | None = Field(None, max_length=32768)
@@ -126,6 +131,7 @@ class Engine(BaseModel):
     )
     args: list[StrictStr] | None = Field(None, max_length=128)
     resources: EngineResources | None = None
+    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     env: list[Env] | None = Field(None, max_length=64)
 
 
@@ -197,7 +203,7 @@ class VolumeMount(BaseModel):
     read_only: StrictBool | None = Field(None, alias="readOnly")
 
 
-class ImagePullSecret(BaseModel):
+class PodImagePullSecret(BaseModel):
     name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
 
 
@@ -250,7 +256,7 @@ class Pod(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[PodImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
     security_context: SecurityContext | None = Field(None, alias="securityContext")
     resource_claims: list[ResourceClaim] | None = Field(None, alias="resourceClaims", max_length=32)
 
@@ -340,6 +346,17 @@ class Toleration(BaseModel):
     toleration_seconds: StrictInt | None = Field(None, alias="tolerationSeconds")
 
 
+class DownloadImagePullSecret(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class DownloadSecurityContext(BaseModel):
+    run_as_user: StrictInt | None = Field(None, alias="runAsUser", ge=0, le=2147483647)
+    run_as_group: StrictInt | None = Field(None, alias="runAsGroup", ge=0, le=2147483647)
+    fs_group: StrictInt | None = Field(None, alias="fsGroup", ge=0, le=2147483647)
+    supplemental_groups: list[StrictInt] | None = Field(None, alias="supplementalGroups", max_length=16)
+
+
 class Download(BaseModel):
     image: StrictStr | None = Field(None, max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
     resources: DownloadResources | None = None
@@ -349,10 +366,12 @@ class Download(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[DownloadImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
     token_secret_name: StrictStr | None = Field(
         None, alias="tokenSecretName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
+    security_context: DownloadSecurityContext | None = Field(None, alias="securityContext")
+    prepare: Literal["Auto", "Always", "Never"] | None = None
     active_deadline_seconds: StrictInt | None = Field(None, alias="activeDeadlineSeconds", ge=60, le=31536000)
     backoff_limit: StrictInt | None = Field(None, alias="backoffLimit", ge=0, le=100)
 
@@ -364,6 +383,8 @@ class Storage(BaseModel):
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field("ReadWriteMany", alias="accessMode")
     mode: Literal["PerModel", "Shared"] = "PerModel"
     shared_claim: SharedClaim | None = Field(None, alias="sharedClaim")
+    size_enforced: StrictBool = Field(True, alias="sizeEnforced")
+    read_bandwidth: StrictFloat | None = Field(None, alias="readBandwidth", ge=0.01, le=1000.0)
     download: Download | None = None
 
 
@@ -377,12 +398,23 @@ class Hardware(BaseModel):
     selector: Selector | None = None
 
 
+class ImagePullSecretSecretRef(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+
+
+class EnvironmentImagePullSecret(BaseModel):
+    name: StrictStr | None = Field(None, max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    secret_ref: ImagePullSecretSecretRef | None = Field(None, alias="secretRef")
+
+
 class Kserve(BaseModel):
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     config_prefix: StrictStr | None = Field(
         None, alias="configPrefix", max_length=63, pattern="^([a-z0-9][a-z0-9-]*)?$"
     )
     gateway: StrictBool | None = None
+    tls: StrictBool | None = None
 
 
 class EnvironmentSpec(BaseModel):
@@ -390,12 +422,17 @@ class EnvironmentSpec(BaseModel):
     node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
     storage: Storage | None = None
     hardware: Hardware | None = None
+    image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     kserve: Kserve | None = None
 
 
 class ModelRef(BaseModel):
     kind: Literal["ClusterModel", "Model"] = "ClusterModel"
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class DeploymentPlacement(BaseModel):
+    prefer: Literal["Declared", "SmallestSufficient"] = "Declared"
 
 
 class Fixed(BaseModel):
@@ -427,6 +464,7 @@ class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     environments: StrictInt = Field(1, ge=1, le=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
+    placement: DeploymentPlacement | None = None
     scaling: Scaling = Field({}, validate_default=True)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 

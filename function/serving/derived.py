@@ -10,6 +10,7 @@ from function.domain.model import Spread
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune, text
 from function.serving.engines import DRAINING
+from function.serving.pods import CERTIFICATES
 from function.serving.probes import PERIOD
 from function.serving.request import ServingRequest
 from function.serving.runtime import CACHE, READY_TIMEOUT, VARIABLES
@@ -51,7 +52,14 @@ def initializer_as_observed(built: Manifest, observed: Manifest, given: Initiali
     if len(theirs) != 1 or not all(_alike(one, theirs[0], given) for one in ours):
         return built
     template: Manifest = {**mapping(built, "spec.template"), "initContainers": [*theirs]}
-    return {**built, "spec": {**mapping(built, "spec"), "template": template}}
+    there = _named(listing(observed, "spec.template.volumes"))
+    volumes = [v for v in listing(template, "volumes") if v["name"] != CERTIFICATES or CERTIFICATES in there]
+    # An earlier release pulled no initializer with anything of its own.
+    others = [s for s in listing(template, "imagePullSecrets") if text(s, "name") not in given.pull_secrets]
+    if listing(observed, "spec.template.imagePullSecrets") == others:
+        template["imagePullSecrets"] = [*others]
+    kept = _taken({**template, "volumes": [*volumes]}, {}, ())
+    return {**built, "spec": {**mapping(built, "spec"), "template": kept}}
 
 
 def shared_memory_as_built(service: Manifest, built: Manifest) -> Manifest:

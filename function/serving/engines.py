@@ -28,7 +28,7 @@ from function.domain.executor import BACKEND, ITSELF, RAY, by_ray
 from function.domain.flags import last_value
 from function.domain.model import Engine, EngineName, Shape
 from function.domain.settled_flags import ADDRESS, MOUNT, PORT, SERVED_NAME
-from function.serving import ranks, ray
+from function.serving import ranks, ray, tls
 
 SHUTDOWN = "--shutdown-timeout"
 _DRAIN = 40  # seconds, what KServe's presets leave of a minute
@@ -65,13 +65,14 @@ def mode_of(shape: Shape) -> Mode:
 class Run:
     """What is to be started: an engine whose `args` repeat nothing that is settled, as `names`, in this shape.
 
-    `file` is the path of weights that are one file, below where they are mounted.
+    `file` is the path of weights that are one file, below where they are mounted. `tls`: KServe's is on.
     """
 
     engine: Engine
     shape: Shape
     names: tuple[str, ...]
     file: str = ""
+    tls: bool = False
 
     @property
     def weights(self) -> str:
@@ -135,7 +136,11 @@ def _by_preset(*args: str) -> Launch:
 def _serve(run: Run) -> tuple[str, ...]:
     """Return what every `vllm serve` of our own is given first."""
     draining = (DRAINING,) if drain(run.engine) and last_value(run.engine.args, SHUTDOWN) is None else ()
-    return (run.weights, SERVED_NAME, *run.names, f"--port={PORT}", *draining)
+    return (run.weights, SERVED_NAME, *run.names, f"--port={PORT}", *draining, *_tls(run))
+
+
+def _tls(run: Run) -> tuple[str, ...]:
+    return tls.flags(run.engine.name) if run.tls else ()
 
 
 def _vllm_group(run: Run) -> Group:
@@ -188,6 +193,7 @@ def _sglang(run: Run, *flags: str) -> Launch:
             f"{SERVED_NAME}={run.names[0]}",
             f"--host={ADDRESS}",
             f"--port={PORT}",
+            *_tls(run),
             *flags,
             *run.engine.args,
         ),

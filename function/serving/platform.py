@@ -4,6 +4,8 @@ A variable of the engine counts over one of the pool, save for those that a pres
 are merged with what stands here: lists of capabilities as a whole, hence theirs are said again.
 """
 
+from collections.abc import Iterable
+
 from function.domain.model import Profile
 from function.domain.pods import InterNode, PodAdditions, named_over
 from function.domain.problem import Problem
@@ -29,9 +31,9 @@ def conflicts(profile: Profile, between: InterNode, pool: str, *, own_command: b
     return tuple(found)
 
 
-def pod_fields(given: PodAdditions) -> Manifest:
-    """Return what a pod has one of, and its claims and pull secrets."""
-    secrets: list[JSON] = [{"name": name} for name in given.pull_secrets]
+def pod_fields(given: PodAdditions, pull_secrets: Iterable[str]) -> Manifest:
+    """Return what a pod has one of, and its claims and pull secrets: the pool's and these."""
+    secrets: list[JSON] = [{"name": name} for name in sorted({*given.pull_secrets, *pull_secrets})]
     return prune(
         {
             "hostNetwork": given.host_network or None,

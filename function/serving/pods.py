@@ -8,14 +8,16 @@ nodes needs.
 """
 
 from function.domain.settings import Initializer
+from function.domain.taints import tolerations
 from function.kube.manifests import JSON, Manifest, mapping, prune
 from function.serving import platform
 from function.serving.engines import Launch, Mode, mode_of
 from function.serving.request import ServingRequest
-from function.serving.spread import affinity, tolerations
+from function.serving.spread import affinity
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: merged by name, ours replaces their size
 _SHARED_MEMORY_SIZE = "16Gi"
+CERTIFICATES = "initializer-certificates"
 _PRESET_IMAGES = "llm-d"
 # KServe gives its initializer 1 CPU and 1Gi, and a merge cannot take a limit away: these are as good as none.
 _NO_LIMIT: Manifest = {"cpu": "64", "memory": "1Ti"}
@@ -32,12 +34,18 @@ def pod(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifes
             "nodeSelector": node_selector or None,
             "tolerations": tolerations(request.pool),
             "affinity": affinity(request.profile, request.name, request.shape.nodes),
-            **platform.pod_fields(given),
+            **platform.pod_fields(given, _pull_secrets(request)),
             "initContainers": [_initializer(request.initializer)] if request.initializer else None,
             "containers": [_main(request, launch, listening)],
             "volumes": [*_volumes(request), *given.volumes] or None,
         }
     )
+
+
+def _pull_secrets(request: ServingRequest) -> list[str]:
+    # Images of a pod are pulled with all of its Secrets, whichever container they are for.
+    initializers = request.initializer.pull_secrets if request.initializer else ()
+    return [*(secret.name for secret in request.pulled_with), *initializers]
 
 
 def _main(request: ServingRequest, launch: Launch, listening: Manifest) -> Manifest:
@@ -90,14 +98,17 @@ def _security(image: str, *, bare: bool) -> Manifest:
 
 def _volumes(request: ServingRequest) -> list[JSON]:
     asked = request.profile.engine.resources.shm
+    bundle = request.initializer.bundle if request.initializer else None
+    certificates: list[JSON] = [{"name": CERTIFICATES, "configMap": {"name": bundle[0]}}] if bundle else []
     if request.shape.gpus_per_node == 1 and not _bare(request) and not asked:
-        return []
+        return certificates
     memory: Manifest = {"medium": "Memory", "sizeLimit": asked or _SHARED_MEMORY_SIZE}
-    return [{"name": _SHARED_MEMORY, "emptyDir": memory}]
+    return [{"name": _SHARED_MEMORY, "emptyDir": memory}, *certificates]
 
 
 def _initializer(initializer: Initializer) -> Manifest:
-    resources = initializer.resources or {}
+    resources, bundle = initializer.resources or {}, initializer.bundle
+    mounts: list[JSON] = [{"name": CERTIFICATES, "mountPath": bundle[1], "readOnly": True}] if bundle else []
     return prune(
         {
             "name": "storage-initializer",
@@ -105,5 +116,6 @@ def _initializer(initializer: Initializer) -> Manifest:
             "resources": {**resources, "limits": {**_NO_LIMIT, **mapping(resources, "limits")}},
             "env": list(initializer.env) or None,
             "envFrom": list(initializer.env_from) or None,
+            "volumeMounts": mounts or None,
         }
     )

@@ -11,14 +11,16 @@ called `vllm` puts an address into a variable that vLLM reads as a port.
 
 **Weights on a claim** are all that an engine needs, unless something names another repository: it asks no hub for news
 of them. What engines compile at their first start goes to a volume that any user may write to.
+
+**Certificates** of KServe's TLS are mounted where no preset does.
 """
 
 from collections.abc import Mapping
 
 from function.domain.flags import read
 from function.kube.manifests import JSON, Manifest, listing, text
-from function.serving import probes
-from function.serving.engines import Run, drain, several_api_servers
+from function.serving import probes, tls
+from function.serving.engines import Mode, Run, drain, mode_of, several_api_servers
 from function.serving.request import ServingRequest
 
 READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
@@ -47,8 +49,10 @@ def completed(pod: Manifest, request: ServingRequest, run: Run, *, leads: bool) 
     done: Manifest = {**pod, "containers": containers, "enableServiceLinks": False}
     if any(_ends_our_way(container, run) for container in found):
         done["terminationGracePeriodSeconds"] = max(_GRACE, _PAUSE + drain(run.engine) + _MARGIN)
-    if _on_a_claim(request):
-        done["volumes"] = [*listing(pod, "volumes"), {"name": CACHE, "emptyDir": {}}]
+    added: list[JSON] = [{"name": CACHE, "emptyDir": {}}] if _on_a_claim(request) else []
+    added += [tls.volume(request.name)] if _brings_certificates(request) else []
+    if added:
+        done["volumes"] = [*listing(pod, "volumes"), *added]
     return done
 
 
@@ -61,9 +65,10 @@ def _container(container: Manifest, request: ServingRequest, run: Run, *, leads:
     if _ends_our_way(container, run):
         pause = _PAUSE if leads else _PAUSE + drain(run.engine)
         done["lifecycle"] = {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}}
-    if _on_a_claim(request):
-        mount: Manifest = {"name": CACHE, "mountPath": _CACHE_PATH}
-        done["volumeMounts"] = [*listing(container, "volumeMounts"), mount]
+    mounts: list[JSON] = [{"name": CACHE, "mountPath": _CACHE_PATH}] if _on_a_claim(request) else []
+    mounts += [tls.mount()] if _brings_certificates(request) else []
+    if mounts:
+        done["volumeMounts"] = [*listing(container, "volumeMounts"), *mounts]
     return done
 
 
@@ -71,12 +76,17 @@ def _ends_our_way(container: Manifest, run: Run) -> bool:
     return run.shape.nodes > 1 and "command" in container
 
 
+def _brings_certificates(request: ServingRequest) -> bool:
+    """Tell whether no preset mounts the certificate that the engine serves with."""
+    return request.kserve.tls and mode_of(request.shape) is Mode.PIPELINE
+
+
 def _on_a_claim(request: ServingRequest) -> bool:
     return request.uri.startswith("pvc://")
 
 
 def _variables(request: ServingRequest, run: Run, *, leads: bool) -> Mapping[str, str]:
-    ready = str(probes.budget(request.weights, request.shape.nodes))
+    ready = str(probes.budget(request))
     return {
         **({READY_TIMEOUT: ready} if leads and several_api_servers(run) else {}),
         **(_CACHES if _on_a_claim(request) else {}),

@@ -11,7 +11,7 @@ profile or written by hand, and because the GPU memory of a pool may have decide
 
 from dataclasses import replace
 
-from function.domain.engine_faults import model_faults, shape_faults
+from function.domain.engine_faults import model_faults, shape_faults, tls_faults
 from function.domain.environment import Pool
 from function.domain.model import EngineName, Profile, Shape, single_file
 from function.domain.problem import Problem
@@ -48,6 +48,7 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
         shape=request.shape,
         names=_served_names(request),
         file=single_file(request.model.source),
+        tls=request.kserve.tls,
     )
     group = start(run)
     leader, worker = pod(request, group.leader, _listening(request, group.leader)), None
@@ -95,6 +96,7 @@ def _problems(request: ServingRequest) -> tuple[Problem, ...]:
     found = [
         *model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
         *shape_faults(engine, request.shape, f"{path}.engine.args"),
+        *(tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
     ]
     if engine.name is EngineName.SGLANG and mode_of(request.shape) is Mode.DATA:
         found.append(
@@ -116,8 +118,8 @@ def _annotations(request: ServingRequest) -> Manifest:
 
 def _listening(request: ServingRequest, leader: Launch) -> Manifest:
     if leader.command:
-        return probes.serving(request.profile.engine.name, PORT, request.weights, request.shape.nodes)
-    return probes.patience(request.weights, request.shape.nodes)
+        return probes.serving(request, PORT)
+    return probes.patience(request)
 
 
 def _parallelism(shape: Shape) -> Manifest:

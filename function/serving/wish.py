@@ -16,12 +16,13 @@ from typing import TypeAlias
 from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parallelism, Profile, Shape, Spread
 from function.domain.pods import InterNode, PodAdditions
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN
+from function.domain.taints import own_taints
 from function.kube.manifests import Manifest
 from function.kube.names import digest
 from function.serving.engines import Mode, mode_of
 from function.serving.request import ServingRequest
-from function.serving.spread import own_taints
 
 _Told: TypeAlias = Mapping[str, object]
 
@@ -32,9 +33,15 @@ def wish(request: ServingRequest) -> str:
 
 
 def earlier_wish(request: ServingRequest) -> str:
-    """Return the wish in the form of releases where `podsAcrossNodes: none` was the default, and so not part of it."""
-    profile = request.profile
+    """Return the wish in the form of releases where `podsAcrossNodes: none` was the default, and so not part of it.
+
+    Nor were the download's pull secrets, which reached no pod of a service then.
+    """
+    profile, given = request.profile, request.initializer
     unsaid = profile.pods_across_nodes is Spread.NONE
+    if given:
+        named = {key: said for key, said in given.named.items() if key != "imagePullSecrets"}
+        request = replace(request, initializer=replace(given, named=named))
     return _digest(request, replace(profile, pods_across_nodes=None) if unsaid else profile)
 
 
@@ -52,6 +59,7 @@ def _digest(request: ServingRequest, profile: Profile) -> str:
         pool=_pool(request.pool, request.shape.nodes),
         kserve=_kserve(request),
         initializer=request.initializer.named if request.initializer else None,
+        imagePullSecrets=_pull_secrets(request.pull_secrets),
     )
     return digest(json.dumps(told, sort_keys=True, separators=(",", ":")))
 
@@ -74,6 +82,7 @@ def _engine(engine: Engine) -> _Told:
         env=engine.env,
         version=engine.version,
         resources=_told(cpu=asked.cpu, memory=asked.memory, ephemeralStorage=asked.ephemeral_storage, shm=asked.shm),
+        imagePullSecrets=sorted(f"{secret.namespace}/{secret.name}" for secret in engine.pull_secrets),
     )
 
 
@@ -128,6 +137,11 @@ def _additions(pod: PodAdditions) -> _Told:
     )
 
 
+def _pull_secrets(secrets: Iterable[PullSecret]) -> list[str]:
+    said = ((secret.source, secret.name) for secret in secrets)
+    return sorted(f"{source.namespace}/{source.name}" if source else name for source, name in said)
+
+
 def _inter_node(between: InterNode | None) -> _Told:
     """Return what somebody said of it; what a preset makes of that is a release's."""
     if between is None:
@@ -153,6 +167,6 @@ def _kserve(request: ServingRequest) -> _Told:
     named = mode_of(request.shape) is Mode.PIPELINE and kserve.config_prefix != built_in.config_prefix
     # An empty prefix is one, too.
     return {
-        **_told(gateway=None if kserve.gateway == built_in.gateway else kserve.gateway),
+        **_told(gateway=None if kserve.gateway == built_in.gateway else kserve.gateway, tls=kserve.tls or None),
         **({"configPrefix": kserve.config_prefix} if named else {}),
     }

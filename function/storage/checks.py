@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from function.domain.cache import CacheType, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
+from function.kube import quantity
 from function.storage import sizing
 from function.storage.cachekey import directory
 from function.storage.request import Case, StorageRequest
@@ -26,14 +27,23 @@ class FaultKind(StrEnum):
     NOTHING_TO_CACHE = "the model's source is not downloaded"
     CLAIM_BESIDE_SOURCE = "a claim to fill, though the weights lie on one"
     EMPTY_DIR = "EmptyDir where a claim is needed"
+    EMPTY_DIR_UNFILLED = "EmptyDir that nobody shall fill"
+    EMPTY_DIR_ACCOUNT = "EmptyDir where downloads have a service account"
     OWN_ACCESS_MODE = "the access mode that was asked for serves one pod"
     OTHER_MODEL = "the ModelCache keeps another model"
     SIZE = "nothing says how large the claim must be"
     STORAGE_CLASS = "nobody names the claim's class"
+    OWN_SIZE = "the size that was asked for is below the model's disk"
+    SHARED_SIZE = "the environment's Shared claim is below the model's disk"
+    CLAIM_SIZE = "a claim of the user's is below the model's disk"
     ACCESS_MODE = "the environment's access mode serves one pod"
     CACHE_ABSENT = "the ModelCache does not keep the weights here"
     CACHE_PENDING = "the ModelCache has not reported these weights here yet"
     CACHE_NOT_SHARED = "the ModelCache's claim serves one pod"
+
+
+# What says that weights cannot fit. They have where they are there: it keeps nothing from what runs.
+SIZES = frozenset({FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +95,17 @@ def source(request: StorageRequest) -> Iterator[StorageFault]:
 
 
 def empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
-    """An EmptyDir belongs to one pod and is filled by KServe."""
+    """An EmptyDir belongs to one pod and is filled by KServe, with the identity of that pod."""
     if request.wishes.type is CacheType.EMPTY_DIR and request.case in OWN_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", found=CacheType.EMPTY_DIR)
+    if request.case is not Case.INITIALIZER or request.running:
+        return
+    if not request.wishes.preload:
+        yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
+    account = request.download.service_account
+    if account:
+        field = "spec.storage.download.serviceAccountName"
+        yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, field, found=account)
 
 
 def access_mode(request: StorageRequest) -> Iterator[StorageFault]:
@@ -104,6 +122,25 @@ def size(request: StorageRequest) -> Iterator[StorageFault]:
     """Something says how large a claim that we create must be."""
     if request.case in OWN_CLAIM and not sizing.size(request.explicit_size, request.model, request.gpu_memory):
         yield _fault(request, FaultKind.SIZE, "size")
+
+
+def too_small(request: StorageRequest) -> Iterator[StorageFault]:
+    """The claim holds what the model says its weights take, where the storage keeps to a claim's size."""
+    if request.environment.size_enforced and not request.fetched:
+        yield from below_disk(request)
+
+
+def below_disk(request: StorageRequest) -> Iterator[StorageFault]:
+    """Return that a claim is smaller than the weights: a fault, or a remark where the storage ignores sizes."""
+    disk, held = request.model.disk, request.claim_size
+    if not disk or not held or held >= disk:
+        return
+    kinds = {
+        Case.SHARED: (FaultKind.SHARED_SIZE, "spec.storage.sharedClaim.size"),
+        Case.USER_CLAIM: (FaultKind.CLAIM_SIZE, "claimName"),
+    }
+    kind, field = kinds.get(request.case, (FaultKind.OWN_SIZE, "size"))
+    yield _fault(request, kind, field, found=quantity.exact(held), wanted=quantity.exact(disk))
 
 
 def storage_class(request: StorageRequest) -> Iterator[StorageFault]:
@@ -135,6 +172,7 @@ CHECKS: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
     empty_dir,
     access_mode,
     size,
+    too_small,
     storage_class,
     named_cache,
 )

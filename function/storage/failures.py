@@ -13,6 +13,8 @@ from enum import StrEnum
 from function.kube import manifests
 from function.kube.manifests import Manifest
 from function.storage.download_script import Exit
+from function.storage.preparation import never_had_pods
+from function.storage.prepare_script import REFUSED
 
 
 class Failure(StrEnum):
@@ -25,7 +27,7 @@ class Failure(StrEnum):
     DISK_FULL = "DiskFull"
     """The claim has no space left: raise its size, then set `retry`."""
     NOT_WRITABLE = "NotWritable"
-    """User or group 1000 may not write to the claim."""
+    """The download's user may not write to the claim, and root may not give it its directory where that was tried."""
     INCOMPLETE = "Incomplete"
     """Everything was fetched and yet a shard is missing or truncated, or there is no model in it."""
     RATE_LIMITED = "RateLimited"
@@ -38,12 +40,15 @@ class Failure(StrEnum):
     """None of the above; the pod's log says more."""
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     """`activeDeadlineSeconds` passed; what is there already stays, `retry` continues from it."""
+    NO_POD = "NoPod"
+    """For ten minutes no pod could be made: the namespace may enforce Pod Security `restricted`."""
     EXHAUSTED = "Exhausted"
     """Attempts ran out without a word from the script: pods were evicted or killed from outside."""
 
 
 # Codes after which the Job must not try again, ascending as the API demands.
 FINAL: dict[int, Failure] = {cause.gave_up: Failure[cause.name] for cause in sorted(Exit, key=lambda c: c.gave_up)}
+_CODES = {**FINAL, REFUSED: Failure.NOT_WRITABLE}
 _CODE = re.compile(r"exit code ([0-9]{1,3})(?![0-9])")
 _BY_REASON = {"DeadlineExceeded": Failure.DEADLINE_EXCEEDED, "BackoffLimitExceeded": Failure.EXHAUSTED}
 
@@ -55,5 +60,7 @@ def failure(job: Manifest) -> Failure | None:
         return None
     code = _CODE.search(manifests.text(failed, "message"))
     if manifests.text(failed, "reason") == "PodFailurePolicy" and code:
-        return FINAL.get(int(code[1]), Failure.UNKNOWN)
+        return _CODES.get(int(code[1]), Failure.UNKNOWN)
+    if manifests.text(failed, "reason") == "DeadlineExceeded" and never_had_pods(job):
+        return Failure.NO_POD
     return _BY_REASON.get(manifests.text(failed, "reason"), Failure.UNKNOWN)

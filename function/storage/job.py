@@ -8,14 +8,14 @@ does. No TTL: the provider would create it again.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 
 from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
-from function.storage import cachekey
+from function.storage import cachekey, preparation
 from function.storage.credentials import Credential
 from function.storage.download_script import PROGRAM
 from function.storage.failures import FINAL
@@ -44,7 +44,11 @@ _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingfa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadSpec:
-    """A download: these bytes into their directory of this claim. `stem` begins the Job's name."""
+    """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
+
+    `pull_secrets` are those of the environment, besides the download's own. `prepared`: root makes the directory first.
+    `node_selector` and `tolerations`: of the nodes on which the weights are read, where they can be read nowhere else.
+    """
 
     namespace: str
     stem: str
@@ -53,6 +57,10 @@ class DownloadSpec:
     download: Download
     credential: Credential | None = None
     retry: str = ""
+    pull_secrets: tuple[str, ...] = ()
+    prepared: bool = False
+    node_selector: Manifest = field(default_factory=dict)
+    tolerations: tuple[JSON, ...] = ()
 
 
 def build(task: DownloadSpec) -> Manifest:
@@ -62,7 +70,7 @@ def build(task: DownloadSpec) -> Manifest:
         {
             "activeDeadlineSeconds": task.download.deadline_seconds,
             "backoffLimit": task.download.backoff_limit,
-            "podFailurePolicy": {"rules": _rules()},
+            "podFailurePolicy": {"rules": _rules(prepared=task.prepared)},
             "template": {
                 # A mesh's sidecar would outlive the download, and the Job would never complete.
                 "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
@@ -104,15 +112,28 @@ def built_in(entry: Manifest) -> bool:
     return name in _ENV and entry == {"name": name, "value": _ENV[name]}
 
 
+def certificates(env: list[Manifest]) -> tuple[str, str] | None:
+    """Return the ConfigMap with the certificates that variables name, and where they expect it; None for none."""
+    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
+    name = values.get(BUNDLE_NAME)
+    return (name, values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs") if name else None
+
+
 def literal(value: str) -> str:
     """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
     return value.replace("$", "$$")
 
 
-def _rules() -> list[JSON]:
-    codes: list[JSON] = [*FINAL]
+def _rules(*, prepared: bool) -> list[JSON]:
+    final: dict[str, list[JSON]] = {CONTAINER: [*FINAL]}
+    if prepared:
+        final[preparation.CONTAINER] = [*preparation.CODES]
+    ends: list[JSON] = [
+        {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": codes}}
+        for name, codes in final.items()
+    ]
     return [
-        {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes}},
+        *ends,
         # A drained node is nobody's failure and must not burn the backoff.
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
@@ -122,27 +143,28 @@ def _pod(task: DownloadSpec) -> Manifest:
     download = task.download
     env = variables(task.source, download, task.credential)
     volumes, mounts = _volumes(task, env)
-    pull_secrets: list[JSON] = [{"name": name} for name in download.pull_secrets]
+    names_ = dict.fromkeys((*download.pull_secrets, *task.pull_secrets))
+    pull_secrets: list[JSON] = [{"name": name} for name in names_]
     return manifests.prune(
         {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "serviceAccountName": download.service_account,
             "imagePullSecrets": pull_secrets or None,
-            "nodeSelector": download.node_selector or None,
-            "tolerations": [*download.tolerations] if download.tolerations else None,
-            "securityContext": {
-                "runAsUser": 1000,
-                "runAsGroup": 1000,
-                "fsGroup": 1000,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            # Whoever names nodes for downloads knows where their volumes are.
+            "nodeSelector": download.node_selector or task.node_selector or None,
+            "tolerations": [*download.tolerations, *task.tolerations] or None,
+            "securityContext": preparation.security(download),
+            "initContainers": [_prepare(task)] if task.prepared else None,
             "containers": [{**_container(task, env), "volumeMounts": mounts}],
             "volumes": volumes,
         }
     )
+
+
+def _prepare(task: DownloadSpec) -> Manifest:
+    command: list[JSON] = ["python3", "-c", literal(preparation.SCRIPT)]
+    return preparation.container(task.download, command, MOUNT, cachekey.directory(task.source))
 
 
 def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
@@ -176,11 +198,10 @@ def _volumes(task: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[
         {"name": "scratch", "emptyDir": {}},
     ]
     mounts: list[JSON] = [{"name": "weights", "mountPath": MOUNT}, {"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108  # an emptyDir
-    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
-    if values.get(BUNDLE_NAME):
-        directory = values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs"
-        volumes.append({"name": "certificates", "configMap": {"name": values[BUNDLE_NAME]}})
-        mounts.append({"name": "certificates", "mountPath": directory, "readOnly": True})
+    bundle = certificates(env)
+    if bundle:
+        volumes.append({"name": "certificates", "configMap": {"name": bundle[0]}})
+        mounts.append({"name": "certificates", "mountPath": bundle[1], "readOnly": True})
     if task.credential:
         volumes.extend(task.credential.volumes)
         mounts.extend(task.credential.mounts)

@@ -49,8 +49,10 @@ class PlacedWeights:
             default_class=self.settings.storage_class,
             namespace=self.namespace,
             owner=self.owner,
+            pull_secrets=environment.pull_secrets,
             shape_nodes=shape.nodes,
             replicas=replicas,
+            pool=pool,
             gpu_memory=None if memory is None else memory * shape.gpus,
             named=self._named(environment),
         )
@@ -79,6 +81,7 @@ def cached_weights(model: Model, cache: ModelCache, environment: Environment, se
         default_class=settings.storage_class,
         namespace=f"{settings.remote_namespace_prefix}{cache.namespace}",
         owner=cache.name,
+        pull_secrets=environment.pull_secrets,
         shape_nodes=max((p.shape.nodes for p in model.profiles if p.shape), default=1),
         for_cache=True,
     )

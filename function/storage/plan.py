@@ -8,17 +8,20 @@ about a claim of its own does not apply to it. `preload: false` leaves out the J
 a claim that is not ours. An impossible request is refused with every fault.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.settings import BUILT_IN, Download, Initializer
+from function.domain.pull_secrets import PullSecret, placed
+from function.domain.settings import Initializer, Prepare
+from function.domain.taints import tolerations
 from function.kube import manifests, names
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
 from function.storage.checks import StorageFault
 from function.storage.credentials import Credential, credential
+from function.storage.initializer import initializer
 from function.storage.request import Case, StorageRequest
 from function.storage.sizing import Size
 from function.storage.volume_claim import ClaimPlan, Ownership
@@ -53,12 +56,13 @@ CASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The download Job, and how long it lives. `stem` begins its name."""
+    """The download Job, and how long it lives. `stem` begins its name, `pull_secrets` are the environment's."""
 
     name: str
     stem: str
     ownership: Ownership
     manifest: Manifest
+    pull_secrets: tuple[PullSecret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,9 @@ class StoragePlan:
     """What to compose and what the service is told.
 
     `claim_name` and `path` are set wherever weights lie on a claim, whosever it is; `key` wherever they are
-    downloaded. `credential` is what Job or initializer read.
+    downloaded. `credential` is what Job or initializer read, `each_pod` how many bytes the initializer of every pod
+    fetches, where the model says it. `remarks` would be faults of other storage. `bound` is the best known
+    one of the weights' bytes.
     """
 
     type: Case
@@ -80,13 +86,22 @@ class StoragePlan:
     size: Size | None = None
     credential: Credential | None = None
     initializer: Initializer | None = None
+    each_pod: int | None = None
+    remarks: tuple[StorageFault, ...] = ()
+    bound: int | None = None
+
+    @property
+    def on_claim(self) -> bool:
+        """Whether engines read from a claim, whosever it is."""
+        return bool(self.claim_name)
 
 
 def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
     """Return how the weights get there, or every reason why they cannot."""
-    found = checks.faults(request)
-    if found:
-        return found
+    return checks.faults(request) or replace(_planned(request), bound=request.bound)
+
+
+def _planned(request: StorageRequest) -> StoragePlan:
     match request.model.source:
         case OciSource() as source:
             return StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
@@ -120,23 +135,8 @@ def _in_pod(request: StorageRequest, source: HuggingFaceSource | UriSource, key:
         uri=cachekey.uri(source),
         key=key,
         credential=secret,
-        initializer=_initializer(request.download, source, secret),
-    )
-
-
-def _initializer(download: Download, source: HuggingFaceSource | UriSource, secret: Credential | None) -> Initializer:
-    """Return what downloads in the pods, and what of it somebody asked for."""
-    built_in, env = BUILT_IN.download, tuple(job.variables(source, download, secret))
-    env_from = secret.env_from if secret else ()
-    asked: list[JSON] = [entry for entry in env if not job.built_in(entry)]
-    named: Manifest = {
-        "image": download.image if download.image != built_in.image else None,
-        "resources": download.resources if download.resources != built_in.resources else None,
-        "env": asked or None,
-        "envFrom": [*env_from] or None,
-    }
-    return Initializer(
-        image=download.image, resources=download.resources, env=env, env_from=env_from, named=manifests.prune(named)
+        initializer=initializer(request.download, source, secret),
+        each_pod=request.model.disk,
     )
 
 
@@ -165,6 +165,7 @@ def _on_claim(request: StorageRequest, source: HuggingFaceSource | UriSource, ke
         job=fetched[0],
         size=size,
         credential=fetched[1],
+        remarks=() if request.environment.size_enforced else tuple(checks.below_disk(request)),
     )
 
 
@@ -177,6 +178,7 @@ def _fetched(
     # On a claim of the user's a Job and its token are of that claim: another one may be filled meanwhile.
     own = (claim,) if request.case is Case.USER_CLAIM else _kind(request, key)
     secret = credential(source, request.download.token_secret, _secret_name(request, stem, *own), lasting=False)
+    pull_secrets = placed(request.pull_secrets, stem, request.namespace, *own)
     task = job.DownloadSpec(
         namespace=request.namespace,
         stem=stem,
@@ -185,10 +187,19 @@ def _fetched(
         download=request.download,
         credential=secret,
         retry=retry,
+        pull_secrets=tuple(each.name for each in pull_secrets),
+        prepared=_prepared(request),
+        node_selector=dict(request.near.labels) if request.near else {},
+        tolerations=tuple(tolerations(request.near)) if request.near else (),
     )
     manifest = job.build(task)
     name = manifests.text(manifest, "metadata.name")
-    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest), secret
+    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest, pull_secrets=pull_secrets), secret
+
+
+def _prepared(request: StorageRequest) -> bool:
+    asked = request.download.prepare
+    return asked is Prepare.ALWAYS or (asked is Prepare.AUTO and request.prepared)
 
 
 def _download_wishes(choice: CacheChoice) -> tuple[bool, str]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage, Pool, StorageMode
 from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download
+from function.storage import sizing
 from function.storage.volume_claim import READ_WRITE_MANY
 
 
@@ -44,7 +46,11 @@ class StorageRequest:
 
     `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
     replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
-    chosen. `existing` are the claims that are there already, which keep the names they were given.
+    chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
+    are the environment's. `prepared`: the download could not write without. `pool`: where the weights are read, None
+    where nobody knows. `claim_mode`: the access mode of the claim that is there, if one is. `running`: there is a
+    service already, which what is refused since then does not concern. `held`: what a claim of the user's holds, in
+    bytes, None where that is not known. `fetched`: the bytes are there, or on their way.
     """
 
     model: Model
@@ -60,6 +66,13 @@ class StorageRequest:
     named: NamedCacheFacts | None = None
     for_cache: bool = False
     existing: frozenset[str] = frozenset()
+    pull_secrets: tuple[PullSecret, ...] = ()
+    running: bool = False
+    prepared: bool = False
+    held: int | None = None
+    fetched: bool = False
+    pool: Pool | None = None
+    claim_mode: str = ""
 
     @property
     def pods(self) -> int:
@@ -121,9 +134,29 @@ class StorageRequest:
         return self._own.access_mode or self.environment.access_mode
 
     @property
+    def near(self) -> Pool | None:
+        """The pool on whose nodes the download must run: that of the pods, where the claim is of one node at a time."""
+        asked = "" if self.case is Case.USER_CLAIM else self.access_mode
+        return self.pool if (self.claim_mode or asked or READ_WRITE_MANY) != READ_WRITE_MANY else None
+
+    @property
     def explicit_size(self) -> int | None:
         """The size that somebody wrote down for this claim."""
         return self.environment.shared_size if self.case is Case.SHARED else self._own.size
+
+    @property
+    def claim_size(self) -> int | None:
+        """What the claim is said to hold; None where that follows from the weights, or is not known."""
+        if self.case is Case.USER_CLAIM:
+            return self.held
+        size = self.explicit_size if self.case in (Case.SHARED, Case.RETAINED, Case.MANAGED) else None
+        return sizing.whole_gib(size) if size else None
+
+    @property
+    def bound(self) -> int | None:
+        """The best known bound of the weights' bytes: what the model says, else the least of what must hold them."""
+        known = (self.claim_size, self.model.vram, self.gpu_memory)
+        return self.model.disk or min((amount for amount in known if amount), default=None)
 
     @property
     def _own(self) -> ManagedCache:

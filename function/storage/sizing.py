@@ -58,10 +58,11 @@ def request(wanted: int, observed: Manifest) -> str:
     """Return the request of a claim of which this much is observed; empty = it does not exist yet."""
     current = manifests.text(observed, "spec.resources.requests.storage")
     given = manifests.text(observed, "status.capacity.storage")
-    return current if current and max(_amount(current), _amount(given)) >= wanted else quantity.gib(wanted)
+    return current if current and max(amount(current), amount(given)) >= wanted else quantity.gib(wanted)
 
 
-def _amount(text: str) -> int:
+def amount(text: str) -> int:
+    """Return an observed quantity in bytes, 0 where it cannot be read."""
     with suppress(ValueError):
         return quantity.observed(text)
     return 0

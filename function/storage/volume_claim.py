@@ -82,6 +82,12 @@ def mode(observed: Manifest) -> str:
     return READ_WRITE_MANY if READ_WRITE_MANY in modes else next(iter(modes), "")
 
 
+def holds(observed: Manifest) -> int | None:
+    """Return how much an observed claim holds, in bytes: what it was given, before that what it asks for."""
+    given = manifests.text(observed, "status.capacity.storage")
+    return sizing.amount(given or manifests.text(observed, "spec.resources.requests.storage")) or None
+
+
 def _modes(observed: Manifest) -> tuple[str, ...]:
     modes = manifests.get(observed, "spec.accessModes")
     return tuple(sorted(m for m in modes if isinstance(m, str))) if isinstance(modes, list) else ()

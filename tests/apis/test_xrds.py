@@ -97,7 +97,7 @@ def _bounded(schema: Manifest) -> bool:
             return "maxItems" in schema
         case "string":
             return "enum" in schema or "maxLength" in schema
-        case "integer":
+        case "integer" | "number":
             return "format" in schema or {"minimum", "maximum"} <= schema.keys()
         case "object":
             return "additionalProperties" not in schema or "maxProperties" in schema
@@ -174,9 +174,9 @@ def test_the_committed_definition_of_model_is_not_stale() -> None:
 
 def test_model_and_cluster_model_differ_in_the_namespace_of_secrets_only() -> None:
     cluster, own = copy.deepcopy(_schema(_xrd("clustermodels"))), _schema(_xrd("models"))
-    for block in ("huggingFace", "uri"):
-        assert "namespace" not in mapping(_at(own, f"{block}.secretRef"), "properties")
-        del mapping(_at(cluster, f"{block}.secretRef"), "properties")["namespace"]
+    for secret in ("huggingFace.secretRef", "uri.secretRef", "serving[].engine.imagePullSecrets[]"):
+        assert "namespace" not in mapping(_at(own, secret), "properties")
+        del mapping(_at(cluster, secret), "properties")["namespace"]
     assert _same(cluster, own)
     assert _schema(_xrd("clustermodels"), "status") == _schema(_xrd("models"), "status")
 

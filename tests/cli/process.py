@@ -78,6 +78,11 @@ def said(*arguments: str, **variables: str) -> str:
     return done.stdout
 
 
+def told(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the lines on standard error but the one that says what comes next."""
+    return done.stderr.partition("\nNext: ")[0].splitlines()
+
+
 def write(folder: Path, *manifests: Manifest) -> str:
     """Write manifests to a file of their own and return its name."""
     file = folder / f"{len(list(folder.iterdir()))}.yaml"

@@ -7,7 +7,7 @@ import pytest
 from function.cli.asked import Sources
 from function.cli.gathered import World, gather
 from function.cli.planning import Plan, make
-from function.cli.render import composed, settle
+from function.cli.rendering import composed, settle
 from function.cli.store import Store
 from function.composers import compose
 from function.exchange import Call

@@ -12,7 +12,7 @@ from function.cli.purge import SCRIPT
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
-from tests.cli.process import cells, run, said
+from tests.cli.process import cells, run, said, told
 
 NAMESPACE, CACHE = "translation", "qwen-weights"
 ENVIRONMENTS = ["h100-frankfurt", "h100-paris"]
@@ -99,7 +99,7 @@ def test_waiting_ends_when_the_weights_are_there(server: ApiServer, options: lis
     server.controller = download
     done = run("cache", "preload", "qwen3-235b", "-e", "h100-paris", "--wait", *options)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["Job is running", "1 of 1 environments have the weights"]
+    assert told(done) == ["Job is running", "1 of 1 environments have the weights"]
 
 
 def test_waiting_ends_when_it_cannot_succeed(server: ApiServer, options: list[str]) -> None:

@@ -54,3 +54,13 @@ def test_wide_and_names() -> None:
     assert said("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "name") == (
         "inferenceenvironment.modelplane.ai/h200-east\n"
     )
+
+
+def test_totals_by_accelerator() -> None:
+    shown = said("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
+    assert cells(shown.partition("\n\n")[2]) == [
+        ["nvidia-a100-80gb", "1", "1", "0/8", "0/32", "32", "1 node x 4 GPUs"],
+        ["nvidia-h100-80gb", "1", "1", "0/4", "0/32", "32", "1 node x 8 GPUs"],
+        ["nvidia-h200-141gb", "1", "1", "0/4", "0/32", "32", "4 nodes x 8 GPUs"],
+        ["all", "3", "3", "0/16", "0/96", "96", "4 nodes x 8 GPUs"],
+    ]

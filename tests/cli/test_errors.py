@@ -57,7 +57,13 @@ CASES = (
     Case(id="unknown-option", reason="usage", arguments=("plan", "--nonsense"), code=2, says="--help"),
     Case(id="unknown-command", reason="usage", arguments=("plam",), code=2, says="plan"),
     Case(id="unknown-form", reason="usage", arguments=("plan", "-o", "xml"), code=2, says="yaml"),
-    Case(id="no-cluster", reason="no kubeconfig", arguments=("plan",), code=3, says="--kubeconfig"),
+    Case(
+        id="no-cluster",
+        reason="no kubeconfig",
+        arguments=("plan",),
+        code=3,
+        says="there is no kubeconfig /nonexistent/config",
+    ),
     Case(
         id="no-such-kubeconfig",
         reason="named",
@@ -79,6 +85,27 @@ CASES = (
         code=3,
         says="other",
     ),
+    Case(
+        id="kubeconfig-empty",
+        reason="a file of no bytes",
+        arguments=("plan", "--kubeconfig", "{folder}/empty"),
+        code=3,
+        says="empty holds no context. Give --kubeconfig",
+    ),
+    Case(
+        id="kubeconfig-of-nothing",
+        reason="as kubectl config writes it once all is deleted",
+        arguments=("plan", "--kubeconfig", "{folder}/nothing"),
+        code=3,
+        says="nothing holds no context. Give",
+    ),
+    Case(
+        id="kubeconfig-without-current",
+        reason="with those that there are",
+        arguments=("plan", "--kubeconfig", "{folder}/undecided"),
+        code=3,
+        says="says of no context that it is the current",
+    ),
     Case(id="size-of-what", reason="says how", arguments=("size",), code=2, says="--params"),
     Case(id="size-in-what", reason="says how", arguments=("size", "--params", "7B"), code=2, says="--precision"),
     Case(id="size-of-words", reason="says how", arguments=("size", "--params", "big"), code=2, says="671B"),
@@ -92,6 +119,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "list.yaml").write_text("- 1\n- 2\n")
     (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff\xfe")
     (tmp_path / "none").mkdir()
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "nothing").write_text("apiVersion: v1\nkind: Config\ncontexts: null\nclusters: null\nusers: null\n")
+    (tmp_path / "undecided").write_text("contexts: [{name: a, context: {cluster: a}}]\n")
     gone = tmp_path / "gone"
     gone.mkdir()
     down = ApiServer(address="http://127.0.0.1:1").kubeconfig(gone)
@@ -128,7 +158,7 @@ def test_without_rights_to_compositions_it_warns_and_goes_on(live: Live, server:
     server.forbidden = frozenset({"compositions"})
     done = run("plan", *options)
     assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
+    line = done.stderr.splitlines()[0]
     assert line.startswith("warning: cannot list Compositions")
 
 
@@ -143,7 +173,7 @@ def test_a_token_that_is_refused(live: Live) -> None:
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     done = subprocess.run(
-        ["bash", "-c", f"modelplane render -f {KIMI} | head -1; echo ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"modelplane render -f {KIMI} --all-clusters | head -1; echo ${{PIPESTATUS[0]}}"],
         capture_output=True,
         check=False,
         cwd=Path(__file__).parents[2],

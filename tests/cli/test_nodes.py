@@ -18,7 +18,7 @@ from function.observe.nodes import read_node
 from function.observe.pools import look
 from function.parse.environments import read_environment
 from tests.cli.conftest import Live
-from tests.cli.process import cells, run, said, write
+from tests.cli.process import cells, said, write
 from tests.observe.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
 
 EAST = "h200-east"
@@ -70,11 +70,11 @@ def test_validate_compares_a_file_with_the_nodes(live: Live, kimi: list[Manifest
     pool["labels"] = {POOL: "h2000"}
     pool["autoscaled"] = False
     environment.pop("status")
-    done = run("validate", write(tmp_path, environment), "--live", *live(*map(shown, H200)))
-    assert (done.returncode, done.stderr.partition(": InferenceEnvironment h200-east: ")[2]) == (
-        0,
-        f"pool h200: no node has {POOL}=h2000; the nearest, h200-1, has {POOL}=h200\n",
-    )
+    told = json.loads(said("validate", write(tmp_path, environment), "--live", "-o", "json", *live(*map(shown, H200))))
+    found = [(fault["path"], fault["message"]) for fault in told if "nodePools" in fault["path"]]
+    assert found == [
+        ("spec.nodePools[h200]", f"pool h200: no node has {POOL}=h2000; the nearest, h200-1, has {POOL}=h200")
+    ]
 
 
 def test_suggest_on_a_control_plane(live: Live) -> None:

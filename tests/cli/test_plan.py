@@ -30,15 +30,17 @@ def test_one_row_for_each_candidate_and_the_decision_below() -> None:
     assert "Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)" in shown
 
 
-def test_the_last_line_is_the_next_command_and_it_works() -> None:
-    last = said("plan", "-f", KIMI).splitlines()[-1]
-    assert last == f"Next: modelplane render -f {KIMI}"
+def test_the_next_command_stands_beside_the_answer_and_works() -> None:
+    shown = run("plan", "-f", KIMI)
+    assert "Next:" not in shown.stdout, "a pipe gets the answer alone"
+    last = shown.stderr.splitlines()[-1]
+    assert last == f"Next: modelplane render -f {KIMI} --all-clusters"
     assert run(*last.split()[2:]).returncode == 0
 
 
 def test_a_plugin_calls_itself_what_people_typed() -> None:
     done = start("plan", "-f", KIMI, program="kubectl-modelplane")
-    assert done.stdout.splitlines()[-1].startswith("Next: kubectl modelplane ")
+    assert done.stderr.splitlines()[-1].startswith("Next: kubectl modelplane ")
 
 
 def test_a_refusal_is_exit_code_one_and_leads_to_why(tmp_path: Path) -> None:
@@ -46,10 +48,10 @@ def test_a_refusal_is_exit_code_one_and_leads_to_why(tmp_path: Path) -> None:
     del mapping(environment, "spec")["storage"]
     file = write(tmp_path, kimi("ClusterModel"), environment, kimi("ModelDeployment"))
     done = run("plan", "-f", file)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.returncode == 1
     assert SENTENCE in done.stdout
     assert "ModelDeployment assistants/kimi-k2: SharedStorageMissing" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"Next: modelplane why kimi-k2 -n assistants -f {file}"
+    assert done.stderr.splitlines()[-1] == f"Next: modelplane why kimi-k2 -n assistants -f {file}"
 
 
 def test_wide_has_every_fault_of_a_candidate() -> None:
@@ -119,7 +121,7 @@ def test_what_if_there_were_another_environment(live: Live, tmp_path: Path) -> N
     refused = run("plan", *options)
     assert (refused.returncode, "PartiallyPlaced" in refused.stdout) == (1, True)
     placed = said("plan", "kimi-k2", "--what-if", write(tmp_path, other), *options)
-    (line,) = [line for line in placed.splitlines() if line.startswith("+")]
+    (line,) = [line for line in placed.splitlines() if line.startswith("+ ModelPlacement")]
     assert "on h200-west (profile h200-two-nodes, pool h200)" in line
 
 

@@ -19,7 +19,7 @@ def kinds(rendered: str) -> Counter[str]:
 
 
 def test_both_levels_in_one_go() -> None:
-    found = kinds(said("render", "-f", KIMI))
+    found = kinds(said("render", "-f", KIMI, "--all-clusters"))
     remote = ("Namespace", "PersistentVolumeClaim", "Job", "LLMInferenceService", "LLMInferenceServiceConfig")
     # Each remote object has an Object that describes it; the class is described only to be looked at.
     assert found == Counter({"ModelPlacement": 1, "ClusterProviderConfig": 1, "Object": 6, **dict.fromkeys(remote, 1)})
@@ -44,9 +44,15 @@ def test_one_level() -> None:
 def test_json_and_names() -> None:
     items = json.loads(said("render", "-f", KIMI, "-o", "json", "--kind", "Job"))
     assert [item["place"] for item in items] == ["h200-east"]
-    assert said("render", "-f", KIMI, "-o", "name", "--kind", "ModelPlacement").startswith(
-        "control plane: ModelPlacement assistants/kimi-k2-"
-    )
+    names = said("render", "-f", KIMI, "-o", "name").splitlines()
+    assert [name for name in names if not name.startswith(("object.", "clusterproviderconfig."))] == [
+        "modelplacement.modelplane.ai/kimi-k2-4e23e0cb",
+        "job.batch/kimi-k2-4e23e0cb-49538a7d",
+        "llminferenceservice.serving.kserve.io/kimi-k2-4e23e0cb-3fafcaa9",
+        "llminferenceserviceconfig.serving.kserve.io/kserve-config-llm-worker-pipeline-parallel",
+        "namespace/assistants",
+        "persistentvolumeclaim/kimi-k2-4e23e0cb-072dc43a",
+    ]
 
 
 def test_a_composition_among_the_files_supplies_the_functions_input() -> None:
@@ -60,7 +66,7 @@ def test_what_would_not_come_up_is_told_beside_the_manifests(tmp_path: Path) -> 
     for manifest in manifests:
         if manifest["kind"] == "InferenceEnvironment":
             mapping(manifest, "spec")["nodePools"] = []
-    done = run("render", "-f", write(tmp_path, *manifests))
+    done = run("render", "-f", write(tmp_path, *manifests), "--all-clusters")
     assert done.returncode == 1
     assert "ModelDeployment assistants/kimi-k2: Scheduled is False, NoPoolSatisfiesRequirements" in done.stderr
     assert "ModelPlacement" not in kinds(done.stdout)
@@ -92,5 +98,38 @@ def test_the_download_script_is_a_line_unless_it_is_asked_for() -> None:
     (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job", "--full"))
     (container,) = whole["spec"]["template"]["spec"]["containers"]
     assert container["command"][2] == SCRIPT.replace("$", "$$")
-    everything = said("render", "-f", KIMI)
+    everything = said("render", "-f", KIMI, "--all-clusters")
     assert "import" not in everything, "neither in the Job nor in the Object that carries it"
+
+
+def test_a_stream_is_of_one_cluster_unless_it_is_wanted_otherwise() -> None:
+    done = run("render", "-f", KIMI)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "manifests of 2 clusters (control plane, h200-east). Choose by --level" in done.stderr
+    one = said("render", "-f", KIMI, "--cluster", "h200-east")
+    assert one == said("render", "-f", KIMI, "--level", "remote")
+
+
+def test_a_folder_for_each_cluster(tmp_path: Path) -> None:
+    shown = said("render", "-f", KIMI, "--output-dir", str(tmp_path / "out"))
+    assert shown == f"13 manifests in {tmp_path}/out, a folder for each of control plane, h200-east\n"
+    files = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*.yaml")}
+    assert len(files) == 13
+    job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-49538a7d.yaml"]
+    (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job", "--full"))
+    assert yaml.safe_load(job.read_text()) == whole, "what is written to be applied has its script"
+    assert "control-plane/modelplacement-assistants-kimi-k2-4e23e0cb.yaml" in files
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--kind", "Jbo"), "there is no manifest of kind Jbo in it. Did you mean Job?"),
+        (("--kind", "Pod"), "There are ClusterProviderConfig, Job, LLMInferenceService, "),
+        (("--cluster", "h200-eest"), "there is no cluster h200-eest in it. Did you mean h200-east?"),
+    ],
+)
+def test_what_is_not_in_it_is_an_error(option: tuple[str, str], says: str) -> None:
+    done = run("render", "-f", KIMI, *option)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert says in done.stderr

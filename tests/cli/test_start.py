@@ -16,14 +16,20 @@ from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, run, said, start
 FILES = ("-f", KIMI)
 COMMANDS = (
     ("plan", *FILES),
-    ("render", *FILES),
+    ("render", *FILES, "--all-clusters"),
     ("why", "kimi-k2", *FILES),
     ("tree", "kimi-k2", *FILES),
     ("capacity", *FILES),
     ("validate", KIMI),
     ("size", *FILES),
     ("cache", "list", *FILES),
+    ("diff", KIMI, KIMI),
+    ("init", "model"),
+    ("explain", "md.spec"),
+    ("completion", "bash"),
+    ("version",),
 )
+BEGINNING = ("init", "explain", "completion", "version")
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
@@ -55,10 +61,10 @@ def test_a_command_on_files_does_without(module: str, loaded: set[str]) -> None:
 def test_help_has_an_example_for_every_command() -> None:
     commands = said("--help").partition("Commands:")[2].split("Example:")[0]
     names = [line.split()[0] for line in commands.splitlines() if re.match("  [a-z]", line)]
-    assert names == ["plan", "render", "why", "tree", "capacity", "validate", "size", "cache"]
+    assert names == ["plan", "render", "why", "tree", "capacity", "validate", "size", "cache", "diff", *BEGINNING]
     nested = [("cache", name) for name in ("list", "preload", "clear", "retry")]
     for command in [*((name,) for name in names), *nested]:
-        assert f"  modelplane {' '.join(command)}" in said(*command, "--help").partition("Examples:")[2], command
+        assert f"modelplane {' '.join(command)}" in said(*command, "--help").partition("Examples:")[2], command
 
 
 def test_a_pipe_is_plain_and_a_terminal_is_not() -> None:

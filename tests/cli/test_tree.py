@@ -12,8 +12,8 @@ import yaml
 
 from function.kube.manifests import Manifest, mapping, text
 from tests.cli.api import ApiServer
-from tests.cli.conftest import Live
-from tests.cli.process import ENVIRONMENT, cells, said
+from tests.cli.conftest import Live, example
+from tests.cli.process import ENVIRONMENT, KIMI, cells, said, write
 
 REFUSED = "dial tcp 192.0.2.1:6443: i/o timeout"
 
@@ -106,3 +106,46 @@ def wait_for(output: Path, words: str) -> None:
     while words not in output.read_text():
         assert time.monotonic() < deadline, output.read_text()
         time.sleep(0.1)
+
+
+def test_of_files_it_is_what_is_planned() -> None:
+    shown = said("tree", "-f", KIMI)
+    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in shown.splitlines()[1:]]
+    names = [row[0].lstrip(" │├└─") for row in rows]
+    assert names[:2] == ["ModelDeployment/kimi-k2", "ModelPlacement/kimi-k2-4e23e0cb on h200-east"]
+    assert [name.partition("/")[0] for name in names[2:]] == [
+        "PersistentVolumeClaim",
+        "Job",
+        "Namespace",
+        "LLMInferenceService",
+    ]
+    assert rows[0][3:] == [
+        "Placed",
+        "Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)",
+    ]
+    assert rows[1][3:] == ["Planned", "profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs"]
+    assert {tuple(row[1:]) for row in rows[2:]} == {("-", "-", "Planned", "-")}, "no state is made up"
+
+
+def test_what_exists_keeps_its_state_beside_what_is_planned(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
+    environment, *_ = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    other: Manifest = {**environment, "metadata": {**mapping(environment, "metadata"), "name": "h200-west"}}
+    broken = unreachable(kimi, "LLMInferenceService")
+    wider: Manifest = {**deployment, "spec": {**mapping(deployment, "spec"), "environments": 2}}
+    root = json.loads(said("tree", "-f", write(tmp_path, other, wider), "--live", "-o", "json", *live(broken)))
+    states = {child["name"].partition(" on ")[2]: (child["ready"], child["state"]) for child in root["children"]}
+    (east,) = [child for child in root["children"] if child["name"].endswith("h200-east")]
+    assert {(c["name"].partition("/")[0], c["ready"]) for c in east["children"]} == {
+        ("Namespace", "True"),
+        ("PersistentVolumeClaim", "True"),
+        ("Job", "True"),
+        ("LLMInferenceService", "Unknown"),
+    }
+    assert states == {"h200-east": ("True", "Ready"), "h200-west": ("", "Planned")}
+
+
+def test_of_files_that_are_refused_it_says_so(tmp_path: Path) -> None:
+    manifests = [m for m in example("kimi-k2-two-nodes") if m["kind"] != "InferenceEnvironment"]
+    root = json.loads(said("tree", "-f", write(tmp_path, *manifests), "-o", "json"))
+    assert (root["ready"], root["state"], root["children"]) == ("False", "NoEnvironments", [])

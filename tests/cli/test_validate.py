@@ -9,7 +9,7 @@ import yaml
 
 from function.cli.files import Found
 from function.cli.store import Store
-from function.cli.validate import check
+from function.cli.validate import Fault, check
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
 from tests.cli.conftest import Live, example
@@ -235,21 +235,27 @@ CASES = (
 )
 
 
+def errors(found: list[Fault]) -> list[Fault]:
+    """Return what is refused; what is only doubted has a table of its own."""
+    return [fault for fault in found if not fault.caution]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_faults(case: Case) -> None:
-    found = check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    found = errors(check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"))
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
 @pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_is_valid(story: str) -> None:
     found = [Found(manifest, story) for manifest in example(story)]
-    assert check(found, Store(), "default") == []
+    assert errors(check(found, Store(), "default")) == []
 
 
 def test_exit_status_for_ci(tmp_path: Path) -> None:
     good, bad = write(tmp_path, GOOD, deployment()), write(tmp_path, GOOD, deployment(environmnts=2))
-    assert said("validate", good).startswith("2 objects valid")
+    assert "2 objects valid, 1 warning" in said("validate", good)
+    assert run("validate", good, "--strict").returncode == 1
     done = run("validate", good, bad)
     assert (done.returncode, done.stderr) == (1, "")
     first = done.stdout.splitlines()[0]
@@ -267,3 +273,108 @@ def test_references_are_followed_to_the_control_plane(live: Live, tmp_path: Path
     done = run("validate", write(tmp_path, deployment()), "--live", *live())
     assert done.returncode == 1
     assert "there is no ClusterModel model" in done.stdout
+
+
+def sized(**spec: JSON) -> Manifest:
+    """Return the model with a profile of one GPU of 40Gi."""
+    topology: Manifest = {"gpusPerNode": 1, "requires": {"memoryPerGpu": "40Gi"}}
+    return manifest("ClusterModel", "model", {**MODEL, "serving": [{**PROFILE, "replicaTopology": topology}], **spec})
+
+
+def pools(*each: Manifest, **spec: JSON) -> Manifest:
+    return manifest("InferenceEnvironment", "east", {**EXISTING, "nodePools": list(each), **spec})
+
+
+NODES: Manifest = {"acceleratorType": "h100", "acceleratorCount": 8, "maxNodeCount": 2}
+LABELLED: Manifest = {"name": "a", **NODES, "labels": {"example.org/pool": "a"}}
+SHARED: Manifest = {"mode": "Shared", "storageClassName": "shared", "sharedClaim": {"size": "50Gi"}}
+DOUBTS = (
+    Case(
+        id="bytes",
+        reason="80 is so many bytes, and no GPU has them",
+        given=(pools({**LABELLED, "capabilities": {"memoryPerGpu": 80}}),),
+        want=("spec.nodePools[0].capabilities.memoryPerGpu: 80 is so many bytes; was 80Gi meant?",),
+    ),
+    Case(
+        id="bytes-as-text",
+        reason="a quantity without its unit",
+        given=(sized(resources={"disk": "60"}),),
+        want=("spec.resources.disk: 60 is so many bytes; was 60Gi meant?",),
+    ),
+    Case(
+        id="weights-beyond-the-gpus",
+        reason="27 billion parameters of two bytes on one GPU of 40Gi",
+        given=(sized(resources={"disk": "55Gi"}),),
+        want=("spec.resources.disk: is 55Gi, and 1 x 40Gi of profile one are 40Gi: the weights may not fit its GPUs",),
+    ),
+    Case(id="weights-within-the-gpus", reason="one that fits", given=(sized(resources={"disk": "30Gi"}),)),
+    Case(
+        id="unlabelled-pool",
+        reason="nothing binds its pods to its nodes, and another pool has GPUs as well",
+        given=(pools(LABELLED, {"name": "b", **NODES}),),
+        want=(
+            "spec.nodePools[1].labels: are not set, and other pools have GPUs too: its pods may land on their nodes",
+        ),
+    ),
+    Case(id="one-pool", reason="the GPUs alone say which nodes", given=(pools({"name": "b", **NODES}),)),
+    Case(
+        id="shared-claim-too-small",
+        reason="all models of a namespace share 50Gi, and this one takes 60",
+        given=(
+            manifest("ClusterModel", "model", {**MODEL, "resources": {"disk": "60Gi"}}),
+            pools(LABELLED, storage=SHARED),
+        ),
+        want=(
+            (
+                "spec.resources.disk: is 60Gi, and the claim model-cache that all models share on "
+                "InferenceEnvironment east has 50Gi"
+            ),
+        ),
+    ),
+    Case(
+        id="empty-dir",
+        reason="without a claim each start of a pod is a download",
+        given=(sized(resources={"disk": "30Gi"}), deployment()),
+        want=("spec.modelCache: is EmptyDir with profile one: every pod start downloads 30Gi again",),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
+def test_doubts(case: Case) -> None:
+    found = check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    assert errors(found) == [], case.reason
+    assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
+
+
+def test_names_and_environment_configs_are_checked(tmp_path: Path) -> None:
+    config: Manifest = {
+        "apiVersion": "apiextensions.crossplane.io/v1beta1",
+        "kind": "EnvironmentConfig",
+        "metadata": {"name": "Platform_Defaults"},
+        "data": {"modelplane": {"storageClas": "fast", "ttl": {"settled": "soon"}}},
+    }
+    done = run("validate", write(tmp_path, config), "-o", "json")
+    assert done.returncode == 1
+    assert [fault["path"] for fault in json.loads(done.stdout)] == [
+        "data.modelplane.storageClas",
+        "data.modelplane.ttl.settled",
+        "metadata.name",
+    ]
+
+
+def test_sarif(tmp_path: Path) -> None:
+    file = write(tmp_path, sized(resources={"disk": "55Gi"}), deployment(environmnts=2))
+    done = run("validate", file, "-o", "sarif")
+    assert done.returncode == 1
+    log = json.loads(done.stdout)
+    ((results, rules),) = [(r["results"], r["tool"]["driver"]["rules"]) for r in log["runs"]]
+    assert (log["version"], [rule["id"] for rule in rules]) == ("2.1.0", ["invalid", "caution"])
+    assert [(result["ruleId"], result["level"]) for result in results] == [
+        ("invalid", "error"),
+        ("caution", "warning"),
+        ("caution", "warning"),
+    ]
+    (where,) = results[0]["locations"]
+    assert where["physicalLocation"] == {"artifactLocation": {"uri": file}}
+    assert where["logicalLocations"] == [{"fullyQualifiedName": "ModelDeployment/team/run/spec.environmnts"}]

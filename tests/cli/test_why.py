@@ -4,9 +4,11 @@ import copy
 import json
 from pathlib import Path
 
+import pytest
+
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import ELSEWHERE, KIMI, run, said, write
+from tests.cli.process import ELSEWHERE, KIMI, run, said, told, write
 
 
 def two_short_environments(folder: Path) -> list[str]:
@@ -20,12 +22,13 @@ def two_short_environments(folder: Path) -> list[str]:
 
 
 def test_nearest_first_with_what_to_do(tmp_path: Path) -> None:
-    shown = said("why", "kimi-k2", *two_short_environments(tmp_path))
+    done = run("why", "kimi-k2", *two_short_environments(tmp_path))
+    shown = done.stdout
     first, second = shown.index("1. h200-east, profile h200-two-nodes: SharedStorageMissing"), shown.index("2. unlabel")
     assert first < second
     assert "multi-node model requires shared storage on the inference environment." in shown
     assert "do: Give InferenceEnvironment h200-east a spec.storage with a ReadWriteMany class" in shown
-    assert shown.splitlines()[-1].startswith("Next: modelplane capacity -f ")
+    assert done.stderr.splitlines()[-1].startswith("Next: modelplane capacity -f ")
 
 
 def test_json(tmp_path: Path) -> None:
@@ -56,7 +59,7 @@ def test_a_placement_that_is_not_ready_says_what_it_waits_for(live: Live, kimi: 
 
 def test_a_model_that_is_missing_is_named() -> None:
     done = run("why", "kimi-k2", "-f", "examples/kimi-k2-two-nodes/deployment.yaml")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, told(done)) == (0, [])
     assert "ModelResolved False ModelNotFound" in done.stdout
 
 
@@ -71,3 +74,68 @@ def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi:
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (not now)" in shown
     assert "pool h200 has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0" in shown
     assert "do: Wait until others leave pool h200" in shown
+
+
+LABELLED = 20
+
+
+@pytest.fixture
+def hundred(tmp_path: Path) -> list[str]:
+    """A hundred environments that fall short of Kimi K2: by memory, by nodes and by the label."""
+    manifests = example("kimi-k2-two-nodes")
+    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    many = []
+    for number in range(100):
+        each = copy.deepcopy(environment)
+        metadata, (pool,) = mapping(each, "metadata"), listing(each, "spec.nodePools")
+        metadata["name"] = f"e{number:02}"
+        if number < LABELLED:
+            metadata["labels"] = {}
+        elif number < 60:
+            mapping(pool, "capabilities")["memoryPerGpu"] = "40Gi" if number < 30 else "80Gi"
+        else:
+            pool["maxNodeCount"] = 1
+        many.append(each)
+    return ["-f", write(tmp_path, *[m for m in manifests if m is not environment], *many)]
+
+
+def test_a_fleet_is_grouped_by_what_is_missing_and_fits_a_screen(hundred: list[str]) -> None:
+    shown = said("why", *hundred)
+    assert (
+        shown.partition("\n\n")[2]
+        == """\
+1. 40 environments: PoolTooSmall (never as things are)
+   wanted: 1 replica
+   found: room for 0, 0 of 1 node in use: e60, e61, e62, e63 and 36 more
+
+2. 40 environments: NoPoolSatisfiesRequirements (never as things are)
+   wanted: memoryPerGpu 141Gi
+   found: 80Gi: e30, e31, e32, e33 and 26 more
+   found: 40Gi: e20, e21, e22, e23 and 6 more
+
+3. 20 environments: NoEnvironmentMatches (never as things are)
+   wanted: modelplane.ai/tier=production
+   found: no modelplane.ai/tier: e00, e01, e02, e03 and 16 more
+
+Every environment: --all
+"""
+    )
+    every = said("why", *hundred, "--all")
+    assert sum(line[0].isdecimal() for line in every.splitlines() if line) == 100
+    assert len(json.loads(said("why", *hundred, "-o", "json"))["reasons"]) == 100
+
+
+def test_long_reasons_wrap_where_a_terminal_is_narrow(tmp_path: Path) -> None:
+    short = two_short_environments(tmp_path)
+    narrow = said("why", *short, COLUMNS="60")
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.split() == said("why", *short).split(), "the words are the same"
+
+
+def test_one_deployment_needs_no_name(tmp_path: Path) -> None:
+    assert said("why", "-f", KIMI) == said("why", "kimi-k2", "-f", KIMI)
+    (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    other: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
+    done = run("why", "-f", KIMI, "-f", write(tmp_path, other))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: which ModelDeployment? There are assistants/kimi-k2, assistants/second\n"

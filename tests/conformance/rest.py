@@ -1,8 +1,8 @@
 """What must hold of every control plane that has come to rest, whatever was applied to it.
 
-All composites and all that they composed pass `crossplane resource validate` against the real schemas; a
-service is composed first when its Job is observed Complete and never leaves; no event is told where nothing
-changed; no value of a Secret is in anything that the function said.
+All composites and all that they composed pass `crossplane resource validate` against the real schemas, and what is
+written to clusters passes Kubernetes' own OpenAPI; a service is composed first when its Job is observed Complete and
+never leaves; no event is told where nothing changed; no value of a Secret is in anything that the function said.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pathlib import Path
 from function.cli.control_plane import ControlPlane, Rendered, Round
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, mapping, text
-from tests.conformance import crossplane
+from tests.conformance import crossplane, openapi
 from tools.world import SECRET_VALUE
 
 
@@ -60,6 +60,8 @@ def at_rest(plane: ControlPlane, schemas: Path) -> Rest:
         everything += [*outcome.composed.values(), *outcome.remote.values()]
     assert isinstance(plane.renderer, crossplane.Renderer), "nothing else counts as the real Crossplane"
     assert crossplane.validate(schemas, everything, plane.renderer.folder) == []
+    written = [manifest for outcome in rendered.values() for manifest in _written(outcome)]
+    assert [fault for manifest in written for fault in openapi.faults(manifest)] == []
     for earlier, later in zip(plane.rounds[first:], plane.rounds[first + 1 :], strict=False):
         _services_stay(earlier, later)
     for round_ in plane.rounds[first:]:
@@ -73,6 +75,12 @@ def status_of(composite: Manifest, type_: str) -> tuple[str, str]:
     """Return status and reason of a condition."""
     found = condition(composite, type_)
     return text(found, "status"), text(found, "reason")
+
+
+def _written(outcome: Rendered) -> list[Manifest]:
+    """Return the remote manifests that are applied; what is only observed has no more than a name."""
+    policies = {key: mapping(item, "spec").get("managementPolicies") for key, item in outcome.composed.items()}
+    return [manifest for key, manifest in outcome.remote.items() if policies[key] != ["Observe"]]
 
 
 def _services(round_: Round) -> dict[tuple[Ref, str], Manifest]:

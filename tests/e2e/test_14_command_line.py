@@ -87,7 +87,7 @@ def test_every_reader_reads_what_is_there(world: World) -> None:
 def test_files_are_looked_at_beside_what_is_there(world: World, tmp_path: Path) -> None:
     file = tmp_path / "deployment.yaml"
     file.write_text(yaml.safe_dump(deployment(TEAM, "runs", "commanded", on="commanded")))
-    rendered = yaml.safe_load_all(said(world, "render", "-f", str(file), "--live"))
+    rendered = yaml.safe_load_all(said(world, "render", "-f", str(file), "--live", "--all-clusters"))
     kinds = {manifest["kind"] for manifest in rendered if manifest}
     assert {"ModelPlacement", "LLMInferenceService", "Job", "PersistentVolumeClaim"} <= kinds
     assert "commanded" in said(world, "size", "--live", "--params", "16B", "--precision", "bf16")

@@ -36,7 +36,7 @@ def running(world: World) -> dict[str, str]:
         environment("shared", wide, storage={"storageClassName": "shared-vast", "mode": "Shared"}),
         environment("spare", pool("gpus", labels={"modelplane.ai/pool": "h100"})),
         model("small"),
-        model("large", profile=spanning(2, 2)),
+        model("large", profile=spanning(2, 2), resources={"disk": "20Gi"}),
         cache(TEAM, "bytes", "large", ["claims"]),
         *(deployment(TEAM, name, "small", on="claims") for name in SMALL),
         deployment(TEAM, "own", "large", on="claims"),

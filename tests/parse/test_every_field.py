@@ -11,6 +11,7 @@ from tests.parse.fields import KINDS, Field, Kind, as_json, is_quantity, put, sa
 WRONG_TYPES: dict[str, JSON] = {
     "string": 7,
     "integer": "two",
+    "number": "fast",
     "boolean": "yes",
     "array": "a list",
     "object": "a block",
@@ -40,7 +41,7 @@ def _faults(field: Field) -> Iterator[tuple[str, JSON]]:
     if values(schema):
         yield "unknown-value", "no-such-value"
     minimum, maximum = schema.get("minimum"), schema.get("maximum")
-    if isinstance(minimum, int) and isinstance(maximum, int):
+    if isinstance(minimum, int | float) and isinstance(maximum, int | float):
         yield "too-little", minimum - 1
         yield "too-much", maximum + 1
     most = schema.get("maxItems")

@@ -165,6 +165,7 @@ FAULTS = [
     Fault("own-volume", "it would replace ours", pod(volumes=[{"name": "dshm", "emptyDir": {}}]),
           "pod.volumes[0].name",
           '"dshm" is not allowed; must be none of dshm, home, tmp-dir, model-cache, tls-certs, engine-cache, '
+          'initializer-certificates, '
           "which pods have already"),
     Fault("two-sources", "a volume has one", pod(volumes=[{"name": "v", "emptyDir": {}, "secret": {}}]),
           "pod.volumes[0].secret", "{} is not allowed; must be left out together with emptyDir"),

@@ -22,7 +22,7 @@ MODES = st.sampled_from([None, "ReadWriteMany", "ReadWriteOnce"])
 CLASSES = st.sampled_from([None, "", "fast"])
 # As cachekey.py documents it, for the first of the sources below.
 HELD = "models/" + hashlib.sha256(b'["hf://a/b","main",[],[]]').hexdigest()[:16]
-SIZES = st.sampled_from([None, "300Gi"])
+SIZES = st.sampled_from([None, "300Gi", "90Gi"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ def an_environment(draw: st.DrawFn, name: str) -> Manifest:
             "mode": draw(st.sampled_from([None, "PerModel", "Shared"])),
             "storageClassName": draw(CLASSES),
             "accessMode": draw(MODES),
+            "sizeEnforced": draw(st.sampled_from([None, None, False])),
         }
     )
     existing: Manifest = {"source": "Existing", "existing": {"secretRef": {"name": "kubeconfig"}}}

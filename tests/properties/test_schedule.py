@@ -14,7 +14,7 @@ from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.nodes import PoolFacts
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Preference
 from function.report.explain import explain
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
@@ -98,7 +98,12 @@ def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
     choices: tuple[CacheChoice, ...] = (ManagedCache(), UserClaim(claim="mine"))
     choice = draw(st.sampled_from(choices))
     return SchedulingRequest(
-        deployment=deployment(name, environments=draw(st.integers(1, 3)), replicas=draw(st.integers(0, 3))),
+        deployment=deployment(
+            name,
+            environments=draw(st.integers(1, 3)),
+            replicas=draw(st.integers(0, 3)),
+            prefer=draw(st.sampled_from(Preference)),
+        ),
         model=asked,
         unstorable=planner(asked, choice),
     )
@@ -252,14 +257,15 @@ def test_a_decision_fed_back_is_a_fixed_point(
     nodes=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     models=st.lists(st.sampled_from(MODELS[:2]), min_size=2, max_size=3),
     replicas=st.integers(1, 2),
+    prefer=st.sampled_from(Preference),
 )
 def test_deployments_that_decide_at_the_same_moment_come_to_rest(
-    nodes: list[int], models: list[Model], replicas: int
+    nodes: list[int], models: list[Model], replicas: int, prefer: Preference
 ) -> None:
     """All from the same view in every round; at rest nothing is overcommitted."""
     environments = [environment(name, pool("p", nodes=n)) for name, n in zip(NAMES, nodes, strict=False)]
     every = [
-        SchedulingRequest(deployment=deployment(f"d{index}", replicas=replicas), model=each)
+        SchedulingRequest(deployment=deployment(f"d{index}", replicas=replicas, prefer=prefer), model=each)
         for index, each in enumerate(models)
     ]
     view: list[Placement] = []

@@ -1,4 +1,4 @@
-"""What is said of a pool that declares RDMA and gives its pods no way to it."""
+"""What is said of pools that declare RDMA and give no way to it, and of pools whose nodes nothing tells apart."""
 
 from dataclasses import dataclass, replace
 
@@ -7,11 +7,13 @@ import pytest
 from function.domain.environment import Pool
 from function.domain.pods import InterNode, PodAdditions
 from function.exchange import Condition
+from function.kube.manifests import Manifest
 from function.reasons import ConditionType, ServiceReady, Status
 from function.report import environments
 from function.report.pools import remarked
 from tests.builders import pool, shape
 
+LABELS = (("modelplane.ai/pool", "x"),)
 SLOW = (
     "2 pools. Note: pool b declares ib-400g and gives its pods no network device, so replicas of several nodes talk "
     "over TCP; set spec.nodePools[b].interNode"
@@ -19,8 +21,50 @@ SLOW = (
 
 
 def test_a_network_that_pods_get_no_device_of_is_named_and_nothing_is_held_up() -> None:
-    found = environments.pools_valid((pool("a", bandwidth="eth-100g"), pool("b")), ())
+    labelled = replace(pool("a", bandwidth="eth-100g"), labels=LABELS), replace(pool("b"), labels=LABELS)
+    found = environments.pools_valid(labelled, ())
     assert (found.status, found.reason, found.message) == (Status.TRUE, "Valid", SLOW)
+
+
+QUIET = pool("a", bandwidth=None), pool("b", bandwidth=None)
+WRONG = "pods may start on nodes of another pool, with other GPUs than are counted; set spec.nodePools[].labels"
+BOTH = f"pools a, b have no labels, so {WRONG}"
+TAINT: Manifest = {"key": "team", "value": "x", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    id: str
+    reason: str
+    pools: tuple[Pool, ...]
+    said: str = ""
+
+
+UNLABELLED = [
+    Unlabelled("both", "either takes the other's nodes", QUIET, BOTH),
+    Unlabelled("one", "one of them is enough", (QUIET[0], replace(QUIET[1], labels=LABELS)),
+               f"pool a has no labels, so {WRONG}"),
+    Unlabelled("alone", "there are no other nodes with GPUs", QUIET[:1]),
+    Unlabelled("labelled", "each has its own nodes", tuple(replace(p, labels=LABELS) for p in QUIET)),
+    Unlabelled("resource", "another vendor's GPUs", (QUIET[0], replace(QUIET[1], gpu_resource="amd.com/gpu"))),
+    Unlabelled("taint", "a's pods do not tolerate b's nodes; b's pods still find a's",
+               (QUIET[0], replace(QUIET[1], taints=(TAINT,))), f"pool b has no labels, so {WRONG}"),
+    Unlabelled("same-taint", "both tolerate it", tuple(replace(p, taints=(TAINT,)) for p in QUIET), BOTH),
+    Unlabelled("gpu-taint", "every pod tolerates the taint of its GPUs",
+               (QUIET[0], replace(QUIET[1], taints=({"key": "nvidia.com/gpu", "effect": "NoSchedule"},))), BOTH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNLABELLED, ids=lambda c: c.id)
+def test_pools_whose_nodes_nothing_tells_apart(case: Unlabelled) -> None:
+    found = environments.pools_valid(case.pools, ())
+    note = f". Note: {case.said}" if case.said else ""
+    assert (found.status, found.message) == (Status.TRUE, f"{len(case.pools)} pools{note}"), case.reason
+
+
+def test_the_remark_fits_with_the_longest_of_names() -> None:
+    pools = tuple(pool(f"{index:x<63}", bandwidth=None) for index in range(9))
+    assert len(environments.pools_valid(pools, ()).message) <= 1024
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class Case:
     environment: Environment = environment()
     replicas: int = 1
     vram: str | None = None
+    disk: str | None = None
     refused: Refused | None = None
     field: Field | None = None
     wanted: Value = None
@@ -296,7 +297,7 @@ def test_one_requirement(case: Case) -> None:
 
 def check(case: Case) -> None:
     """Each refusal stands alone: nothing else of the pool is at fault."""
-    asked = model(case.profile, vram=case.vram)
+    asked = model(case.profile, vram=case.vram, disk=case.disk)
     request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),
         model=asked,

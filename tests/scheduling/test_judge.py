@@ -9,6 +9,7 @@ from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.domain.pods import InterNode
+from function.domain.settings import Kserve
 from function.reasons import Refused
 from function.report.sentences import sentence
 from function.scheduling.judge import attempts, judge, judge_again
@@ -262,6 +263,21 @@ def test_flags_that_contradict_the_maths_name_the_argument() -> None:
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.ENGINE_ARGS)
     assert "engine.args[1]" in str(refusal.found)
+
+
+def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_else() -> None:
+    old = replace(engine(EngineName.SGLANG), image="lmsysorg/sglang:v0.5.9")
+    request = SchedulingRequest(deployment=deployment(), model=model(profile("old", shape(), engine=old)))
+    plain = environment("env", pool())
+    assert isinstance(judge(request, plain, Ledger(())), Fit)
+    verdict = judge(request, replace(plain, kserve=Kserve(tls=True)), Ledger(()))
+    assert isinstance(verdict, Miss)
+    (refusal,) = verdict.refusals
+    assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.TLS)
+    assert sentence(refusal) == (
+        "on pool pool engine.image: 'lmsysorg/sglang:v0.5.9' serves no HTTPS, and kserve.tls of the environment asks "
+        "for it; must be SGLang 0.5.10 or later"
+    )
 
 
 def test_what_a_pools_preset_sets_no_profile_sets() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.domain.environment import Environment
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Preference
 from function.domain.tally import Tally
 from function.report.explain import explain
 from function.scheduling import remembered
@@ -47,6 +47,12 @@ CASES = (
     Case("how-many", "nor on how many environments", "", replace(ASKED, deployment=deployment(environments=2))),
     Case("replicas", "another need", "east west", replace(ASKED, deployment=deployment(replicas=2))),
     Case("selector", "likewise", "east west", replace(ASKED, deployment=deployment(selector=selector(a="b")))),
+    Case(
+        "prefer",
+        "another of the pools that fit may be meant",
+        "east west",
+        replace(ASKED, deployment=deployment(prefer=Preference.SMALLEST_SUFFICIENT)),
+    ),
     Case("model", "likewise", "east west", replace(ASKED, model=model(profile(shape=shape(1))))),
     Case("environment", "its content changed", "east", environments=(environment("east", pool("p", nodes=9)), WEST)),
     Case("one-more", "somebody else came", "east", placements=(OTHER, ANOTHER)),

@@ -9,11 +9,26 @@ from function.domain.cache import CacheEntry, Hydration, ManagedCache, ModelCach
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Field
 from function.storage.checks import FaultKind
-from tests.builders import MODEL, NAMESPACE, environment, pool, profile, shape
+from tests.builders import (
+    GIB,
+    MODEL,
+    NAMESPACE,
+    deployment,
+    environment,
+    model,
+    placement,
+    planner,
+    pool,
+    profile,
+    shape,
+)
 from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
 
+TOO_SMALL = Refused.STORAGE_TOO_SMALL
 NOT_THERE = Refused.CACHE_NOT_ON_ENVIRONMENT
 # As cachekey.py documents it, for the repository and revision of tests/builders.py.
 HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()[:16]
@@ -214,6 +229,47 @@ STORAGE_CASES = (
         kind=FaultKind.OTHER_MODEL,
     ),
     Case(
+        id="own-size-below-disk",
+        reason="refused before a terabyte was fetched",
+        choice=replace(CLAIM, size=500 * GIB),
+        disk="960Gi",
+        refused=TOO_SMALL,
+        field=Field.STORAGE,
+        kind=FaultKind.OWN_SIZE,
+    ),
+    Case(id="own-size-that-holds", reason="at least", choice=replace(CLAIM, size=960 * GIB), disk="960Gi"),
+    Case(
+        id="own-size-where-no-claim-is-made",
+        reason="each pod fetches its own copy",
+        choice=ManagedCache(size=500 * GIB),
+        disk="960Gi",
+    ),
+    Case(
+        id="shared-claim-below-disk",
+        reason="the environment's, which is 100Gi unless it says otherwise",
+        choice=replace(CLAIM, size=2000 * GIB),
+        environment=environment(storage=EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED)),
+        disk="960Gi",
+        refused=TOO_SMALL,
+        field=Field.STORAGE,
+        kind=FaultKind.SHARED_SIZE,
+    ),
+    Case(
+        id="shared-claim-whose-size-means-nothing",
+        reason="EFS holds whatever comes",
+        choice=CLAIM,
+        environment=environment(
+            storage=EnvironmentStorage(class_name="efs", mode=StorageMode.SHARED, size_enforced=False)
+        ),
+        disk="960Gi",
+    ),
+    Case(
+        id="users-claim-of-unknown-size",
+        reason="only the cluster knows it",
+        choice=UserClaim(claim="mine"),
+        disk="960Gi",
+    ),
+    Case(
         id="cache-of-another-model-with-the-same-bytes",
         reason="what counts is which bytes these are",
         choice=NamedCache(name="weights"),
@@ -225,3 +281,21 @@ STORAGE_CASES = (
 @pytest.mark.parametrize("case", STORAGE_CASES, ids=lambda c: c.id)
 def test_one_fault(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize(
+    ("reads", "replicas", "reason"),
+    [
+        ("", 1, "another replica would wait for a download that is not begun"),
+        ("pvc://weights/models/0123", 3, "the bytes are there, whatever the size says"),
+    ],
+)
+def test_a_size_below_disk_keeps_only_those_from_growing_that_have_no_bytes(
+    reads: str, replicas: int, reason: str
+) -> None:
+    asked = model(profile(shape=shape()), disk="960Gi")
+    there = replace(placement("a"), reads=reads)
+    choice = replace(CLAIM, size=GIB)
+    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, unstorable=planner(asked, choice))
+    decision = schedule(request, [environment("a", pool())], [there])
+    assert [a.replicas for a in decision.assignments] == [replicas], reason

@@ -48,6 +48,7 @@ def request(
     kserve: Kserve = KSERVE,
     initializer: Initializer | None = None,
     weights: int | None = 100 * GIB,
+    bandwidth: int | None = None,
 ) -> ServingRequest:
     """Return a request for one replica on one GPU."""
     chosen = profile(shape=shape, engine=run or engine(), pods_across_nodes=pods, replicas_across_nodes=replicas_apart)
@@ -64,4 +65,5 @@ def request(
         kserve=kserve,
         initializer=initializer,
         weights=weights,
+        bandwidth=bandwidth,
     )

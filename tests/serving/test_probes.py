@@ -7,6 +7,7 @@ import pytest
 from function.domain.model import EngineName
 from function.serving import probes
 from tests.builders import GIB
+from tests.serving.requests import ONE_GPU, PIPELINE, engine, request
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Case:
     weights: int | None
     nodes: int
     want: int
+    bandwidth: int | None = None
 
 
 CASES = [
@@ -25,32 +27,37 @@ CASES = [
     Case("unknown", "one hour", None, 1, 360),
     Case("unknown-group", "one hour and half an hour", None, 2, 540),
     Case("kimi", "600 s + 960 x 8 s + 1800 s = 10080 s", 960 * GIB, 2, 1008),
+    Case("measured", "600 s + 4 x 960 x 2^30 / 2e9 = 4 x 516 s = 2664 s", 960 * GIB, 1, 267, 2 * 10**9),
+    Case("slow", "600 s + 4 x 10e9 / 10e6 = 4 x 1000 s + 1800 s", 10**10, 2, 640, 10**7),
+    Case("speed-of-nothing", "without a size the speed says nothing", None, 1, 360, 2 * 10**9),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_startup_grows_with_the_weights(case: Case) -> None:
-    assert probes.startup(case.weights, case.nodes) == {"failureThreshold": case.want}, case.reason
+    shape = ONE_GPU if case.nodes == 1 else PIPELINE
+    asked = request(shape, weights=case.weights, bandwidth=case.bandwidth)
+    assert probes.startup(asked) == {"failureThreshold": case.want}, case.reason
 
 
 def test_a_presets_probes_are_only_given_more_time() -> None:
-    assert probes.patience(0, 1) == {"startupProbe": {"failureThreshold": 60}}
+    assert probes.patience(request(weights=0)) == {"startupProbe": {"failureThreshold": 60}}
 
 
 @pytest.mark.parametrize(
-    ("engine", "path", "seconds", "reason"),
+    ("name", "path", "seconds", "reason"),
     [
         (EngineName.VLLM, "/health", 5, "503 when the engine is dead, at once otherwise"),
         (EngineName.SGLANG, "/health_generate", 25, "makes a token, for which it takes up to 20 s"),
     ],
 )
-def test_our_own_server_is_asked_in_plain_http(engine: EngineName, path: str, seconds: int, reason: str) -> None:
+def test_our_own_server_is_asked_in_plain_http(name: EngineName, path: str, seconds: int, reason: str) -> None:
     asked = {
         "httpGet": {"path": path, "port": 8000, "scheme": "HTTP"},
         "timeoutSeconds": seconds,
         "periodSeconds": 10,
     }
-    assert probes.serving(engine, 8000, 0, 1) == {
+    assert probes.serving(request(run=engine(name=name), weights=0), 8000) == {
         "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],
         "startupProbe": {**asked, "failureThreshold": 60},
         "readinessProbe": {**asked, "failureThreshold": 3},

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from function.domain.model import EngineResources, Spread
+from function.domain.model import EngineResources, SecretKey, Spread
 from function.domain.pods import Inputs, InterNode, PodAdditions
+from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN, Initializer
 from function.kube.names import ANNOTATION_WISH
 from function.parse.environments import read_environment
@@ -75,6 +76,18 @@ def test_what_an_engine_requests_is_part_of_it() -> None:
         '"name":"vLLM"', '"name":"vLLM","resources":{"cpu":"1","ephemeralStorage":"3Gi","memory":"2Gi","shm":"4Gi"}'
     )
     assert wish(request(run=replace(engine(), resources=asked), pool=PLAIN)) == digest(text)
+
+
+def test_what_images_are_pulled_with_is_part_of_it_by_the_names_that_people_gave() -> None:
+    source = SecretKey(name="s", namespace="a", key=".dockerconfigjson")
+    run = replace(engine(), pull_secrets=(source,))
+    text = UNSAID.replace(
+        '"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"},"name"',
+        '"image":"vllm/vllm-openai:v0.15.0","imagePullSecrets":["a/s"],"name":"vLLM"},'
+        '"imagePullSecrets":["a/s","there"],"name"',
+    )
+    asked = replace(request(run=run, pool=PLAIN), pull_secrets=(PullSecret(name="there"), PullSecret(source=source)))
+    assert wish(asked) == digest(text)
 
 
 def test_data_parallelism_is_part_of_it() -> None:

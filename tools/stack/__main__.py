@@ -20,6 +20,7 @@ from tools.stack import stack
 from tools.stack.layout import SOURCE, Home
 from tools.stack.namespace import holder, inside
 from tools.stack.processes import Processes
+from tools.stack.shell import environment
 
 # Side by side: each mostly waits. Scenarios chosen by arguments for pytest need no second one.
 _STACKS = 2
@@ -45,7 +46,19 @@ def up() -> None:
     for who in ("hub", "remote"):
         print(f"{who + ':':8}{' '.join(prefix)} env KUBECONFIG={home.kubeconfig(who)} bash")
     print(f"\nkubeconfigs: {home.kubeconfig('hub')}\n             {home.kubeconfig('remote')}")
-    print("They work inside the stack's network namespace, which these commands enter. End: make e2e-down")
+    print("They work inside the stack's network namespace, which these commands enter, and make e2e-shell.")
+    print("End: make e2e-down")
+
+
+@cli.command()
+def shell() -> None:
+    """Open a shell inside the stack that `up` keeps, with kubectl and modelplane."""
+    home = Home(_KEPT)
+    processes = Processes(home)
+    if not home.records.exists() or not processes.records():
+        raise click.ClickException("no stack is kept: make e2e-up")
+    command = (*inside(holder(home, processes)), "bash")
+    sys.exit(subprocess.run(command, env=os.environ | environment(home), check=False).returncode)
 
 
 @cli.command()

@@ -27,6 +27,7 @@ _PATHS = {
     "ConfigurationRevision": "apis/pkg.crossplane.io/v1 configurationrevisions",
     "Deployment": "apis/apps/v1 deployments",
     "DeploymentRuntimeConfig": "apis/pkg.crossplane.io/v1beta1 deploymentruntimeconfigs",
+    "EndpointSlice": "apis/discovery.k8s.io/v1 endpointslices",
     "Event": "api/v1 events",
     "Function": "apis/pkg.crossplane.io/v1 functions",
     "FunctionRevision": "apis/pkg.crossplane.io/v1 functionrevisions",
@@ -52,6 +53,7 @@ _PATHS = {
     "ProviderRevision": "apis/pkg.crossplane.io/v1 providerrevisions",
     "ResourceQuota": "api/v1 resourcequotas",
     "Secret": "api/v1 secrets",
+    "Service": "api/v1 services",
     "StorageClass": "apis/storage.k8s.io/v1 storageclasses",
     "CompositeResourceDefinition": "apis/apiextensions.crossplane.io/v2 compositeresourcedefinitions",
 }

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from tools import debian, programs
-from tools.stack import apiserver, certificates, hub, layout, players, remote, upstream
+from tools.stack import apiserver, certificates, hub, layout, players, remote, traffic, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
 from tools.stack.layout import Home
@@ -71,6 +71,7 @@ def up(home: Home) -> None:
     lap("hub: API server, Crossplane core, registry with three packages")
     remote.finish(home)
     processes.start(players.program(home))
+    processes.start(traffic.program(home))
     lap("remote cluster: LeaderWorkerSet, KServe and its presets, gateway")
     hub.finish(home, processes)
     lap("packages installed and healthy: provider-kubernetes, our XRDs and Compositions, our function")

@@ -1,0 +1,197 @@
+"""On one node without a claim KServe's initializer gets what a Job would get, and what it cannot get is refused."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from tests.composers.plane import manifests, plane, said
+from tests.composers.plane import only as composite
+from tests.lifecycle.scene import (
+    ONE_NODE,
+    Edit,
+    Scene,
+    defaults,
+    environment,
+    model,
+    only,
+    placement,
+    put,
+    running,
+    scaled,
+    scene,
+)
+
+BUNDLE: Manifest = {"name": "CA_BUNDLE_CONFIGMAP_NAME", "value": "corporate-ca"}
+CERTIFICATES: JSON = [BUNDLE]
+ELSEWHERE: JSON = [BUNDLE, {"name": "CA_BUNDLE_VOLUME_MOUNT_POINT", "value": "/certs"}]
+S3: JSON = {"uri": "s3://models/gemma"}
+
+
+def of_s3(found: Scene) -> None:
+    """Let the model come from a bucket."""
+    for path, value in (("huggingFace", None), ("source", "URI"), ("uri", S3)):
+        model(path, value)(found)
+
+
+def _not_there_yet(found: Scene) -> None:
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        del found.observed[key]
+
+
+def pod(*edits: Edit) -> Manifest:
+    return mapping(only(scene(ONE_NODE).edited(_not_there_yet, *edits)), "spec.template")
+
+
+def container(found: Manifest) -> Manifest:
+    (initializer,) = listing(found, "initContainers")
+    return initializer
+
+
+def variables(found: Manifest) -> dict[str, str]:
+    return {text(entry, "name"): text(entry, "value") for entry in listing(container(found), "env")}
+
+
+def test_the_pod_is_pulled_with_what_a_job_would_be() -> None:
+    found = pod(environment("storage.download.imagePullSecrets", [{"name": "mirror"}]))
+    assert found["imagePullSecrets"] == [{"name": "mirror"}]
+
+
+@pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
+def test_certificates_are_mounted_for_the_hub_where_kserve_mounts_none(env: JSON, where: str) -> None:
+    found = pod(environment("storage.download.env", env))
+    assert container(found)["volumeMounts"] == [
+        {"name": "initializer-certificates", "mountPath": where, "readOnly": True}
+    ]
+    volume: Manifest = {"name": "initializer-certificates", "configMap": {"name": "corporate-ca"}}
+    assert volume in listing(found, "volumes")
+    assert "AWS_CA_BUNDLE_CONFIGMAP" not in variables(found)
+
+
+@pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
+def test_for_s3_kserve_is_told_to_mount_them(env: JSON, where: str) -> None:
+    found = pod(of_s3, environment("storage.download.env", env))
+    told = variables(found)
+    assert (told["AWS_CA_BUNDLE_CONFIGMAP"], told["AWS_CA_BUNDLE"]) == ("corporate-ca", f"{where}/cabundle.crt")
+    assert "volumeMounts" not in container(found), "two mounts at one path are refused by the cluster"
+
+
+def test_what_the_platform_says_to_kserve_itself_counts() -> None:
+    own: JSON = [BUNDLE, {"name": "AWS_CA_BUNDLE_CONFIGMAP", "value": "buckets-ca"}]
+    assert variables(pod(of_s3, environment("storage.download.env", own)))["AWS_CA_BUNDLE_CONFIGMAP"] == "buckets-ca"
+
+
+def test_a_token_that_is_there_already_reaches_it() -> None:
+    found = pod(environment("storage.download.tokenSecretName", "hub"))
+    (token,) = [entry for entry in listing(container(found), "env") if entry["name"] == "HF_TOKEN"]
+    assert mapping(token, "valueFrom.secretKeyRef")["name"] == "hub"
+
+
+SAID: dict[str, Edit] = {
+    "pull-secrets": environment("storage.download.imagePullSecrets", [{"name": "mirror"}]),
+    "certificates": environment("storage.download.env", CERTIFICATES),
+}
+
+
+def _without_wish(found: Scene) -> None:
+    for manifest in found.observed.values():
+        for path in ("spec.forProvider.manifest", "status.atProvider.manifest"):
+            mapping(manifest, f"{path}.metadata").pop("annotations", None)
+
+
+def _as_an_earlier_release(found: Scene) -> None:
+    """Let the service be as it was before this reached its pods."""
+    for key, manifest in found.observed.items():
+        for path in ("spec.forProvider.manifest", "status.atProvider.manifest"):
+            template = mapping(manifest, f"{path}.spec.template")
+            if key.startswith("service-") and template:
+                template.pop("imagePullSecrets", None)
+                kept = [v for v in listing(template, "volumes") if v["name"] != "initializer-certificates"]
+                template["volumes"] = [*kept]
+                if not kept:
+                    del template["volumes"]
+                container(template).pop("volumeMounts", None)
+
+
+@pytest.mark.parametrize("story", SAID)
+def test_a_service_that_runs_without_is_left_alone(story: str) -> None:
+    """What an environment said all along did not reach these pods; an upgrade restarts none of them for it."""
+    before = scene(ONE_NODE).edited(SAID[story]).settled()
+    unmarked = before.edited(_as_an_earlier_release, _without_wish)
+    marked = only(unmarked)
+    assert scaled(marked, 1)["spec"] == scaled(running(unmarked), 1)["spec"]
+    if story == "certificates":
+        carrying = before.edited(_as_an_earlier_release)
+        assert only(carrying) == running(carrying)
+
+
+def test_pull_secrets_of_downloads_are_taken_with_the_next_wish_and_go_when_they_are_said_no_longer() -> None:
+    """Nothing tells a service of an earlier release from one that was written before the Secret was named."""
+    added = scene(ONE_NODE).edited(SAID["pull-secrets"])
+    assert only(added.edited(environment("storage.download.imagePullSecrets", None))) == running(scene(ONE_NODE))
+    with_more = added.edited(model("serving.0.engine.args", ["--seed=2"]))
+    assert mapping(only(with_more), "spec.template")["imagePullSecrets"] == [{"name": "mirror"}]
+    without = with_more.settled().edited(environment("storage.download.imagePullSecrets", None))
+    assert "imagePullSecrets" not in mapping(only(without), "spec.template")
+
+
+@dataclass(frozen=True)
+class Refused:
+    id: str
+    kind: str
+    path: str
+    value: JSON
+    words: str
+
+
+REFUSED = [
+    Refused(
+        "preload",
+        "ModelDeployment",
+        "spec.modelCache.preload",
+        value=False,
+        words="found false, but with EmptyDir every pod downloads and nobody else can fill it; set "
+        "modelCache.type: PVC",
+    ),
+    Refused(
+        "account",
+        "InferenceEnvironment",
+        "spec.storage.download.serviceAccountName",
+        value="a",
+        words="found a; with EmptyDir the engine's pod downloads, and no engine gets this identity; set "
+        "modelCache.type: PVC",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+def test_what_an_empty_dir_cannot_have_is_refused_with_path_and_advice(case: Refused) -> None:
+    control, found = plane(ONE_NODE), manifests(ONE_NODE)
+    for manifest in found:
+        if manifest["kind"] == case.kind:
+            put(manifest, case.path, case.value)
+    control.delete(composite(control, "ModelDeployment"))
+    control.apply(found)
+    control.settle()
+    deployment = composite(control, "ModelDeployment")
+    assert said(control, deployment, "Scheduled") == ("False", "InvalidDeployment")
+    assert f"{case.path}: {case.words}" in str(control.composites[deployment]["status"])
+
+
+EARLIER = {
+    "preload": placement("modelCache", {"preload": False}),
+    "account": defaults("download", {"serviceAccountName": "a"}),
+}
+
+
+@pytest.mark.parametrize("case", EARLIER)
+def test_what_runs_since_before_it_was_refused_goes_on(case: str) -> None:
+    rest = scene(ONE_NODE).edited(EARLIER[case])
+    assert only(rest) == running(scene(ONE_NODE))
+    assert rest.said("StorageReady").status == "True"
+    assert text(only(rest), "spec.template.serviceAccountName") == ""
+
+
+def test_what_it_costs_is_said() -> None:
+    found = scene(ONE_NODE).edited(model("resources.disk", "55Gi"))
+    assert "every pod start downloads 55Gi again" in found.said("StorageReady").message

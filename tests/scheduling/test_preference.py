@@ -1,0 +1,193 @@
+"""The smallest pool that suffices: of the first profile that anything satisfies, in the order of issue 12, point 11."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function.domain.environment import Environment, Pool
+from function.domain.model import Model, Shape, Spread
+from function.domain.placement import Placement, Preference
+from function.scheduling.judge import attempts, judge
+from function.scheduling.ledger import Ledger
+from function.scheduling.pool_capacity import Demand, PoolCapacity
+from function.scheduling.preference import rank
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import Decision, Fit, Rank
+from tests.builders import GIB, deployment, environment, model, placement, planner, pool, profile, requires, shape
+from tests.properties.test_schedule import needs, placements, profiled, sites
+
+GEMMA = model(profile("one", shape(1, 1)), vram="60Gi")
+COMPUTED = model(profile("computed"), vram="100Gi")
+DEMANDING = model(profile("one", shape(1, 1), requires=requires(memory="40Gi")))
+UNSAID = model(profile("one", shape(1, 1)))
+
+
+def asked(wanted: Model, environments: int = 1, replicas: int = 1, name: str = "chat") -> SchedulingRequest:
+    return SchedulingRequest(
+        deployment=deployment(
+            name, environments=environments, replicas=replicas, prefer=Preference.SMALLEST_SUFFICIENT
+        ),
+        model=wanted,
+        unstorable=planner(wanted),
+    )
+
+
+def placed(decision: Decision) -> list[str]:
+    return [f"{a.environment}/{a.pool}" for a in decision.assignments]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is chosen, and why."""
+
+    id: str
+    reason: str
+    model: Model
+    environments: Sequence[Environment]
+    chosen: str
+    wanted: int = 1
+    replicas: int = 1
+    others: Sequence[Placement] = ()
+
+
+H200, A100, L4 = pool("h200", memory="141Gi"), pool("a100", memory="80Gi"), pool("l4", memory="24Gi")
+CASES = (
+    Case("gemma", "60 of 80 leave 20, of 141 81; the first declared is the H200", GEMMA,
+         [environment("a", H200, A100)], "a/a100"),
+    Case("across", "over all environments, not only the first by name", GEMMA,
+         [environment("a", H200), environment("b", A100)], "b/a100"),
+    Case("gpus", "100 on two A100 leave 60, on one H200 41, on five L4 (eight of them) 92", COMPUTED,
+         [environment("a", L4, A100, H200)], "a/h200"),
+    Case("requested", "without vram the memory asked for of each GPU counts: 40", DEMANDING,
+         [environment("a", H200, A100, L4)], "a/a100"),
+    Case("nothing", "without either nothing is taken away: 24 is least", UNSAID,
+         [environment("a", H200, A100, L4)], "a/l4"),
+    Case("short", "a pool without the memory suffices less than any that has it", GEMMA,
+         [environment("a", L4, H200)], "a/h200"),
+    Case("undeclared", "what declares no memory is not known to be small", UNSAID,
+         [environment("a", pool("x", memory=None), H200)], "a/h200"),
+    Case("profile", "the first profile that anything satisfies, whatever a later one would leave",
+         model(profile("eight", shape(1, 8)), profile("one", shape(1, 1)), vram="60Gi"),
+         [environment("a", A100), environment("b", pool("small", gpus=1, memory="60Gi"))], "a/a100"),
+    Case("next-profile", "the second where nothing satisfies the first",
+         model(profile("sixteen", shape(1, 16)), profile("one", shape(1, 1)), vram="60Gi"),
+         [environment("a", H200), environment("b", A100)], "b/a100"),
+    Case("packed", "equal memory: beside the pod of another (8 - 5 - 1 = 2 are left) before an empty node (7)",
+         GEMMA, [environment("a", A100), environment("b", A100)], "b/a100",
+         others=[placement("b", "a100", deployment="other", shape=shape(1, 5))]),
+    Case("name", "equal in all: by name", GEMMA, [environment("b", A100), environment("a", A100)], "a/a100"),
+    Case("pool-name", "and within an environment by the pool's", GEMMA,
+         [environment("a", replace(A100, name="z"), replace(A100, name="y"))], "a/y"),
+    Case("several", "each environment once, the smallest of them", GEMMA,
+         [environment("a", H200), environment("b", A100), environment("c", A100)], "b/a100 c/a100", wanted=2),
+    Case("room", "a pool that is full is none that fits", GEMMA,
+         [environment("a", pool("h200", memory="141Gi"), pool("a100", nodes=1, memory="80Gi"))], "a/h200", replicas=9),
+    Case("not-ready", "nor one that is not Ready", GEMMA,
+         [environment("a", H200), environment("b", A100, ready=False)], "a/h200"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_the_smallest_that_suffices(case: Case) -> None:
+    decision = schedule(asked(case.model, case.wanted, case.replicas), case.environments, case.others)
+    assert " ".join(placed(decision)) == case.chosen, case.reason
+
+
+def test_declared_order_is_unchanged_by_what_a_pool_leaves() -> None:
+    request = replace(asked(GEMMA), deployment=deployment())
+    (chosen,) = schedule(request, [environment("a", H200, A100)], []).assignments
+    assert chosen.pool == "h200"
+    verdict = judge(request, environment("a", H200, A100), Ledger(()))
+    assert isinstance(verdict, Fit)
+    assert verdict.rank is None
+
+
+def test_what_runs_stays_on_a_larger_pool() -> None:
+    there = placement("a", "h200", profile="one", shape=shape(1, 1))
+    decision = schedule(asked(GEMMA), [environment("a", H200, A100)], [there])
+    assert [(a.placement, a.pool) for a in decision.assignments] == [(there, "h200")]
+
+
+def test_what_is_decided_again_takes_the_smallest_of_its_own_environment() -> None:
+    there = placement("a", "gone", profile="one", shape=shape(1, 1), ready=True)
+    decision = schedule(asked(GEMMA), [environment("a", H200, A100), environment("b", L4)], [there])
+    assert placed(decision) == ["a/a100"]
+
+
+def test_those_who_lost_spread_over_what_is_equally_small() -> None:
+    environments = [environment(letter, pool(nodes=1, memory="80Gi")) for letter in "abcdefgh"]
+    winner = placement("a", "pool", deployment="winner", created="2025", served=True)
+    chosen = set()
+    for index in range(8):
+        lost = placement("a", "pool", deployment=f"d{index}", profile="default")
+        decision = schedule(asked(model(profile(shape=shape())), name=f"d{index}"), environments, [winner, lost])
+        assert [d.placement for d in decision.dropped] == [lost]
+        chosen.update(placed(decision))
+    assert len(chosen) > 1
+
+
+PACKED = (
+    ({8: 2}, shape(1, 1), 1, False, 7, "one GPU of an empty node"),
+    ({3: 1, 8: 2}, shape(1, 2), 1, False, 1, "the fullest node that has room"),
+    ({1: 4, 8: 2}, shape(1, 2), 1, False, 6, "not the nodes without room"),
+    ({5: 1, 8: 4}, shape(1, 4), 3, False, 0, "the second replica fills a node that began emptier"),
+    ({8: 1}, shape(1, 1), 3, False, 5, "three replicas on one node"),
+    ({8: 3}, shape(2, 8), 1, False, 0, "whole nodes"),
+    ({4: 1, 8: 3}, shape(1, 4), 2, True, 0, "apart: one of them on the fullest node"),
+    ({4: 0, 8: 3}, shape(1, 2), 2, True, 6, "there is no node at a level that was emptied"),
+    ({8: 3}, shape(1, 2), 0, False, 0, "no replica uses any node"),
+)
+
+
+@pytest.mark.parametrize(("free", "wanted", "replicas", "apart", "left", "reason"), PACKED)
+def test_gpus_left_on_the_fullest_node_used(
+    free: dict[int, int], wanted: Shape, replicas: int, apart: bool, left: int, reason: str
+) -> None:
+    room = PoolCapacity(9, 8)
+    room.free = {**free}
+    assert room.packed(Demand(wanted, replicas, apart)) == left, reason
+    assert room.free == free, "looking takes nothing"
+
+
+def test_apart_counts_as_the_profile_says() -> None:
+    wanted = model(profile("one", shape(1, 4), replicas_across_nodes=Spread.REQUIRED), vram="60Gi")
+    (attempt,) = attempts(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
+    assert attempt.candidate is not None
+    assert rank(attempt.candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
+
+
+def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, int]:
+    """Return the order of the issue in its own words: memory x GPUs - vram (else requested, else 0)."""
+    (profile,) = (p for p in request.model.profiles if p.shape == wanted or p.shape is None)
+    requested = (profile.requires.memory_per_gpu or 0) * wanted.gpus
+    spare = (pool.memory_per_gpu or 0) * wanted.gpus - (request.model.vram or requested)
+    return spare < 0, abs(spare)
+
+
+@profiled
+@given(request=needs(), environments=sites(), existing=placements(("one", "two")), seed=st.integers(0, 9))
+def test_nothing_that_fits_is_smaller_than_what_is_chosen(
+    request: SchedulingRequest, environments: list[Environment], existing: list[Placement], seed: int
+) -> None:
+    """Among all that nothing refuses, whatever else there is."""
+    wanted = replace(
+        request,
+        deployment=replace(request.deployment, environments=1, name=f"d{seed}", prefer=Preference.SMALLEST_SUFFICIENT),
+    )
+    known = [e for e in environments if not e.deleting]
+    ledger = Ledger(existing)
+    every = [a.candidate for e in known for a in attempts(wanted, e, ledger) if not a.refusals and a.candidate]
+    decision = schedule(wanted, environments, existing)
+    assert bool(decision.assignments) == (bool(every) and decision.fault is None)
+    for chosen in decision.assignments:
+        order = [p.name for p in wanted.model.profiles]
+        assert order.index(chosen.profile) == min(order.index(c.profile.name) for c in every)
+        where = next(e for e in known if e.name == chosen.environment).pool(chosen.pool)
+        assert where is not None
+        alike = [c for c in every if c.profile.name == chosen.profile]
+        costs = [cost(wanted, c.pool, c.shape) for c in alike if c.shape]
+        assert cost(wanted, where, chosen.shape) == min(costs)

@@ -1,0 +1,127 @@
+"""KServe's TLS within the cluster: what our own commands serve with, how they are asked, and who mounts the files."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import Engine, HuggingFaceSource, Shape
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.serving.request import ServingRequest
+from function.serving.service import build
+from function.serving.tls import secret_name
+from function.serving.wish import wish
+from tests.serving.requests import (
+    DATA,
+    KSERVE,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    TENSOR,
+    VLLM_OLD,
+    VLLM_RANKS,
+    engine,
+    request,
+)
+
+ON = replace(KSERVE, tls=True)
+FILES = ["--ssl-certfile=/var/run/kserve/tls/tls.crt", "--ssl-keyfile=/var/run/kserve/tls/tls.key"]
+VLLM_FLAGS, SGLANG_FLAGS = [*FILES, "--enable-ssl-refresh"], FILES
+SGLANG_TLS = "lmsysorg/sglang:v0.5.10"
+VOLUME: Manifest = {"name": "tls-certs", "secret": {"secretName": "kimi-1a2b3c4d-kserve-self-signed-certs"}}
+MOUNT: Manifest = {"name": "tls-certs", "mountPath": "/var/run/kserve/tls", "readOnly": True}
+
+
+def pods(asked: ServingRequest) -> list[Manifest]:
+    service = build(asked)
+    assert isinstance(service, dict), service
+    return [mapping(service, f"spec.{part}") for part in ("template", "worker") if mapping(service, f"spec.{part}")]
+
+
+def main(pod: Manifest) -> Manifest:
+    (container,) = listing(pod, "containers")
+    return container
+
+
+def flags(pod: Manifest) -> list[JSON]:
+    args = main(pod).get("args", [])
+    assert isinstance(args, list)
+    return [arg for arg in args if str(arg).startswith(("--ssl", "--enable-ssl"))]
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    shape: Shape
+    engine: Engine
+    want: list[str]
+    mounted: bool = False
+    source: HuggingFaceSource = HuggingFaceSource(repo="org/kimi")
+
+
+CASES = (
+    Case("preset", "KServe's command and mounts", ONE_NODE, engine(), []),
+    Case("preset-data", "likewise", DATA, engine(), []),
+    Case("ranks", "our command over the preset's pod", DATA, engine(image=VLLM_RANKS), VLLM_FLAGS),
+    Case("gguf", "likewise", ONE_GPU, engine(image="own/vllm:v0.15.0"), VLLM_FLAGS,
+         source=HuggingFaceSource(repo="org/kimi", file="m.gguf")),
+    Case("sglang", "likewise", ONE_NODE, engine(image=SGLANG_TLS, name=engine(image=SGLANG).name), SGLANG_FLAGS),
+    Case("pipeline", "there is no preset", PIPELINE, engine(), VLLM_FLAGS, mounted=True),
+    Case("tensor", "nor here", TENSOR, engine(), VLLM_FLAGS, mounted=True),
+    Case("ray", "behind a script", PIPELINE, engine(image=VLLM_OLD), VLLM_FLAGS, mounted=True),
+    Case("sglang-nodes", "its ranks are alike", PIPELINE,
+         engine(image=SGLANG_TLS, name=engine(image=SGLANG).name), SGLANG_FLAGS, mounted=True),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_the_leader_serves_with_kserves_certificate(case: Case) -> None:
+    leader, *workers = pods(request(case.shape, case.engine, source=case.source, kserve=ON))
+    assert flags(leader) == case.want, case.reason
+    for pod in (leader, *workers):
+        assert (VOLUME in listing(pod, "volumes"), MOUNT in listing(main(pod), "volumeMounts")) == (
+            case.mounted,
+            case.mounted,
+        ), case.reason
+    scheme = text(main(leader), "startupProbe.httpGet.scheme")
+    assert scheme == ("HTTPS" if case.want else ""), "a preset's own probes ask as KServe says"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_nothing_of_it_is_there_where_nobody_asked(case: Case) -> None:
+    service = build(request(case.shape, case.engine, source=case.source))
+    assert "ssl" not in str(service)
+    assert "tls" not in str(service)
+    assert "HTTPS" not in str(service)
+
+
+def test_an_engine_that_serves_no_https_is_refused() -> None:
+    (problem,) = build(request(PIPELINE, engine(image=SGLANG), kserve=ON))
+    assert str(problem) == (
+        "spec.serving[default].engine.image: 'lmsysorg/sglang:v0.5.4' serves no HTTPS, and kserve.tls of the "
+        "environment asks for it; must be SGLang 0.5.10 or later"
+    )
+
+
+def test_switching_it_on_is_a_wish_and_leaving_it_off_is_none() -> None:
+    off = request(PIPELINE)
+    assert wish(replace(off, kserve=ON)) != wish(off)
+    assert wish(replace(off, kserve=replace(KSERVE, tls=False))) == wish(off)
+
+
+@pytest.mark.parametrize(
+    ("service", "secret", "reason"),
+    [
+        ("a" * 38, "a" * 38 + "-kserve-self-signed-certs", "63 characters fit"),
+        # md5sum of 39 times a, from coreutils.
+        (
+            "a" * 39,
+            "aaaaaa08b2f2b0864bac1ba1585043362cbec9-kserve-self-signed-certs",
+            "one more does not: 31 - 25 are left",
+        ),
+    ],
+)
+def test_the_secrets_name_is_kserves(service: str, secret: str, reason: str) -> None:
+    assert secret_name(service) == secret, reason
+    assert len(secret) <= 63

@@ -1,0 +1,18 @@
+"""What stands on PATH and in variables of one who works with a stack by hand."""
+
+import os
+import sys
+from pathlib import Path
+
+from tools import programs
+from tools.stack.layout import Home
+
+
+def environment(home: Home) -> dict[str, str]:
+    """Return kubectl and modelplane on PATH, the hub's kubeconfig, and that with which a cluster may be reached."""
+    folders = (str(programs.path("kubectl").parent), str(Path(sys.executable).parent), os.environ["PATH"])
+    return {
+        "PATH": os.pathsep.join(folders),
+        "KUBECONFIG": str(home.kubeconfig("hub")),
+        "REMOTE_KUBECONFIG": str(home.kubeconfig("executor")),
+    }
