@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import Manifest
-from tests.cli.process import cells, run, said, write
+from tests.cli.process import ROOT, cells, run, said, write
 from tests.hub.hub import Hub, serving
 from tests.hub.weights import SHARDED
 
@@ -125,3 +125,15 @@ def test_a_hub_that_refuses_is_one_line(status: int, code: int) -> None:
 def test_a_token_is_sent() -> None:
     with serving(Hub(files=SHARDED, token="let-me-in")) as hub:
         said("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint, HF_TOKEN="let-me-in")
+
+
+def test_nine_tenths_of_gpu_memory_are_usable(tmp_path: Path) -> None:
+    """4 nodes x 4 GPUs x 80Gi are 1280Gi, of which engines take 1152Gi; the maths of the decision stay."""
+    assert "1152Gi of 1280Gi" in said("size", "-f", "examples/kimi-k26-vram")
+    (row,) = json.loads(said("size", "-f", "examples/kimi-k26-vram", "-o", "json"))[0]["pools"]
+    assert (row["usableMemory"], row["obstacle"]) == ("1152Gi", "")
+    text = (ROOT / "examples/gemma-one-gpu/model.yaml").read_text()
+    large = tmp_path / "model.yaml"
+    large.write_text(text.replace("  serving:\n", "  resources: {disk: 75Gi}\n  serving:\n"))
+    shown = said("size", "-f", str(large), "-f", "examples/gemma-one-gpu/environment.yaml")
+    assert "72Gi of GPU memory are usable, weights of 75Gi" in shown, "80 x 0.9"
