@@ -1,9 +1,10 @@
-"""Two plans of a world side by side: every deployment of which they say something else, before -> after."""
+"""Two plans of a world side by side: every deployment of which they say something else, and services that restart."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from function.cli.planning import Plan
+from function.cli.restarts import restarts
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, paint
 from function.kube.manifests import JSON
@@ -20,6 +21,16 @@ class Changed:
     after: Plan | None
 
     @property
+    def restarts(self) -> list[str]:
+        """The services that it keeps and whose pods restart."""
+        return restarts(self.before.services, self.after.services) if self.before and self.after else []
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is decided otherwise."""
+        return _said(self.before) != _said(self.after)
+
+    @property
     def sign(self) -> str:
         """`+` for what comes or is placed now, `-` for what goes or is not any more, `~` for the others."""
         stood, stands = (_stands(plan) for plan in (self.before, self.after))
@@ -27,10 +38,10 @@ class Changed:
 
 
 def compare(before: Iterable[Plan], after: Iterable[Plan]) -> list[Changed]:
-    """Return the deployments whose decision or placements differ, by namespace and name."""
+    """Return the deployments whose decision, placements or services differ, by namespace and name."""
     old, new = ({plan.ref: plan for plan in plans} for plans in (before, after))
     every = (Changed(ref, old.get(ref), new.get(ref)) for ref in sorted(old.keys() | new.keys()))
-    return [changed for changed in every if _said(changed.before) != _said(changed.after)]
+    return [changed for changed in every if changed.decided or changed.restarts]
 
 
 def told(changed: list[Changed]) -> str:
@@ -40,9 +51,13 @@ def told(changed: list[Changed]) -> str:
     blocks = []
     for each in changed:
         colour = {"+": GOOD, "-": BAD, "~": WAIT}[each.sign]
-        lines = [f"    {_line(each.before)}", f" -> {_line(each.after)}"]
+        lines = [f"    {_line(each.before)}", f" -> {_line(each.after)}"] if each.decided else []
+        lines += [f"    restarts {service}: its pods must see something else" for service in each.restarts]
         blocks.append("\n".join((paint(f"{each.sign} {each.ref}", colour), *lines)))
-    return "\n".join((*blocks, "", f"{count(len(changed), 'deployment')} of another decision"))
+    decided, restarted = sum(each.decided for each in changed), sum(len(each.restarts) for each in changed)
+    sums = [f"{count(decided, 'deployment')} of another decision"] if decided else []
+    sums += [f"{count(restarted, 'service')} to restart"] if restarted else []
+    return "\n".join((*blocks, "", ", ".join(sums)))
 
 
 def as_data(changed: list[Changed]) -> JSON:
@@ -53,6 +68,7 @@ def as_data(changed: list[Changed]) -> JSON:
             "name": each.ref.name,
             "before": _data(each.before),
             "after": _data(each.after),
+            "restarts": [*each.restarts],
         }
         for each in changed
     ]

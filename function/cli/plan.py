@@ -1,11 +1,13 @@
 """`plan`: every candidate of a deployment, and the decision, as a table, data or a picture; written nowhere."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import click
 
 from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict
+from function.cli.changes import Change
 from function.cli.compared import as_data, compare, told
 from function.cli.complete import names
 from function.cli.errors import Code
@@ -13,6 +15,7 @@ from function.cli.gathered import KINDS, World, gather
 from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources_what_if
 from function.cli.planning import Plan, make
+from function.cli.restarts import restarts
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Outlook, Refused, Status
@@ -47,6 +50,8 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
     every = _all_of(world) if world.before else make(world, asked)
     plans = [p for ref in asked for p in every if p.ref == ref]
     changed = compare(_all_of(world.before), every) if world.before else None
+    if diff and sources.live and sources.files:
+        plans = [*_with_restarts(plans, _all_of(gather(replace(sources, files=(), what_if=(), sets=()))))]
     if form is Form.SVG:
         from function.cli.picture import draw  # noqa: PLC0415  # only where a picture is wanted
 
@@ -68,6 +73,15 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
 
 def _all_of(world: World) -> list[Plan]:
     return make(world, world.store.refs("ModelDeployment"))
+
+
+def _with_restarts(plans: list[Plan], live: list[Plan]) -> Iterator[Plan]:
+    """Return plans whose changes name the services that restart, against those of the control plane as it is."""
+    known = {p.ref: p.services for p in live}
+    for p in plans:
+        names = restarts(known.get(p.ref, {}), p.services)
+        more = (Change("~", f"LLMInferenceService {name} restarts: its pods must see something else") for name in names)
+        yield replace(p, changes=(*p.changes, *more))
 
 
 def _tell(plans: list[Plan], *, wide: bool, diff: bool) -> None:

@@ -13,6 +13,7 @@ from function.cli.control_plane import answered, in_turn, simulate
 from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
 from function.cli.remarks import preferred, remarks
+from function.cli.restarts import Services, services
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
 from function.exchange import Condition, Outcome
@@ -23,12 +24,16 @@ from function.reasons import ConditionType, Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would become of one deployment. `considered` None: something that it needs is missing or invalid."""
+    """What would become of one deployment, with what its services ask for.
+
+    `considered` None: something that it needs is missing or invalid.
+    """
 
     ref: Ref
     outcome: Outcome
     rows: tuple[Row, ...]
     changes: tuple[Change, ...]
+    services: Services
     considered: Considered | None = None
 
     @property
@@ -65,7 +70,14 @@ def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome)
     if considered:
         invalid = invalid_pools(store, (e for e in considered.environments if not e.deleting))
         rows = (*candidates(considered, names), *map(unusable, invalid))
-    return Plan(ref=ref, outcome=outcome, rows=rows, changes=changes(before, outcome.composed), considered=considered)
+    return Plan(
+        ref=ref,
+        outcome=outcome,
+        rows=rows,
+        changes=changes(before, outcome.composed),
+        services=services(store, outcome),
+        considered=considered,
+    )
 
 
 def look(store: Store, ref: Ref) -> Considered | None:

@@ -39,6 +39,7 @@ from function.scheduling.admission import Admission, admission, limited
 from function.scheduling.quota import excess
 from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
+from function.storage.plan import StoragePlan, plan
 from function.storage.request import StorageRequest
 
 USAGE = "cache-usage"
@@ -100,6 +101,17 @@ def _compose(
         ),
         admitted,
     )
+
+
+def service(call: Call, settings: Settings) -> tuple[str, str] | None:
+    """Return the name and the wish of the service that a placement asks for; None where there would be none."""
+    placement = read_placement(call.xr).value
+    resolved = resolve.placement(call, placement, settings) if placement else None
+    if not isinstance(resolved, ResolvedPlacement):
+        return None
+    planned = plan(_request(resolved, call))
+    named = service_name(resolved.placement, resolved.shape)
+    return (named, lifecycle.wished(resolved, planned)) if isinstance(planned, StoragePlan) else None
 
 
 def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ from function.lifecycle.secret_copies import of_pull_secrets
 from function.lifecycle.weights import Weights
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State, read
-from function.observe.weights import StorageState
+from function.observe.weights import Finding, StorageState
 from function.report import services
 from function.scheduling.admission import Admission
 from function.serving.derived import (
@@ -40,7 +40,7 @@ from function.serving.derived import (
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
 from function.serving.spread import keeps_pods_apart
-from function.serving.wish import earlier_wish
+from function.serving.wish import earlier_wish, wish
 from function.storage.plan import StoragePlan
 
 SERVICE, PULL = "service-", "pull-"
@@ -78,6 +78,11 @@ def write(
     earlier = _earlier(writer, key, observed, replicas, placement)
     if stored.plan is None or not admission.open:
         return earlier
+    if stored.state.finding is Finding.CLAIM_NOT_SHARED:
+        # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
+        replicas = min(replicas, _replicas(observed))
+        if not observed:
+            return earlier
     request = _request(resolved, stored.plan, replicas)
     built = build(request)
     if isinstance(built, tuple):
@@ -165,8 +170,8 @@ def _carried(writer: ObjectWriter) -> dict[str, Composed]:
 
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
     """Return the service as observed, unless its pods must see something else now."""
-    wish, carries = _wish(built), _wish(observed)
-    if wish == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
+    asked, carries = _wish(built), _wish(observed)
+    if asked == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
         return observed
     same = as_observed(built, observed, request)
     if carries:
@@ -196,6 +201,11 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
         return False
     health = assess(remote.manifest)
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
+
+
+def wished(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
+    """Return the wish of the service of a placement: where it is another one, its pods restart."""
+    return wish(_request(resolved, plan, resolved.placement.replicas))
 
 
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.lifecycle import hydration, preparation
 from function.lifecycle.carry_over import carried
@@ -150,15 +150,16 @@ def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tu
     planned = plan(request)
     if isinstance(planned, tuple) or planned.job is None:
         return planned
-    could_not_write = preparation.evidence(writer, _of_the_bytes(writer, planned.job))
-    return plan(replace(request, prepared=True)) if could_not_write else planned
+    could_not_write = bool(preparation.evidence(writer, _of_the_bytes(writer, planned.job)))
+    mode = volume_claim.mode(writer.read(CLAIM + planned.claim_name).manifest)
+    return plan(replace(request, prepared=could_not_write, claim_mode=mode)) if could_not_write or mode else planned
 
 
 def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
     claim = writer.read(CLAIM + planned.claim_name)
     if planned.job is None:
         return _Seen(claim=claim, job_key=None, job=None, done=False, outdated=False, adopted=False)
-    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job)
+    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job) or _elsewhere(writer, planned.job)
     key = adopted or JOB + planned.job.name
     job = writer.read(key)
     outdated = hydration.outdated(earlier, wanted, claim, job)
@@ -260,6 +261,17 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
         return None
     alike = (key for key in _alike(writer, job) if not key.startswith(JOB + job.stem))
     return next((key for key in alike if assess(writer.read(key).manifest).level is not Level.FAILED), None)
+
+
+def _elsewhere(writer: ObjectWriter, job: JobPlan) -> str | None:
+    """Return the observed Job that differs in nothing but the nodes it may run on, and runs."""
+    same = (key for key in _alike(writer, job) if _anywhere(writer.observed[key], _MANIFEST) == _anywhere(job.manifest))
+    return next((key for key in same if integer(writer.read(key).manifest, "status.ready")), None)
+
+
+def _anywhere(found: Manifest, path: str = "") -> Manifest:
+    pod = mapping(found, f"{path}.spec.template.spec".strip("."))
+    return {key: value for key, value in pod.items() if key not in ("nodeSelector", "tolerations")}
 
 
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from function.domain.environment import Pool
 from function.domain.model import Shape
+from function.domain.taints import own_taints
 from function.exchange import Condition
 from function.reasons import ServiceReady
 from function.report.bounded import listed
-from function.serving.spread import own_taints
 
 _TALKS = (ServiceReady.SERVING, ServiceReady.STARTING, ServiceReady.DEGRADED)
 

@@ -8,11 +8,12 @@ nodes needs.
 """
 
 from function.domain.settings import Initializer
+from function.domain.taints import tolerations
 from function.kube.manifests import JSON, Manifest, mapping, prune
 from function.serving import platform
 from function.serving.engines import Launch, Mode, mode_of
 from function.serving.request import ServingRequest
-from function.serving.spread import affinity, tolerations
+from function.serving.spread import affinity
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: merged by name, ours replaces their size
 _SHARED_MEMORY_SIZE = "16Gi"

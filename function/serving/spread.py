@@ -7,7 +7,6 @@ it. Replicas on one node: other pods of the same revision, so that an update, wh
 stops the old, is not blocked by the old.
 """
 
-from function.domain.environment import Pool
 from function.domain.model import Profile, Spread
 from function.kube.manifests import JSON, Manifest, mapping
 from function.kube.names import LABEL_SERVICE
@@ -48,19 +47,3 @@ def keeps_pods_apart(pod: Manifest) -> bool:
     """Tell whether a pod of a service, as it was written, avoids the nodes of its own group."""
     rules = mapping(pod, "affinity.podAntiAffinity")
     return f"'matchLabelKeys': ['{_GROUP}']" in str(rules)
-
-
-def tolerations(pool: Pool) -> list[JSON]:
-    """Return what the pool's nodes ask to be tolerated: the key of its GPUs, and its own taints."""
-    gpu: Manifest = {"key": pool.gpu_resource, "operator": "Exists"}
-    return [gpu, *(_toleration(taint) for taint in own_taints(pool))]
-
-
-def own_taints(pool: Pool) -> tuple[Manifest, ...]:
-    """Return the taints of a pool besides that of its GPUs, which every pod tolerates."""
-    return tuple(taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
-
-
-def _toleration(taint: Manifest) -> Manifest:
-    wanted = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
-    return {**wanted, "operator": "Equal" if "value" in wanted else "Exists"}

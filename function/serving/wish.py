@@ -18,11 +18,11 @@ from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parall
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN
+from function.domain.taints import own_taints
 from function.kube.manifests import Manifest
 from function.kube.names import digest
 from function.serving.engines import Mode, mode_of
 from function.serving.request import ServingRequest
-from function.serving.spread import own_taints
 
 _Told: TypeAlias = Mapping[str, object]
 

@@ -8,7 +8,7 @@ does. No TTL: the provider would create it again.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 
 from function.domain.model import HuggingFaceSource, UriSource
@@ -47,6 +47,7 @@ class DownloadSpec:
     """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
 
     `pull_secrets` are those of the environment, besides the download's own. `prepared`: root makes the directory first.
+    `node_selector` and `tolerations`: of the nodes on which the weights are read, where they can be read nowhere else.
     """
 
     namespace: str
@@ -58,6 +59,8 @@ class DownloadSpec:
     retry: str = ""
     pull_secrets: tuple[str, ...] = ()
     prepared: bool = False
+    node_selector: Manifest = field(default_factory=dict)
+    tolerations: tuple[JSON, ...] = ()
 
 
 def build(task: DownloadSpec) -> Manifest:
@@ -148,8 +151,9 @@ def _pod(task: DownloadSpec) -> Manifest:
             "automountServiceAccountToken": False,
             "serviceAccountName": download.service_account,
             "imagePullSecrets": pull_secrets or None,
-            "nodeSelector": download.node_selector or None,
-            "tolerations": [*download.tolerations] if download.tolerations else None,
+            # Whoever names nodes for downloads knows where their volumes are.
+            "nodeSelector": download.node_selector or task.node_selector or None,
+            "tolerations": [*download.tolerations, *task.tolerations] or None,
             "securityContext": preparation.security(download),
             "initContainers": [_prepare(task)] if task.prepared else None,
             "containers": [{**_container(task, env), "volumeMounts": mounts}],

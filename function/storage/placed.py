@@ -52,6 +52,7 @@ class PlacedWeights:
             pull_secrets=environment.pull_secrets,
             shape_nodes=shape.nodes,
             replicas=replicas,
+            pool=pool,
             gpu_memory=None if memory is None else memory * shape.gpus,
             named=self._named(environment),
         )

@@ -15,6 +15,7 @@ from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.domain.pull_secrets import PullSecret, placed
 from function.domain.settings import Initializer, Prepare
+from function.domain.taints import tolerations
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.storage import cachekey, checks, job, sizing
@@ -188,6 +189,8 @@ def _fetched(
         retry=retry,
         pull_secrets=tuple(each.name for each in pull_secrets),
         prepared=_prepared(request),
+        node_selector=dict(request.near.labels) if request.near else {},
+        tolerations=tuple(tolerations(request.near)) if request.near else (),
     )
     manifest = job.build(task)
     name = manifests.text(manifest, "metadata.name")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage, Pool, StorageMode
 from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download
@@ -47,10 +47,10 @@ class StorageRequest:
     `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
     replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
     chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
-    are the environment's. `prepared`: the download could not write without. `running`: there is a service already,
-    which what is refused since then does not concern.
-    `held`: what a claim of the user's holds, in bytes, None where that is not known. `fetched`: the bytes are there, or
-    on their way.
+    are the environment's. `prepared`: the download could not write without. `pool`: where the weights are read, None
+    where nobody knows. `claim_mode`: the access mode of the claim that is there, if one is. `running`: there is a
+    service already, which what is refused since then does not concern. `held`: what a claim of the user's holds, in
+    bytes, None where that is not known. `fetched`: the bytes are there, or on their way.
     """
 
     model: Model
@@ -71,6 +71,8 @@ class StorageRequest:
     prepared: bool = False
     held: int | None = None
     fetched: bool = False
+    pool: Pool | None = None
+    claim_mode: str = ""
 
     @property
     def pods(self) -> int:
@@ -130,6 +132,12 @@ class StorageRequest:
     def access_mode(self) -> str:
         """Deployment, then environment."""
         return self._own.access_mode or self.environment.access_mode
+
+    @property
+    def near(self) -> Pool | None:
+        """The pool on whose nodes the download must run: that of the pods, where the claim is of one node at a time."""
+        asked = "" if self.case is Case.USER_CLAIM else self.access_mode
+        return self.pool if (self.claim_mode or asked or READ_WRITE_MANY) != READ_WRITE_MANY else None
 
     @property
     def explicit_size(self) -> int | None:

@@ -76,6 +76,7 @@ def scene_of(case: dict[str, Any]) -> Scene:
                     "storage": {"storageClassName": "shared", **case.get("storage", {})},
                 },
             },
+            **({requirements.CACHE: case["cache"]} if "cache" in case else {}),
         },
     )
 

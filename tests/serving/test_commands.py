@@ -20,6 +20,7 @@ import pytest
 
 from function.domain.model import Engine, Shape
 from function.serving.engines import Group, Launch, Run, start
+from function.serving.platform import sourced
 from tests.serving.requests import (
     DATA,
     ONE_GPU,
@@ -136,11 +137,12 @@ class Case:
     shape: Shape
     engine: Engine
     file: str = ""
+    tls: bool = False
 
     def group(self, *args: str) -> Group:
         """Return how its pods start with an author's arguments."""
         given = engine(*args, image=self.engine.image)
-        return start(Run(engine=given, shape=self.shape, names=NAMES, file=self.file))
+        return start(Run(engine=given, shape=self.shape, names=NAMES, file=self.file, tls=self.tls))
 
 
 CASES = [
@@ -154,6 +156,8 @@ CASES = [
     Case("sglang", ONE_GPU, engine(image=SGLANG)),
     Case("sglang-pipeline", PIPELINE, engine(image=SGLANG)),
     Case("sglang-tensor", TENSOR, engine(image=SGLANG)),
+    Case("ray-tls", PIPELINE, engine(image=VLLM_OLD), tls=True),
+    Case("ranks-tls", DATA, engine(image=VLLM_RANKS), tls=True),
 ]
 PODS = [
     pytest.param(case, index, id=f"{case.id}-{('leader', 'worker')[index]}")
@@ -183,7 +187,7 @@ def test_arguments_arrive_whole_and_the_engine_is_told_to_stop(
 ) -> None:
     process = place.begin(_launch(case.group(*AWKWARD), index), index)
     running.append(process)
-    if case.id == "ray" and index:
+    if case.id.startswith("ray") and index:
         assert _line(process, "ray") == "ray start --address=kimi-0.kimi.team:6379 --block"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 128 + signal.SIGTERM, "the shell that waits for Ray hears it"
@@ -195,6 +199,27 @@ def test_arguments_arrive_whole_and_the_engine_is_told_to_stop(
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0, "the engine itself hears it, no shell stands before it"
     assert _line(process, "stopped")
+
+
+@pytest.mark.parametrize(("case", "index"), [pod for pod in PODS if "preset" not in str(pod.id)])
+def test_a_line_that_a_pools_preset_begins_with_changes_nothing(
+    case: Case, index: int, place: Place, running: list["subprocess.Popen[str]"]
+) -> None:
+    (place.directory / "profile.sh").write_text("export NCCL_NET=gIB\n")
+    line = f"source {place.directory / 'profile.sh'}"
+    process = place.begin(sourced(_launch(case.group(*AWKWARD), index), line), index)
+    running.append(process)
+    if case.id.startswith("ray") and index:
+        assert _line(process, "ray") == "ray start --address=kimi-0.kimi.team:6379 --block"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM, "the line's shell has made room for it"
+        return
+    given = json.loads(_line(process, "["))
+    assert list(AWKWARD) in [given[i : i + len(AWKWARD)] for i in range(len(given))]
+    environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    assert b"NCCL_NET=gIB" in environment, "the engine is the process that was begun, with what the line set"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Spread
+from function.domain.taints import tolerations
 from function.kube.manifests import JSON, Manifest
-from function.serving.spread import affinity, tolerations
+from function.serving.spread import affinity
 from tests.builders import pool, profile
 
 NONE, PREFERRED, REQUIRED = Spread.NONE, Spread.PREFERRED, Spread.REQUIRED

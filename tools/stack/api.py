@@ -52,6 +52,7 @@ _PATHS = {
     "ProviderRevision": "apis/pkg.crossplane.io/v1 providerrevisions",
     "ResourceQuota": "api/v1 resourcequotas",
     "Secret": "api/v1 secrets",
+    "Service": "api/v1 services",
     "StorageClass": "apis/storage.k8s.io/v1 storageclasses",
     "CompositeResourceDefinition": "apis/apiextensions.crossplane.io/v2 compositeresourcedefinitions",
 }

@@ -36,6 +36,8 @@ _CLASSES = {
     "ceph-shared": 6,
     "vault-shared": 2,
 }
+# Disks of nodes: those of a pool, and of nodes that no pool has.
+_LOCAL_CLASS, _LOCAL_NODES = "local-nvme", ("h100-2-0", "h100-2-1", "h100-2-2", "cpu-7-0", "cpu-7-1")
 
 
 def nodes() -> list[Manifest]:
@@ -54,7 +56,8 @@ def namespaces(*names: str) -> list[Manifest]:
 
 def storage() -> list[Manifest]:
     """Return storage classes without a provisioner, and volumes for their claims."""
-    return [*(_storage_class(name) for name in _CLASSES), *_volumes()]
+    local: Manifest = {**_storage_class(_LOCAL_CLASS), "volumeBindingMode": "WaitForFirstConsumer"}
+    return [*(_storage_class(name) for name in _CLASSES), *_volumes(), local, *_local_volumes()]
 
 
 def gateway() -> list[Manifest]:
@@ -125,3 +128,25 @@ def _volumes() -> list[Manifest]:
         for name, volumes in _CLASSES.items()
         for number in range(volumes)
     ]
+
+
+def _local_volumes() -> list[Manifest]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{_LOCAL_CLASS}-{node}"},
+            "spec": {
+                "storageClassName": _LOCAL_CLASS,
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "2Ti"},
+                "local": {"path": "/nowhere"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [_only(node)]}},
+            },
+        }
+        for node in _LOCAL_NODES
+    ]
+
+
+def _only(node: str) -> Manifest:
+    return {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}

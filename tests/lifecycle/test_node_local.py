@@ -1,0 +1,110 @@
+"""Claims of one node: the download runs where the service will, and never more pods than can mount them."""
+
+import copy
+from dataclasses import dataclass, field
+
+from function.cli.control_plane import ControlPlane
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
+from tests.composers.plane import manifests, only, plane, remote, said
+from tests.lifecycle.scene import put
+from tools.world import World
+
+STORY, POOLS = "gemma-one-gpu", "spec.nodePools"
+ONCE: Manifest = {"type": "PVC", "accessMode": "ReadWriteOnce", "storageClassName": "local", "size": "60Gi"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(World):
+    """A world whose claims are of one node; Jobs `run` as long as they are told to."""
+
+    running: list[Manifest] = field(default_factory=list)
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return the Object; a claim in it is of one node."""
+        observed = World.advance(self, resource, step)
+        there = mapping(observed, "status.atProvider.manifest")
+        if there.get("kind") == "PersistentVolumeClaim":
+            put(there, "spec.accessModes", ["ReadWriteOnce"])
+        if there.get("kind") == "Job" and self.running:
+            there["status"] = self.running[0]
+        return observed
+
+
+def settled(cache: JSON, world: World, replicas: int = 1) -> ControlPlane:
+    """Return a plane with one deployment of one node."""
+    control, found = ControlPlane(renderer=plane(STORY).renderer, world=world), manifests(STORY)
+    for manifest in found:
+        if manifest["kind"] == "ModelDeployment":
+            put(manifest, "spec.modelCache", cache)
+            put(manifest, "spec.scaling", {"fixed": {"replicas": replicas}})
+    control.apply(found)
+    control.settle()
+    return control
+
+
+def edit(control: ControlPlane, kind: str, path: str, value: JSON) -> None:
+    """Set a field, and let everything come to rest."""
+    changed = copy.deepcopy(control.composites[only(control, kind)])
+    put(changed, path, value)
+    control.apply([changed])
+    control.settle()
+
+
+def relabel(control: ControlPlane) -> None:
+    """Give the pools' nodes another label."""
+    (environment,) = (m for m in manifests(STORY) if m["kind"] == "InferenceEnvironment")
+    for index, _ in enumerate(listing(environment, POOLS)):
+        edit(control, "InferenceEnvironment", f"{POOLS}.{index}.labels", {"other": "label"})
+
+
+def pod_of_job(control: ControlPlane) -> Manifest:
+    (job,) = remote(control, only(control, "ModelPlacement"), "job-").values()
+    return mapping(job, "spec.template.spec")
+
+
+def test_the_download_runs_where_the_service_will() -> None:
+    caches: tuple[Manifest, ...] = (ONCE, {"claimName": "mine"})
+    for cache in caches:
+        control = settled(cache, Local())
+        (service,) = remote(control, only(control, "ModelPlacement"), "service-").values()
+        pod = pod_of_job(control)
+        assert pod["nodeSelector"] == get(service, "spec.template.nodeSelector")
+        assert pod["tolerations"] == get(service, "spec.template.tolerations")
+
+
+def test_a_download_that_runs_is_not_moved() -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
+    before = remote(control, only(control, "ModelPlacement"), "job-")
+    relabel(control)
+    assert remote(control, only(control, "ModelPlacement"), "job-") == before
+
+
+def test_a_download_that_cannot_be_scheduled_is() -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 0}]))
+    relabel(control)
+    assert pod_of_job(control)["nodeSelector"] == {"other": "label"}
+
+
+def replicas(control: ControlPlane) -> list[int]:
+    """Return the replicas of the services there are."""
+    found = remote(control, only(control, "ModelPlacement"), "service-").values()
+    return [integer(service, "spec.replicas") for service in found]
+
+
+def test_a_claim_of_a_user_serves_one_replica_as_ours_does() -> None:
+    caches: tuple[Manifest, ...] = ({"claimName": "mine"}, {"claimName": "mine", "preload": False})
+    for cache in caches:
+        control = settled(cache, Local(), replicas=2)
+        placement = only(control, "ModelPlacement")
+        assert said(control, placement, "StorageReady") == ("False", "ClaimNotShared")
+        assert replicas(control) == []
+
+
+def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
+    control = settled({"claimName": "mine"}, Local())
+    assert replicas(control) == [1]
+    edit(control, "ModelDeployment", "spec.scaling", {"fixed": {"replicas": 2}})
+    placement = only(control, "ModelPlacement")
+    assert replicas(control) == [1]
+    message = text(condition(control.composites[placement], "StorageReady"), "message")
+    assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message
