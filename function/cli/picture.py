@@ -24,6 +24,12 @@ _NODES_DRAWN, _ENVIRONMENTS_DRAWN, _CHARACTERS = 12, 12, 120
 _FREE, _OTHERS, _OURS = "#ffffff", "#8b98ad", "#1f9d55"
 _INK, _DIM, _LINE, _NO = "#1b2430", "#5c6877", "#c6ced8", "#c0392b"
 _PER_ROW = 4
+# What each colour is where the reader's system is dark; nothing else of a picture changes.
+_DARK = {
+    "#ffffff": "#0d1117", "#f6f8fa": "#161b22", _INK: "#e6edf3", _DIM: "#9aa7b5", _LINE: "#3d4754", _NO: "#ff7b72",
+    _OURS: "#2ea043", _OTHERS: "#6e7a8a",
+}  # fmt: skip
+_TILE, _TILES = 22, 36
 
 
 @dataclass(slots=True)
@@ -106,12 +112,39 @@ def draw(plans: Iterable[Plan]) -> str:
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
+            _style(),
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
             *([_HATCHED] if any("url(#lost)" in line for line in canvas.lines) else []),
             *canvas.lines,
             "</svg>",
         )
     )
+
+
+def _style() -> str:
+    rules = "".join(
+        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in _DARK.items() for what in ("fill", "stroke")
+    )
+    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+
+
+def _overview(canvas: _Canvas, plan: Plan, names: Sequence[str]) -> None:
+    """Draw a tile for each environment, nearest first: whether it serves, would, or refuses and why."""
+    best = {name: next(row for row in plan.rows if row.environment == name) for name in names}
+    served = sum(row.serves for row in best.values())
+    fits = sum(not row.refusals and not row.serves for row in best.values())
+    canvas.y += 8
+    said = f"{count(len(names), 'environment')}: {served} chosen, {fits} would do, {len(names) - served - fits} refuse"
+    canvas.text(_MARGIN, said, _INK, _BOLD)
+    canvas.y += 8
+    for index, (name, row) in enumerate(best.items()):
+        x, y = _MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
+        fill = _OURS if row.serves else _NO if row.refusals else _OTHERS
+        why = escape(f"{name}: {_said(row)}")
+        canvas.lines.append(
+            f'<g><title>{why}</title><rect x="{x}" y="{y}" width="{_TILE}" height="{_TILE}" rx="3" fill="{fill}"/></g>'
+        )
+    canvas.y += -(-len(names) // _TILES) * (_TILE + 1) + 8
 
 
 def _plan(canvas: _Canvas, plan: Plan) -> None:
@@ -125,6 +158,8 @@ def _plan(canvas: _Canvas, plan: Plan) -> None:
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
     environments = {environment.name: environment for environment in plan.considered.environments}
+    if len(names) > _ENVIRONMENTS_DRAWN:
+        _overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:
         rows = [row for row in plan.rows if row.environment == name]
         _environment(canvas, plan.considered, environments[name], rows)
