@@ -15,7 +15,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
 .PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-image e2e-up e2e-shell e2e-down image package \
-  bench fleet fleet-races instructions lock clean
+  bench fleet fleet-races simulate simulate-short mutants fuzz instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -103,6 +103,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
 	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.load
+	$(BIN)/python -m bench.nodes
 
 instructions: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.instructions
@@ -116,6 +117,22 @@ fleet: $(VENV)/dev.stamp
 # Nothing is taken twice and nothing that serves goes, in 600 random histories: 15 to 30 minutes.
 fleet-races: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.simulator races
+
+# Histories of users, clusters and faults, judged by whose word stands behind what runs (docs/reliability.md): 10,000, in
+# pieces (`python -m bench.histories run --first N` goes on), and 200 fixed ones.
+simulate: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.histories run
+
+simulate-short: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.histories run --seeds 200
+
+# Defects that were there once, brought back one by one: each is found.
+mutants: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.histories mutants
+
+# Anything anywhere in a request: ten minutes at most.
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.fuzz
 
 COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host

@@ -145,7 +145,7 @@ class Auditor:
 
 def _fit(room: PoolCapacity, held: Iterable[Held]) -> bool:
     """Take what is held, the largest first: exact where sizes divide each other and a node."""
-    for service in sorted(held, key=lambda h: (-h.gpus, -h.nodes)):
+    for service in sorted((h for h in held if h.replicas), key=lambda h: (-h.gpus, -h.nodes)):
         if room.fits(service.nodes, service.gpus, service.replicas) < service.replicas:
             return False
         room.take(service.nodes, service.gpus, service.replicas)

@@ -1,0 +1,254 @@
+"""What must never happen, by intent: looked at on every write, and once more at rest.
+
+Each thing that runs is there by somebody's word, and goes by a word of its owner. What somebody reads goes never,
+whatever anybody said of what it belongs to, unless its own owner was deleted by hand. GPUs and who may go are the
+simulator's own auditor's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.histories.clusters import config, pods, remote
+from bench.histories.plane import Plane
+from bench.histories.words import Words
+from bench.simulator import invariants
+from bench.simulator.objects import Event, Version
+from function.cli.store import Ref
+from function.composers import COMPOSERS
+from function.kube.manifests import condition, get, integer, listing, mapping, text
+from function.lifecycle.readers import claim_of, deletes
+from function.report.conditions import OWNED
+from function.scheduling.pool_capacity import PoolCapacity
+from tools.world import SECRET_VALUE
+
+OWN_CLAIM = "own-claim"
+_PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
+_SECRET = SECRET_VALUE.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory of a claim on a cluster."""
+
+    cluster: str
+    namespace: str
+    path: str
+
+
+class Auditor(invariants.Auditor):
+    """Watches a control plane, and knows what its users have said."""
+
+    def __init__(self, plane: Plane, words: Words) -> None:
+        self.plane, self.words = plane, words
+        self._filled: dict[Directory, str] = {}
+        self._changed: dict[str, float] = {}
+        super().__init__(plane)
+
+    def say(self, what: str) -> None:
+        """Take note of what must never happen."""
+        self._say(what)
+
+    def _watch(self, event: Event) -> None:
+        super()._watch(event)
+        if event.ref.kind == "Object":
+            self._look_at_object(event)
+        elif event.ref.kind == "ModelPlacement" and event.before and event.now:
+            self._look_at_place(event.before, event.now)
+        if event.now and event.ref.kind in COMPOSERS and _SECRET in event.now.wire:
+            self._say(f"{event.ref} holds the value of a Secret")
+
+    # -- Objects
+    def _look_at_object(self, event: Event) -> None:
+        version = event.now or event.before
+        assert version is not None
+        kind = text(remote(version), "kind")
+        going = event.before is not None and not event.before.deleting and (event.now is None or event.now.deleting)
+        if kind == "PersistentVolumeClaim":
+            self._look_at_claim(version, going=going)
+        elif kind == "Job" and event.now:
+            self._look_at_job(event.now)
+        elif kind == "LLMInferenceService":
+            self._look_at_pods(event, going=going)
+        if kind != "Secret" and event.now and _SECRET in event.now.wire:
+            self._say(f"{event.ref} holds the value of a Secret")
+
+    def _look_at_claim(self, version: Version, *, going: bool) -> None:
+        name = text(remote(version), "metadata.name")
+        if name.startswith(OWN_CLAIM) and get(version.manifest, "spec.managementPolicies") != ["Observe"]:
+            self._say(f"{version.ref} does more than observe a claim of a user's")
+        if not going or not deletes(version.manifest):
+            return
+        place = (config(version), text(remote(version), "metadata.namespace"), name)
+        if read := [str(r.ref) for r in self._readers(place) if not self._own_word(version)]:
+            self._say(f"{version.ref} goes, and {', '.join(read)} reads it")
+
+    def _own_word(self, version: Version) -> bool:
+        """Tell whether a user deleted, by hand, what a thing belongs to, or what that belongs to."""
+        owner = Ref(text(version.controller, "kind"), version.ref.namespace, text(version.controller, "name"))
+        there = self.plane.server.latest.get(owner)
+        above = there.controller if there else {}
+        further = Ref(text(above, "kind"), version.ref.namespace, text(above, "name"))
+        return not self.words.deleted.isdisjoint({owner, further, version.ref}) or there is None
+
+    def _readers(self, place: tuple[str, str, str]) -> Iterable[Version]:
+        """Yield the services that may run on a claim: of placements that nobody is taking away."""
+        for version in self._services_there():
+            where = config(version), text(remote(version), "metadata.namespace")
+            seen = mapping(version.manifest, "status.atProvider.manifest")
+            uris = {text(remote(version), "spec.model.uri"), text(seen, "spec.model.uri")}
+            if any((*where, claim_of(uri)) == place for uri in uris) and self._stays(version):
+                yield version
+
+    def _services_there(self) -> list[Version]:
+        return [v for v in self.plane.all("Object") if text(remote(v), "kind") == "LLMInferenceService"]
+
+    def _stays(self, version: Version) -> bool:
+        owner = self._owner(version)
+        return not version.deleting and owner is not None and not owner.deleting
+
+    def _owner(self, version: Version) -> Version | None:
+        found = Ref("ModelPlacement", version.ref.namespace, text(version.controller, "name"))
+        there = self.plane.server.latest.get(found)
+        return there if there and there.uid == text(version.controller, "uid") else None
+
+    def _look_at_job(self, version: Version) -> None:
+        seen = mapping(version.manifest, "status.atProvider.manifest")
+        if integer(seen, "status.succeeded"):
+            template = mapping(remote(version), "spec.template.spec")
+            (container,) = listing(template, "containers")
+            source, directory = _texts(container.get("args"))
+            (claim,) = [
+                text(v, "persistentVolumeClaim.claimName")
+                for v in listing(template, "volumes")
+                if v.get("name") == "weights"
+            ]
+            path = f"pvc://{claim}/{directory.removeprefix('/mnt/models/')}"
+            place = Directory(config(version), text(remote(version), "metadata.namespace"), path)
+            self._filled[place] = source
+
+    # -- pods
+    def _look_at_pods(self, event: Event, *, going: bool) -> None:
+        version = event.now or event.before
+        assert version is not None
+        owner = self._owner(version)
+        if going and owner and not owner.deleting and self._serves(version) and not self._excused(owner, version.uid):
+            self._say(f"{event.ref} serves, and goes without a word")
+        if event.now is None or event.now.deleting or owner is None:
+            return
+        before = pods(remote(event.before)) if event.before else {}
+        after = pods(remote(event.now))
+        if before != after:
+            self._look_at_bytes(event.now)
+            if before and self._serves(event.now) and not self._excused(owner, event.now.uid):
+                fields = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+                self._say(f"{event.ref} serves, and its {', '.join(fields)} change without a word")
+            self._changed[event.now.uid] = self.plane.kernel.now
+
+    def _excused(self, owner: Version, uid: str) -> bool:
+        """Tell whether somebody has said something for these pods since they were last written."""
+        return self.words.on_pods(owner) >= self._changed.get(uid, 0.0)
+
+    def _serves(self, version: Version) -> bool:
+        seen = mapping(version.manifest, "status.atProvider.manifest")
+        return text(condition(seen, "Ready"), "status") == "True"
+
+    def _look_at_bytes(self, version: Version) -> None:
+        """A service is written on bytes that are there, and are its model's."""
+        uri = text(remote(version), "spec.model.uri")
+        if not uri.startswith("pvc://") or claim_of(uri).startswith(OWN_CLAIM):
+            return
+        source = self._filled.get(Directory(config(version), text(remote(version), "metadata.namespace"), uri))
+        if source is None:
+            self._say(f"{version.ref} is written on {uri}, which nobody has filled")
+            return
+        served = text(remote(version), "spec.model.name")
+        if not source.removeprefix("hf://").startswith(served):
+            self._say(f"{version.ref} serves {source} as {served}")
+
+    # -- places
+    def _look_at_place(self, before: Version, now: Version) -> None:
+        moved = [key for key in _PLACE if get(before.manifest, f"spec.{key}") != get(now.manifest, f"spec.{key}")]
+        if (
+            moved
+            and before.uid in self._served
+            and self.words.on_place(now) < self._changed.get(f"place {now.uid}", 0.0)
+        ):
+            self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
+        if moved:
+            self._changed[f"place {now.uid}"] = self.plane.kernel.now
+
+    # -- at rest
+    def at_rest(self) -> None:
+        """Find who waits although there is room, who has two services, and who says too little."""
+        self._look_at_waiting()
+        for ref, version in self.plane.server.latest.items():
+            said = {text(c, "type") for c in listing(version.manifest, "status.conditions")}
+            if ref.kind in COMPOSERS and not said >= set(map(str, OWNED[ref.kind])):
+                self._say(f"{ref} lacks conditions: {sorted(said)}")
+        self._look_for_orphans()
+        owners = [(text(v.controller, "uid"), v) for v in self._services_there() if not v.deleting]
+        for uid, version in owners:
+            if sum(other == uid for other, _ in owners) > 1 and self._owner(version) and self._serves(version):
+                twins = [v for other, v in owners if other == uid]
+                if all(map(self._serves, twins)):
+                    self._say(f"{version.ref} is one of two services of one placement at rest")
+
+    def _look_for_orphans(self) -> None:
+        """Find what a composite controls and does not know of: nobody would delete it."""
+        for ref, version in self.plane.server.latest.items():
+            owner = Ref(text(version.controller, "kind"), ref.namespace, text(version.controller, "name"))
+            there = self.plane.server.latest.get(owner)
+            if there is None or there.uid != text(version.controller, "uid") or version.deleting:
+                continue
+            known = {
+                (text(r, "kind"), text(r, "name")) for r in listing(there.manifest, "spec.crossplane.resourceRefs")
+            }
+            if (ref.kind, ref.name) not in known:
+                self._say(f"{ref} is of {owner}, which does not know of it")
+
+    def _look_at_waiting(self) -> None:
+        for deployment in self._plane.all("ModelDeployment"):
+            placed = {text(v.manifest, "spec.inferenceEnvironmentRef.name") for v in self._of(deployment)}
+            readable = text(condition(deployment.manifest, "ModelResolved"), "status") == "True"
+            named = get(deployment.manifest, "spec.modelCache.name")
+            if readable and not named and len(placed) < integer(deployment.manifest, "spec.environments", 1):
+                self._waiting(deployment, placed)
+        for placement in self._plane.all("ModelPlacement"):
+            if _reason(placement, "Admitted") == "Waiting":
+                environment = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
+                if self._room(environment, placement):
+                    self._say(f"{placement.ref} waits beside room")
+            self._look_at_stuck(placement)
+
+    def _look_at_stuck(self, placement: Version) -> None:
+        """Find what is admitted and has no service although nothing stands in its way."""
+        admitted = _reason(placement, "Admitted") == "Admitted" and not placement.deleting
+        services = [v for v in self._services_there() if text(v.controller, "uid") == placement.uid]
+        stored = text(condition(placement.manifest, "StorageReady"), "status") == "True"
+        if admitted and stored and not services and _reason(placement, "ReferencesResolved") == "Resolved":
+            self._say(f"{placement.ref} is admitted and has its weights, and no service")
+
+    def _room(self, environment: str, asking: Version) -> bool:
+        """Tell whether what is asked for fits beside all that was granted, and is of somebody who is there."""
+        there = self.plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
+        model = Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name"))
+        if there is None or model not in self.plane.server.latest:
+            return False
+        if text(condition(there.manifest, "Ready"), "status") != "True":
+            return False
+        (pool,) = listing(there.manifest, "spec.nodePools")
+        room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"))
+        alive = {v.uid for v in self.plane.all("ModelPlacement")}
+        for row in listing(there.manifest, "status.admitted"):
+            if text(row, "uid") in alive:
+                room.take(integer(row, "nodes", 1), integer(row, "gpusPerNode"), integer(row, "replicas"))
+        nodes, gpus, replicas = self._shape(asking)
+        return room.fits(nodes, gpus, replicas) >= replicas > 0
+
+
+def _reason(version: Version, type_: str) -> str:
+    return text(condition(version.manifest, type_), "reason")
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []

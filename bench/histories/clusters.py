@@ -1,0 +1,153 @@
+"""Remote clusters on which not all goes well: what becomes of a remote object follows from the seed and its name.
+
+Jobs fail or vanish, claims bind late or never, services come slowly and roll when their pods change, the provider
+misses an event and looks again later, a cluster does not answer for a while.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from random import Random
+
+from bench.simulator.kernel import Kernel, Process
+from bench.simulator.objects import Event, Version
+from bench.simulator.provider import Provider
+from bench.simulator.server import ApiServer
+from bench.simulator.settings import Settings
+from function.cli.remote_stages import condition
+from function.kube.manifests import JSON, Manifest, get, mapping, text
+from tools.world import World
+
+# How much slower than usual something late comes, and after how long a missed event is made up for.
+LATE, POLL_SECONDS = 8.0, 60.0
+OUTAGE = (
+    f"cannot get object: Get https://10.0.0.1:6443/{'a' * 3000}: dial tcp 10.0.0.1:6443: connect: connection refused"
+)
+
+
+class Clusters(Provider):
+    """provider-kubernetes and what is behind it. `out`: the provider configs whose cluster does not answer; `faults`
+    counts what went wrong, by kind.
+    """
+
+    def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
+        super().__init__(kernel, settings, random, server)
+        self.out: set[str] = set()
+        self.faults: Counter[str] = Counter()
+        self._world, self._rolling = World(), set[str]()
+
+    def fate(self, version: Version) -> str:
+        """Return what becomes of a remote object: `late`, `fails`, `never`, `vanishes`, or nothing odd."""
+        manifest = remote(version)
+        kind, name = text(manifest, "kind"), text(manifest, "metadata.name")
+        fates = {
+            "Job": ("fails", "late", "vanishes"),
+            "PersistentVolumeClaim": ("never", "late", "late"),
+            "LLMInferenceService": ("late", "late", "never"),
+        }.get(kind)
+        drawn = Random(f"{self._settings.seed} {config(version)} {kind} {name}").random()  # noqa: S311  # of the seed
+        return "" if fates is None or drawn > 0.3 else fates[int(drawn * 10)]  # three in ten
+
+    def answers(self, configs: Collection[str]) -> None:
+        """Let these clusters be out of reach, and all others answer."""
+        before, self.out = self.out, set(configs)
+        for version in [v for v in self._server.latest.values() if v.ref.kind == "Object"]:
+            if config(version) in before ^ self.out and version.uid in self._steps:
+                self._observe(version, self._steps[version.uid])
+
+    def stumble(self, version: Version) -> None:
+        """Let a service lose its pods for a while: a node went."""
+        self.faults["node gone"] += 1
+        self._kernel.spawn(self._roll(version))
+
+    def vanish(self, version: Version) -> None:
+        """Let a remote object be deleted by somebody on the cluster; the provider makes it again."""
+        if version.uid in self._steps:
+            self.faults["Job vanished"] += 1
+            self._kernel.spawn(self._again(version))
+
+    def _watch(self, event: Event) -> None:
+        missed = event.before is not None and event.now is not None and not event.now.deleting
+        if event.ref.kind == "Object" and missed and event.now and self._random.random() < 0.03:
+            if get(event.now.manifest, "spec") != get(event.before.manifest if event.before else {}, "spec"):
+                self.faults["event missed"] += 1
+                changed = event.now
+                self._kernel.at(POLL_SECONDS, lambda: self._kernel.spawn(self._update(changed)))
+            return
+        super()._watch(event)
+
+    def _create(self, made: Version) -> "Process[None]":
+        if self.fate(made) in {"late", "never"}:
+            self.faults[f"{text(remote(made), 'kind')} {self.fate(made)}"] += 1
+        if self.fate(made) == "late":
+            yield self._jitter(LATE * self._settings.stage_seconds)
+        yield from super()._create(made)
+        if self.fate(made) == "vanishes" and (now := self._alive(made)):
+            yield self._jitter(LATE * self._settings.stage_seconds)
+            self.vanish(now)
+
+    def _update(self, changed: Version) -> "Process[None]":
+        now = self._alive(changed)
+        if now is not None and changed.uid in self._steps and self._pods_differ(now):
+            yield from self._roll(now)
+        else:
+            yield from super()._update(changed)
+
+    def _pods_differ(self, now: Version) -> bool:
+        wanted, seen = pods(remote(now)), pods(mapping(now.manifest, "status.atProvider.manifest"))
+        return text(remote(now), "kind") == "LLMInferenceService" and bool(seen) and wanted != seen
+
+    def _roll(self, version: Version) -> "Process[None]":
+        steps = self._steps.get(version.uid, 0)
+        self._rolling.add(version.uid)
+        for step in (min(steps, 2), steps):
+            yield self._jitter(self._settings.stage_seconds)
+            now = self._alive(version)
+            if now is None or version.uid not in self._steps:
+                return
+            self._observe(now, step)
+        self._rolling.discard(version.uid)
+
+    def _again(self, version: Version) -> "Process[None]":
+        for step in (1, 2, 3):
+            yield self._jitter(self._settings.stage_seconds)
+            now = self._alive(version)
+            if now is None:
+                return
+            self._observe(now, step)
+
+    def _observe(self, now: Version, step: int) -> None:
+        fate = self.fate(now)
+        told = self._world.advance(now.manifest, 1 if fate == "never" else step)
+        if fate == "fails" and step >= 3:  # the step in which a Job completes
+            self.faults["Job failed"] += text(mapping(now.manifest, "status"), "failed") == ""
+            told = {**told, "status": _failed(mapping(told, "status"))}
+        if config(now) in self.out:
+            seen = mapping(now.manifest, "status.atProvider")
+            conditions: list[JSON] = [condition("Synced", ok=False, reason="ReconcileError", message=OUTAGE)]
+            told = {**now.manifest, "status": {"atProvider": seen, "conditions": conditions}}
+        self._server.put(now.ref, told)
+
+
+def remote(version: Version) -> Manifest:
+    """Return the remote manifest that an Object describes."""
+    return mapping(version.manifest, "spec.forProvider.manifest")
+
+
+def config(version: Version) -> str:
+    """Return the name of the cluster's provider config."""
+    return text(version.manifest, "spec.providerConfigRef.name")
+
+
+def pods(service: Manifest) -> Manifest:
+    """Return what the pods of a service see of it: all but how many there are."""
+    return {key: value for key, value in mapping(service, "spec").items() if key != "replicas"}
+
+
+def _failed(status: Manifest) -> Manifest:
+    manifest = mapping(status, "atProvider.manifest")
+    said = condition(
+        "Failed", ok=True, reason="PodFailurePolicy", message="failed with exit code 41 matching FailJob rule"
+    )
+    ended: Manifest = {**manifest, "status": {"failed": 1, "conditions": [said]}}
+    ready = condition("Ready", ok=False, reason="Unavailable")
+    return {"atProvider": {"manifest": ended}, "conditions": [condition("Synced", ok=True, reason="Success"), ready]}

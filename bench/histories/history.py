@@ -1,0 +1,93 @@
+"""One history: from its seed to what was wrong in it."""
+
+import gc
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from bench.histories.auditor import Auditor
+from bench.histories.plane import MOST_ROUNDS, Plane, forget
+from bench.histories.users import Users
+from bench.histories.words import Words
+from bench.simulator.plane import UnsettledError
+from bench.simulator.settings import Settings
+
+STEPS = 10
+# Longer than any TTL: whoever missed an event looks again by then.
+LOOKS_AGAIN_SECONDS = 700.0
+LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
+HOSTILE = 0.2
+
+
+@dataclass(slots=True)
+class History:
+    """What was done and what was wrong, each with its time; what went wrong on clusters, by kind, and what it took."""
+
+    seed: int
+    hostile: bool = False
+    done: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    reconciles: int = 0
+
+
+def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> History:
+    """Return what happens, `without` some of the steps; `aim` names what users do."""
+    gc.collect()
+    forget()
+    drawn = Random(seed)  # noqa: S311  # the same history for the same seed
+    hostile, lag = drawn.random() < HOSTILE, drawn.choice(LAGS)
+    plane = Plane(replace(Settings(), seed=seed, lag=lag, ttl=True))
+    words = Words()
+    auditor = Auditor(plane, words)
+    plane.core.function.say = auditor.say
+    users = Users(plane, auditor, words, seed)
+    users.hostile, users.aim = hostile and not aim, tuple(aim)
+    history = History(seed, hostile=hostile, done=users.done)
+    try:
+        _play(plane, users, auditor, drawn, without)
+    except UnsettledError as error:
+        auditor.say(str(error))
+    history.violations, history.faults = auditor.violations, plane.provider.faults
+    history.faults["core died"] = plane.core.deaths
+    history.calls, history.reconciles = plane.meter.calls.total(), plane.meter.rounds.total()
+    failed = plane.meter.failed
+    history.violations += [f"{count} x {what}" for what, count in failed.items() if what != "conflict"]
+    if max(plane.meter.rounds, default=0) > MOST_ROUNDS:
+        history.violations.append(f"a reconcile of {max(plane.meter.rounds)} rounds")
+    return history
+
+
+def _play(plane: Plane, users: Users, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:
+    users.begin()
+    plane.rest()
+    for step in range(STEPS):
+        if users.aim and auditor.violations:
+            return  # what was aimed at is found
+        rests, waits = (
+            drawn.random() < (0.5 if users.aim else 0.25),
+            drawn.choice((0.0, 0.1, 1.0, 5.0, 60.0)) * drawn.random(),
+        )
+        if step not in without:
+            users.act(step)
+        if rests:
+            plane.rest()
+        else:
+            plane.kernel.pass_time(waits)
+    plane.provider.answers(())
+    plane.rest()
+    plane.kernel.pass_time(LOOKS_AGAIN_SECONDS)
+    plane.rest()
+    auditor.at_rest()
+
+
+def shrink(seed: int) -> tuple[set[int], History]:
+    """Return the steps without which a failing history still fails, one after the other left out, and that history."""
+    without, found = set[int](), play(seed)
+    for step in reversed(range(STEPS)):
+        tried = play(seed, without | {step})
+        if tried.violations:
+            without, found = without | {step}, tried
+    return without, found

@@ -1,0 +1,144 @@
+"""A control plane whose processes die between any two steps, and whose every answer is looked at twice."""
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+
+from crossplane.function.proto.v1.run_function_pb2 import (
+    SEVERITY_FATAL,
+    Resource,
+    RunFunctionRequest,
+    RunFunctionResponse,
+)
+
+from bench.histories.clusters import Clusters
+from bench.simulator import plane
+from bench.simulator.core import Core
+from bench.simulator.kernel import Kernel, Process
+from bench.simulator.measured import Function
+from bench.simulator.objects import Version
+from bench.simulator.rounds import Rounds
+from bench.simulator.server import ApiServer, ConflictError
+from bench.simulator.settings import Settings
+from function.cli.store import Ref
+from function.composers import deployment
+from function.kube.manifests import Manifest, get, mapping
+from function.parse.environments import ENVIRONMENTS
+from function.parse.placements import PLACEMENTS
+from function.report.bounded import LIMIT
+from function.report.conditions import OWNED
+from tools.world import SECRET_VALUE
+
+# One write in so many is core's last before it starts again, and one answer in so many is asked for a second time.
+DIES, TWICE = 0.01, 0.03
+MOST_ROUNDS = 4
+
+
+class Watched(Function):
+    """The function. Whatever it answers, `say` is told what is wrong with it."""
+
+    say: Callable[[str], None]
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self._drawn = random
+
+    def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
+        """Return the response, once it was looked at."""
+        response = super().call(xr, request)
+        for wrong in (*_wrong(xr.kind, response), *self._differs(request, response)):
+            self.say(f"{xr}: {wrong}")
+        return response
+
+    def _differs(self, request: bytes, response: RunFunctionResponse) -> Iterable[str]:
+        if self._drawn.random() < TWICE:
+            forget()
+            again = self._answer(shuffled(request, self._drawn))
+            if again.SerializeToString(deterministic=True) != response.SerializeToString(deterministic=True):
+                yield "the same state in another order, with nothing remembered, has another answer"
+
+
+def _wrong(kind: str, response: RunFunctionResponse) -> Iterable[str]:
+    """Yield what no answer may be."""
+    if any(result.severity == SEVERITY_FATAL for result in response.results):
+        yield "a fatal result"
+    if {condition.type for condition in response.conditions} != set(OWNED.get(kind, ())):
+        yield f"conditions are {[condition.type for condition in response.conditions]}"
+    if any(condition.reason == "InternalError" for condition in response.conditions):
+        yield "an internal error"
+    said = [*(c.message for c in response.conditions), *(r.message for r in response.results)]
+    if any(len(message.encode()) > LIMIT for message in said):
+        yield "a message without bound"
+    if SECRET_VALUE.encode() in response.SerializeToString():
+        yield "the value of a Secret"
+
+
+def shuffled(request: bytes, random: Random) -> bytes:
+    """Return the same request with its lists of required resources in another order."""
+    message = RunFunctionRequest.FromString(request)
+    for found in message.required_resources.values():
+        items = [*found.items]
+        random.shuffle(items)
+        del found.items[:]
+        found.items.extend(items)
+    found_bytes: bytes = message.SerializeToString()
+    return found_bytes
+
+
+def forget() -> None:
+    """Let nothing be remembered from earlier calls, as after a restart."""
+    ENVIRONMENTS.__init__(ENVIRONMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
+    PLACEMENTS.__init__(PLACEMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
+    deployment.VERDICTS.__init__()  # type: ignore[misc]  # as it was made
+
+
+class DyingCore(Core):
+    """Crossplane's core, which may end between any two of its writes and begin again with what is there."""
+
+    function: Watched
+
+    def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
+        super().__init__(kernel, settings, random, server)
+        self.function = Watched(Random(settings.seed))  # noqa: S311  # the same history for the same seed
+        self._rounds = Rounds(kernel, settings, self.cache, self.function, self._processors)
+        self._dying, self.deaths = Random(f"{settings.seed} dies"), 0  # noqa: S311  # likewise
+
+    def _dies(self) -> bool:
+        dies = self._dying.random() < DIES
+        self.deaths += dies
+        return dies
+
+    def _wanted(self, xr: Version, name: str, item: Resource, observed: Version | None) -> Manifest:
+        """What the provider wrote into a Secret stays: it is not core's (docs/facts.md, provider-kubernetes)."""
+        wanted = super()._wanted(xr, name, item, observed)
+        there = self._server.latest.get(Ref.of(wanted))
+        data = get(there.manifest, "spec.forProvider.manifest.data") if there else None
+        if data:
+            mapping(wanted, "spec.forProvider.manifest")["data"] = data
+        return wanted
+
+    def _patch(self, xr: Version, change: Callable[[Manifest], Manifest], version: str = "") -> "Process[Version]":
+        if self._dies():
+            raise ConflictError("died")
+        return (yield from super()._patch(xr, change, version))
+
+    def _apply(self, xr: Version, wanted: Mapping[str, Manifest]) -> "Process[list[str]]":
+        if wanted and self._dies():
+            some = self._dying.sample(sorted(wanted), self._dying.randint(0, len(wanted) - 1))
+            yield from super()._apply(xr, {name: wanted[name] for name in some})
+            raise ConflictError("died")
+        return (yield from super()._apply(xr, wanted))
+
+
+class Plane(plane.Plane):
+    """A control plane, with clusters on which not all goes well."""
+
+    provider: Clusters
+    core: DyingCore
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        random = Random(settings.seed)  # noqa: S311  # the same history for the same seed
+        self.server = ApiServer(self.kernel, self.settings)
+        self.core = DyingCore(self.kernel, settings, random, self.server)
+        self.provider = Clusters(self.kernel, settings, random, self.server)
+        self.server.watchers.append(self._count)

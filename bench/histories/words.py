@@ -1,0 +1,53 @@
+"""Whose word put a thing there: what users have said, and when.
+
+A word excuses what follows from it once: a service may change its pods after its model was edited, and not again before
+the next word. What is no word for pods (sizes, other objects) excuses nothing that pods see.
+"""
+
+from collections import defaultdict
+
+from bench.simulator.objects import Version
+from function.cli.store import Ref
+from function.kube.manifests import text
+
+
+class Words:
+    """What users have said of each object: when last, in simulated seconds."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Ref, float] = defaultdict(lambda: -1.0)
+        self._place: dict[Ref, float] = defaultdict(lambda: -1.0)
+        self.deleted: set[Ref] = set()
+
+    def pods(self, ref: Ref, now: float) -> None:
+        """Take note that a user asked for something that pods see."""
+        self._pods[ref] = self._place[ref] = now
+
+    def place(self, ref: Ref, now: float) -> None:
+        """Take note that a user asked for another place, or number."""
+        self._place[ref] = now
+
+    def delete(self, ref: Ref) -> None:
+        """Take note that a user deleted an object."""
+        self.deleted.add(ref)
+
+    def on_pods(self, placement: Version) -> float:
+        """Return when somebody last asked for something that a placement's pods see."""
+        return max(self._pods[ref] for ref in behind(placement))
+
+    def on_place(self, placement: Version) -> float:
+        """Return when somebody last asked for something that a placement's place follows from."""
+        return max(self._place[ref] for ref in behind(placement))
+
+
+def behind(placement: Version) -> list[Ref]:
+    """Return all that users write and a placement follows from."""
+    manifest, namespace = placement.manifest, placement.ref.namespace
+    deployment = text(placement.controller, "name")
+    return [
+        placement.ref,
+        Ref("ModelDeployment", namespace, deployment),
+        Ref("ClusterModel", "", text(manifest, "spec.modelRef.name")),
+        Ref("InferenceEnvironment", "", text(manifest, "spec.inferenceEnvironmentRef.name")),
+        Ref("ModelCache", namespace, text(manifest, "spec.modelCache.name")),
+    ]

@@ -1,0 +1,37 @@
+"""Histories are clean, are their seed, and find what they are there to find; `make simulate-short` plays 200."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from bench.histories.history import play
+from bench.histories.mutants import MUTANTS, Mutant, named, planted
+
+
+@pytest.fixture(autouse=True)
+def _no_logs() -> Iterator[None]:
+    with structlog.testing.capture_logs():
+        yield
+
+
+def test_a_history_is_its_seed() -> None:
+    first, second = play(1), play(1)
+    assert first.violations == []
+    assert (first.done, first.calls, first.faults) == (second.done, second.calls, second.faults)
+    assert first.done[:3] == second.done[:3]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> None:
+    with planted(mutant):
+        pass
+
+
+# The cheapest of those in docs/reliability.md; `make mutants` looks for all.
+@pytest.mark.parametrize(("name", "seed"), [("users-claim-is-owned", 0)])
+def test_a_defect_that_is_brought_back_is_found(name: str, seed: int) -> None:
+    mutant = named(name)
+    with planted(mutant):
+        assert play(seed, aim=mutant.aim).violations
+    assert play(seed, aim=mutant.aim).violations == []
