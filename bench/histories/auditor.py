@@ -17,7 +17,9 @@ from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.kube.manifests import condition, get, integer, listing, mapping, text
 from function.lifecycle.readers import claim_of, deletes
+from function.parse.shares import read_share
 from function.report.conditions import OWNED
+from function.scheduling.ledger import take
 from function.scheduling.pool_capacity import PoolCapacity
 from tools.world import SECRET_VALUE
 
@@ -241,7 +243,7 @@ class Auditor(invariants.Auditor):
         alive = {v.uid for v in self.plane.all("ModelPlacement")}
         for row in listing(there.manifest, "status.admitted"):
             if text(row, "uid") in alive:
-                room.take(integer(row, "nodes", 1), integer(row, "gpusPerNode"), integer(row, "replicas"))
+                take(room, read_share(row))
         nodes, gpus, replicas = self._shape(asking)
         return room.fits(nodes, gpus, replicas) >= replicas > 0
 

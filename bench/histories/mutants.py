@@ -27,7 +27,7 @@ class Mutant:
 
 
 _SERVE = ("create_deployment", "create_deployment")
-_CACHE = ("create_cache", "create_reader", "create_reader", "edit_cache")
+_CACHE = ("create_cache", "create_reader", "edit_cache", "edit_cache")
 
 MUTANTS = (
     Mutant(
