@@ -29,6 +29,7 @@ class ConditionType(StrEnum):
     CLUSTER_READY = "ClusterReady"
     POOLS_VALID = "PoolsValid"
     STORAGE_READY = "StorageReady"
+    HARDWARE_AS_DECLARED = "HardwareAsDeclared"
     MODEL_RESOLVED = "ModelResolved"
     SCHEDULED = "Scheduled"
     PLACEMENTS_READY = "PlacementsReady"
@@ -118,6 +119,21 @@ class EnvironmentStorage(StrEnum):
     STORAGE_CLASS_NOT_FOUND = "StorageClassNotFound"
     NOT_CONFIGURED = "NotConfigured"
     CONNECTING = "Connecting"  # Unknown: the cluster has not answered about its class yet
+
+
+class HardwareAsDeclared(StrEnum):
+    """Reasons of HardwareAsDeclared on an InferenceEnvironment; of several faults of its pools the first is told."""
+
+    NO_NODES = "NoNodes"
+    NODES_OVERLAP = "NodesOverlap"
+    DRIFTED = "Drifted"
+    NODES_UNUSABLE = "NodesUnusable"
+    NO_NODES_YET = "NoNodesYet"
+    AS_DECLARED = "AsDeclared"
+    OBSERVING = "Observing"  # Unknown, as all that follow
+    NOT_OBSERVED = "NotObserved"
+    FORBIDDEN = "Forbidden"
+    UNREACHABLE = "Unreachable"
 
 
 class ModelResolved(StrEnum):

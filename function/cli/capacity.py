@@ -1,10 +1,15 @@
-"""`capacity`: who uses each pool, what is free, and the largest replica that still fits, by the scheduler's ledger."""
+"""`capacity`: who uses each pool, what is free, and the largest replica that still fits, by the scheduler's ledger.
+
+Where nodes are looked at, how many of those declared can be used, and why not all; `--suggest` writes the pools that
+they would be declared as.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import click
 
+from function.cli import nodes
 from function.cli.asked import EVERY_FORM, Form, Sources
 from function.cli.gathered import gather
 from function.cli.invalid_objects import warn
@@ -17,6 +22,7 @@ from function.domain.placement import Placement
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
 from function.parse.placements import read_placement
+from function.report.hardware import observed, unusable
 from function.report.sentences import replica
 from function.scheduling.ledger import settle
 from function.scheduling.pool_capacity import PoolCapacity
@@ -39,6 +45,20 @@ class Usage:
     def gpus(self) -> int:
         """All GPUs, were every node there."""
         return self.pool.max_nodes * self.pool.gpus_per_node if self.pool else 0
+
+    @property
+    def usable(self) -> str:
+        """How many nodes can be used, and why not all; empty where nobody looks."""
+        if self.pool is None or self.pool.facts is None:
+            return ""
+        why = unusable(self.pool.facts.unusable)
+        return f"{self.pool.usable_nodes} ({why})" if why else str(self.pool.usable_nodes)
+
+    @property
+    def used(self) -> int:
+        """GPUs that are charged for."""
+        lost = self.room.lost * self.room.gpus_per_node if self.room else 0
+        return self.gpus - self.free - lost
 
     @property
     def free(self) -> int:
@@ -67,11 +87,17 @@ class Usage:
 
 @click.command(epilog=examples("modelplane capacity", "modelplane capacity -o wide", "modelplane capacity -f fleet/"))
 @sources
+@click.option(
+    "--suggest", "suggesting", is_flag=True, help="Print the nodePools that the observed nodes would be declared as."
+)
 @form(*EVERY_FORM)
-def capacity(*, sources: Sources, form: Form) -> None:
+def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
-    store = gather(sources, _KINDS).store
+    store = gather(sources, (*_KINDS, "Object") if suggesting else _KINDS).store
     known = environments(store)
+    if suggesting:
+        click.echo(nodes.suggestion(store, known), nl=False)
+        return
     parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
     invalid = invalid_pools(store, known)
     usages = use(known, [p.value for p in parsed if p.value], invalid)
@@ -108,9 +134,11 @@ def use(
 
 def _table(usages: list[Usage], *, wide: bool) -> str:
     headers = ["ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "NODES", "GPUS", "FREE", "LARGEST", "USED BY"]
+    looked = any(usage.usable for usage in usages)
+    headers[5:5] = ["USABLE"] if looked else []
     if wide:
         headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"]
-    return table(headers, (_cells(usage, wide=wide) for usage in usages))
+    return table(headers, (_cells(usage, wide=wide, looked=looked) for usage in usages))
 
 
 def _totals(usages: Sequence[Usage]) -> str:
@@ -131,18 +159,18 @@ def _total(name: str, usages: Sequence[Usage]) -> list[object]:
         len({usage.environment.name for usage in usages}),
         len(usages),
         f"{sum(room.nodes_in_use for room in rooms)}/{sum(room.nodes for room in rooms)}",
-        f"{total - free}/{total}",
+        f"{sum(usage.used for usage in usages)}/{total}",
         free,
         largest.largest,
     ]
 
 
-def _cells(usage: Usage, *, wide: bool) -> list[object]:
+def _cells(usage: Usage, *, wide: bool, looked: bool) -> list[object]:
     environment, pool, room = usage.environment, usage.pool, usage.room
     ready = paint("True", GOOD) if environment.ready else paint("False", BAD)
     if pool is None or room is None:
         which = f"invalid: {usage.invalid.name}" if usage.invalid else "none"
-        return [environment.name, ready, which, *[""] * (9 if wide else 6)]
+        return [environment.name, ready, which, *[""] * (6 + 3 * wide + looked)]
     memory = gib(pool.memory_per_gpu) if pool.memory_per_gpu else ""
     extra = [memory, pool.bandwidth or pool.interconnect, str(pool.multi_node).lower()] if wide else []
     return [
@@ -152,7 +180,8 @@ def _cells(usage: Usage, *, wide: bool) -> list[object]:
         pool.accelerator_type,
         *extra,
         f"{room.nodes_in_use}/{room.nodes}",
-        f"{usage.gpus - usage.free}/{usage.gpus}",
+        *([usage.usable] if looked else []),
+        f"{usage.used}/{usage.gpus}",
         usage.free,
         usage.largest,
         _users(usage.users, None if wide else _USERS_SHOWN),
@@ -165,6 +194,11 @@ def _users(users: tuple[Placement, ...], shown: int | None) -> str:
     return ", ".join(names[:shown]) + more
 
 
+def _nodes(pool: Pool, room: PoolCapacity) -> Manifest:
+    said: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use}
+    return said if pool.facts is None else {**said, "usable": pool.usable_nodes, "observed": observed(pool.facts)}
+
+
 def _structured(usage: Usage) -> Manifest:
     environment, pool, room = usage.environment, usage.pool, usage.room
     return {
@@ -173,8 +207,8 @@ def _structured(usage: Usage) -> Manifest:
         "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
         "faults": [str(fault) for fault in usage.invalid.faults] if usage.invalid else [],
         "acceleratorType": pool.accelerator_type if pool else None,
-        "nodes": {"total": room.nodes, "inUse": room.nodes_in_use} if room else None,
-        "gpus": {"total": usage.gpus, "inUse": usage.gpus - usage.free, "free": usage.free},
+        "nodes": _nodes(pool, room) if pool and room else None,
+        "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
         "largestReplica": usage.largest,
         "usedBy": [
             {

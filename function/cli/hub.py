@@ -60,6 +60,15 @@ def measure(source: HuggingFaceSource) -> Repository:
     )
 
 
+def read_config(source: HuggingFaceSource) -> JSON:
+    """Return the config.json of a repository."""
+    base = os.environ.get("HF_ENDPOINT", ENDPOINT).rstrip("/")
+    about, _ = _get(f"{base}/api/models/{quote(source.repo)}/revision/{quote(source.revision, safe='')}", source.repo)
+    commit = text(about, "sha") or source.revision
+    found, _ = _get(f"{base}/{quote(source.repo)}/resolve/{quote(commit, safe='')}/config.json", source.repo)
+    return found
+
+
 def _tree(url: str, repo: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     while url:

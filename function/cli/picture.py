@@ -13,6 +13,7 @@ from function.cli.planning import Plan
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
 from function.reasons import Status
+from function.report.hardware import lost
 from function.report.sentences import count
 from function.scheduling.ledger import settle, take
 from function.scheduling.pool_capacity import PoolCapacity
@@ -23,6 +24,12 @@ _NODES_DRAWN, _ENVIRONMENTS_DRAWN, _CHARACTERS = 12, 12, 120
 _FREE, _OTHERS, _OURS = "#ffffff", "#8b98ad", "#1f9d55"
 _INK, _DIM, _LINE, _NO = "#1b2430", "#5c6877", "#c6ced8", "#c0392b"
 _PER_ROW = 4
+# What each colour is where the reader's system is dark; nothing else of a picture changes.
+_DARK = {
+    "#ffffff": "#0d1117", "#f6f8fa": "#161b22", _INK: "#e6edf3", _DIM: "#9aa7b5", _LINE: "#3d4754", _NO: "#ff7b72",
+    _OURS: "#2ea043", _OTHERS: "#6e7a8a",
+}  # fmt: skip
+_TILE, _TILES = 22, 36
 
 
 @dataclass(slots=True)
@@ -34,7 +41,8 @@ class Drawn(PoolCapacity):
 
     def __post_init__(self) -> None:
         PoolCapacity.__post_init__(self)
-        self.cells = [[] for _ in range(self.nodes)]
+        able = self.nodes - self.lost
+        self.cells = [[_LOST_NAME] * self.gpus_per_node if index >= able else [] for index in range(self.nodes)]
 
     def move(self, level: int, by: int, count: int) -> None:
         """Take GPUs, and note by whom."""
@@ -78,14 +86,19 @@ class _Canvas:
         for index, owner in enumerate(owners):
             left = x + 4 + index % _PER_ROW * (_GPU + _GAP)
             top = self.y + 4 + index // _PER_ROW * (_GPU + _GAP)
-            fill = _FREE if not owner else _OURS if owner == _OURS_NAME else _OTHERS
+            fill = _FILLS.get(owner, _OTHERS)
             self.lines.append(
                 f'<rect x="{left}" y="{top}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
             )
         self.lines.append("</g>")
 
 
-_OURS_NAME = "this deployment"
+_OURS_NAME, _LOST_NAME = "this deployment", "cannot be used"
+_FILLS = {"": _FREE, _OURS_NAME: _OURS, _LOST_NAME: "url(#lost)"}
+_HATCHED = (
+    '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
+    f'<rect width="4" height="4" fill="{_FREE}"/><path d="M0,4 L4,0" stroke="{_NO}"/></pattern></defs>'
+)
 _BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
 
 
@@ -99,11 +112,39 @@ def draw(plans: Iterable[Plan]) -> str:
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
+            _style(),
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+            *([_HATCHED] if any("url(#lost)" in line for line in canvas.lines) else []),
             *canvas.lines,
             "</svg>",
         )
     )
+
+
+def _style() -> str:
+    rules = "".join(
+        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in _DARK.items() for what in ("fill", "stroke")
+    )
+    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+
+
+def _overview(canvas: _Canvas, plan: Plan, names: Sequence[str]) -> None:
+    """Draw a tile for each environment, nearest first: whether it serves, would, or refuses and why."""
+    best = {name: next(row for row in plan.rows if row.environment == name) for name in names}
+    served = sum(row.serves for row in best.values())
+    fits = sum(not row.refusals and not row.serves for row in best.values())
+    canvas.y += 8
+    said = f"{count(len(names), 'environment')}: {served} chosen, {fits} would do, {len(names) - served - fits} refuse"
+    canvas.text(_MARGIN, said, _INK, _BOLD)
+    canvas.y += 8
+    for index, (name, row) in enumerate(best.items()):
+        x, y = _MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
+        fill = _OURS if row.serves else _NO if row.refusals else _OTHERS
+        why = escape(f"{name}: {_said(row)}")
+        canvas.lines.append(
+            f'<g><title>{why}</title><rect x="{x}" y="{y}" width="{_TILE}" height="{_TILE}" rx="3" fill="{fill}"/></g>'
+        )
+    canvas.y += -(-len(names) // _TILES) * (_TILE + 1) + 8
 
 
 def _plan(canvas: _Canvas, plan: Plan) -> None:
@@ -117,6 +158,8 @@ def _plan(canvas: _Canvas, plan: Plan) -> None:
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
     environments = {environment.name: environment for environment in plan.considered.environments}
+    if len(names) > _ENVIRONMENTS_DRAWN:
+        _overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:
         rows = [row for row in plan.rows if row.environment == name]
         _environment(canvas, plan.considered, environments[name], rows)
@@ -159,7 +202,8 @@ def _environment(canvas: _Canvas, considered: Considered, environment: Environme
 
 def _about(pool: Pool) -> str:
     parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
-    return f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+    said = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+    return f"{said}; {lost(pool)}" if lost(pool) else said
 
 
 def _said(row: Row) -> str:
@@ -174,7 +218,8 @@ def _colour(row: Row) -> str:
 
 
 def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn:
-    room, mine = Drawn(pool.max_nodes, pool.gpus_per_node), {p.uid for p in considered.view.own}
+    lacking = pool.max_nodes - pool.usable_nodes
+    room, mine = Drawn(pool.max_nodes, pool.gpus_per_node, lost=lacking), {p.uid for p in considered.view.own}
     others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
     granted = (grant for grant in environment.admitted if grant.uid not in mine)
     for grant in settle(pool, others.values(), granted).grants:

@@ -7,7 +7,7 @@ headroom for the KV cache and activations. How that splits over a pool is the sc
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import click
@@ -15,8 +15,9 @@ import click
 from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
 from function.cli.gathered import gather
-from function.cli.hub import measure
+from function.cli.hub import measure, read_config
 from function.cli.invalid_objects import warn
+from function.cli.kv_cache import OVERHEAD, USED, Load, read_attention, read_file
 from function.cli.options import examples, form, sources
 from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
@@ -37,8 +38,11 @@ BITS = {
 _DISK_PERCENT = 5
 _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-# Nodes as they are sold, for those who name no environment.
-_USUAL = (("L40S", 8, 48), ("A100", 4, 80), ("H100", 8, 80), ("H200", 8, 141), ("B200", 8, 180))
+# Nodes as they are sold, with the whole Gi that an engine sees of each GPU, for those who name no environment.
+_USUAL = (
+    ("L4", 8, 22), ("A10G", 8, 22), ("L40S", 8, 45), ("A100-40GB", 8, 40), ("A100-80GB", 8, 80), ("H100", 8, 80),
+    ("H200", 8, 140), ("B200", 8, 179), ("GB200", 4, 185), ("MI300X", 8, 192),
+)  # fmt: skip
 _ANY = Profile(name="computed", engine=Engine(name=EngineName.VLLM, image=""))
 
 
@@ -50,6 +54,8 @@ class Size:
     arithmetic: tuple[str, ...]
     disk: int | None
     vram: int | None
+    weights: int | None = None
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,7 @@ class Fit:
 @click.command(
     epilog=examples(
         "modelplane size --params 671B --precision fp8",
+        "modelplane size --hub Qwen/Qwen3-235B-A22B --context-length 32768 --concurrency 8",
         "modelplane size -f examples/kimi-k26-vram",
         "modelplane size -f examples/kimi-k2-two-nodes/model.yaml --hub",
     )
@@ -82,12 +89,26 @@ class Fit:
     show_default=True,
     help="GPU memory beyond the weights.",
 )
+@click.option("--context-length", metavar="TOKENS", type=click.IntRange(1), help="Tokens of a request with its answer.")
+@click.option("--concurrency", metavar="REQUESTS", type=click.IntRange(1), default=1, help="Requests at the same time.")
+@click.option("--config", metavar="FILE", type=click.Path(), help="The model's config.json; --hub reads it there.")
 @click.option("--hub", metavar="[OWNER/NAME]", is_flag=False, flag_value="", help="Read the sizes of the files there.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
-def size(  # click's options
-    *, sources: Sources, params: str | None, precision: str | None, headroom: int, hub: str | None, form: Form
+def size(  # noqa: PLR0913  # click's options
+    *,
+    sources: Sources,
+    params: str | None,
+    precision: str | None,
+    headroom: int,
+    hub: str | None,
+    context_length: int | None,
+    concurrency: int,
+    config: str | None,
+    form: Form,
 ) -> None:
     """Say what a model needs: weights, disk, GPUs and nodes for each pool, with the arithmetic.
+
+    With --context-length and the model's config, GPU memory is what weights and KV cache take, in 0.9 of each GPU.
 
     Pools are those of the environments in the files, or of the control plane with --live, else the usual nodes.
     """
@@ -101,6 +122,8 @@ def size(  # click's options
         raise CliError("name a model with -f, or give --params and --precision, or --hub OWNER/NAME")
     else:
         sizes = [_of_model(model, headroom, measured=hub is not None) for model in models]
+    if context_length:
+        sizes = [_loaded(size_, _load(size_, config, hub, context_length, concurrency)) for size_ in sizes]
     profiles = () if params or hub else models
     known = environments(store)
     warn(store, ["InferenceEnvironment"])
@@ -151,7 +174,32 @@ def _sized(name: str, weights_line: str, weights: int, disk: tuple[int, str], he
         f"disk: {disk[1]} = {gib(disk[0])}  (spec.resources.disk)",
         f"GPU memory: {gib(weights)} + {headroom} % for KV cache and activations = {gib(vram)}  (spec.resources.vram)",
     )
-    return Size(name=name, arithmetic=lines, disk=disk[0], vram=vram)
+    return Size(name=name, arithmetic=lines, disk=disk[0], vram=vram, weights=weights)
+
+
+def _load(size_: Size, config: str | None, hub: str | None, context: int, concurrency: int) -> Load:
+    if config is None and not hub:
+        raise CliError("--context-length needs the model's config: --config FILE, or --hub OWNER/NAME")
+    if size_.weights is None:
+        raise CliError("--context-length needs the weights: --params and --precision, or --hub OWNER/NAME")
+    found = read_file(config) if config else read_config(HuggingFaceSource(repo=hub or ""))
+    attention = read_attention(found, config or f"config.json of {hub}")
+    return Load(attention=attention, tokens=context, requests=concurrency)
+
+
+def _loaded(size_: Size, load: Load) -> Size:
+    """Return what a model needs with its requests."""
+    assert size_.weights is not None  # looked at before
+    weights_line, disk_line, _ = size_.arithmetic
+    cache, requests = load.bytes(), f"{load.requests} x {load.tokens:,} tokens"
+    vram = int((size_.weights + cache) / USED)
+    lines = (
+        weights_line,
+        disk_line,
+        f"KV cache: {load.attention.per_token(1, 1):,} bytes a token in full layers, {requests} = {gib(cache)}",
+        f"GPU memory: ({gib(size_.weights)} + {gib(cache)}) / {USED} = {gib(vram)}  (spec.resources.vram)",
+    )
+    return replace(size_, arithmetic=lines, vram=vram, load=load)
 
 
 def _of_model(model: Model, headroom: int, *, measured: bool) -> Size:
@@ -193,7 +241,7 @@ def _fits(size_: Size, profiles: tuple[Profile, ...], pools: list[tuple[str, Poo
                     pool=pool,
                     shape=shape,
                     arithmetic=_split(size_, profile, pool, shape),
-                    obstacle=_obstacle(size_, pool, shape),
+                    obstacle=_obstacle(size_, profile, pool, shape),
                 )
 
 
@@ -206,18 +254,30 @@ def _split(size_: Size, profile: Profile, pool: Pool, shape: Shape) -> str:
     return f"{gib(size_.vram)} / {gib(pool.memory_per_gpu)} = {count(gpus, 'GPU')}"
 
 
-def _obstacle(size_: Size, pool: Pool, shape: Shape) -> str:
+def _obstacle(size_: Size, profile: Profile, pool: Pool, shape: Shape) -> str:
+    wanted = profile.requires.memory_per_gpu
     if shape.nodes > 1 and not pool.multi_node:
         return "pool is not multiNodeCapable"
     if shape.gpus_per_node > pool.gpus_per_node:
         return f"nodes have {count(pool.gpus_per_node, 'GPU')}"
     if shape.nodes > pool.max_nodes:
         return f"pool has {count(pool.max_nodes, 'node')}"
-    memory = shape.gpus * (pool.memory_per_gpu or 0)
-    if size_.vram and 0 < memory < size_.vram:
-        return f"{gib(memory)} of GPU memory"
-    if size_.disk and 0 < usable(memory) < size_.disk:
-        return f"{gib(usable(memory))} of GPU memory are usable, weights of {gib(size_.disk)}"
+    if wanted and (pool.memory_per_gpu or 0) < wanted:
+        return f"profile wants {gib(wanted)} a GPU"
+    return _too_little(size_, pool.memory_per_gpu, shape) if pool.memory_per_gpu else ""
+
+
+def _too_little(size_: Size, memory: int, shape: Shape) -> str:
+    """Say what does not fit a replica whose GPUs have so much memory."""
+    whole = shape.gpus * memory
+    if size_.load and size_.weights:
+        room = max(0, usable(memory) - OVERHEAD - size_.weights // shape.gpus)
+        taken = size_.load.on(shape)
+        return f"KV cache takes {gib(taken)} a GPU, room for {gib(room)}" if room < taken else ""
+    if size_.vram and whole < size_.vram:
+        return f"{gib(whole)} of GPU memory"
+    if size_.disk and usable(whole) < size_.disk:
+        return f"{gib(usable(whole))} of GPU memory are usable, weights of {gib(size_.disk)}"
     return ""
 
 

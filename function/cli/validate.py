@@ -19,8 +19,9 @@ from function.cli.composition import CONFIG
 from function.cli.dangling import faults
 from function.cli.errors import Code
 from function.cli.files import Found
-from function.cli.gathered import gather
+from function.cli.gathered import KINDS, gather
 from function.cli.invalid_objects import READ
+from function.cli.nodes import contradictions
 from function.cli.options import examples, form, target
 from function.cli.sarif import sarif
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
@@ -58,7 +59,9 @@ class Fault:
     )
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option("--live", is_flag=True, help="Follow references to the control plane as well.")
+@click.option(
+    "--live", is_flag=True, help="Follow references to the control plane as well, and compare pools with nodes."
+)
 @target
 @click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
 @form(Form.TABLE, Form.JSON, Form.YAML, Form.SARIF)
@@ -73,7 +76,7 @@ def validate(  # click's options
     Objects of other groups are passed over. FILE is a file, a folder or - for standard input.
     """
     found = [item for item in files.read(paths) if is_known(item.manifest)]
-    store = gather(Sources(live=True, target=target)).store if live else Store()
+    store = gather(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     told = check(found, store, target.namespace or "default")
     data = [_structured(fault) for fault in told]
     match form:
@@ -103,7 +106,7 @@ def check(found: list[Found], store: Store, namespace: str) -> list[Fault]:
         ref = Ref.of(item.manifest)
         problems = sorted({*_problems(item.manifest), *faults(store, item.manifest)})
         wrong += (Fault(file=item.file, ref=ref, problem=problem) for problem in problems)
-        doubts = sorted({*cautions(store, item.manifest)})
+        doubts = sorted({*cautions(store, item.manifest), *contradictions(store, item.manifest)})
         wrong += (Fault(file=item.file, ref=ref, problem=problem, caution=True) for problem in doubts)
     return sorted(wrong, key=lambda fault: (fault.caution, fault.file, fault.ref, fault.problem))
 

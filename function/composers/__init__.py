@@ -6,7 +6,7 @@ Each asks for what it needs, hands it to the pure rooms, and turns what comes ba
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from function.composers import cache, deployment, environment, model, placement
+from function.composers import cache, deployment, environment, model, nodes, placement
 from function.composers.finish import observed_status
 from function.domain.settings import Settings
 from function.domain.tally import Tally
@@ -44,6 +44,7 @@ MEMORIES: Mapping[str, Tally] = {
     "environments": ENVIRONMENTS.tally,
     "placements": PLACEMENTS.tally,
     "verdicts": deployment.VERDICTS.tally,
+    "nodes": nodes.MEMBERS.tally,
 }
 # A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
 _RETRY_SECONDS = 60

@@ -3,16 +3,17 @@
 Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object on the StorageClass, and KServe's
 missing pipeline preset, which is never removed because running services refer to it. Whether the preset is there tells
 whether the kubeconfig works and KServe is installed: its CRD would tell too, but nests deeper than a request can hold.
-It keeps the ledger of its own GPUs, whatever else is wrong with it.
+It keeps the ledger of its own GPUs, whatever else is wrong with it, and counts the nodes that it is shown (nodes.py).
 """
 
 from dataclasses import replace
 
-from function.composers import requirements
+from function.composers import nodes, requirements
 from function.composers.finish import finish, keep_observed, observed_status
+from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
-from function.domain.settings import Settings
+from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Call, Composed, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY
@@ -20,6 +21,7 @@ from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
 from function.parse.placements import PLACEMENTS
 from function.report import environments as report
+from function.report import hardware
 from function.scheduling.admission import admit
 from function.serving.presets import pipeline_preset
 
@@ -31,12 +33,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
     parsed = read_environment(call.xr, settings)
     access, environment = parsed.access, parsed.value
     version = text(call.xr, "metadata.resourceVersion")
-    found = _placements(call)
-    ledger = None if found is None else report.ledger(environment, admit(environment, found))
+    asked = _asked(call, environment)
     if access is None or environment.broken:
         invalid = report.invalid(parsed.pool_problems, parsed.other_problems)
-        held = keep_observed(call, settings, asks(call), invalid)
-        return replace(held, status={**held.status, **(ledger or {})}, version=version)
+        held = keep_observed(call, settings, asked, invalid)
+        return replace(held, status={**held.status, **(_ledger(call, environment) or {})}, version=version)
+    seen = nodes.seen(call, environment)
+    environment = seen.environment
     writer = ObjectWriter(
         owner=environment.name,
         namespace=settings.secret_namespace,
@@ -44,19 +47,23 @@ def compose(call: Call, settings: Settings) -> Outcome:
         watch=settings.object_watch,
         observed=call.observed,
     )
-    composed = _composed(call, parsed, access, writer)
+    composed = _composed(call, parsed, access, writer) | nodes.composed(seen, writer)
     storage_class = writer.read(CLASS)
     conditions = [
         report.cluster_ready(writer.read(PRESET), access.kubeconfig),
         report.pools_valid(environment.pools, parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
+        hardware.as_declared(environment.pools, seen.sight),
     ]
     outcome = finish(
         call,
         settings,
-        requirements=asks(call),
+        requirements=asked,
         composed=composed,
-        status={**report.status(environment, storage_class), **(ledger or _published(call.xr))},
+        status={
+            **report.status(environment, storage_class),
+            **(_ledger(call, environment) or _published(call.xr)),
+        },
         conditions=conditions,
         settled=all(item.ready for item in composed.values()),
     )
@@ -64,8 +71,17 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def asks(call: Call) -> dict[str, Requirement]:
-    """Return what is asked for an InferenceEnvironment, whatever stands in it: the placements with its label, and by
-    name those that it has admitted and that lost it. One that has published nothing looks at all placements.
+    """Return what is asked for an InferenceEnvironment, whatever stands in it: the placements on it, and its nodes."""
+    return _asked(call, read_environment(call.xr, BUILT_IN).value)
+
+
+def _asked(call: Call, environment: Environment) -> dict[str, Requirement]:
+    return _asked_placements(call) | nodes.asks(call, environment)
+
+
+def _asked_placements(call: Call) -> dict[str, Requirement]:
+    """Return what is asked for placements: those with the environment's label, and by name those that it has admitted
+    and that lost it. One that has published nothing looks at all placements.
     """
     name, status = text(call.xr, "metadata.name"), mapping(call.xr, "status")
     if not any("free" in pool for pool in listing(status, "pools")):
@@ -80,9 +96,15 @@ def asks(call: Call) -> dict[str, Requirement]:
     return asked
 
 
+def _ledger(call: Call, environment: Environment) -> Manifest | None:
+    """Return the ledger as it is to be published; None while any placement is outstanding."""
+    found = _placements(call)
+    return None if found is None else report.ledger(environment, admit(environment, found))
+
+
 def _placements(call: Call) -> list[Placement] | None:
     """Return the placements on an environment; None while any is outstanding."""
-    name, answers = text(call.xr, "metadata.name"), [call.answer(asked) for asked in asks(call)]
+    name, answers = text(call.xr, "metadata.name"), [call.answer(asked) for asked in _asked_placements(call)]
     found: dict[str, Placement] = {}
     for answer in answers:
         if answer is Answer.PENDING:

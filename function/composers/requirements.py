@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from function.domain.model import ModelRef
 from function.exchange import Requirement
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, VERSION, label_value
+from function.lifecycle.node_collection import DEFINITION, MEMBERSHIP
 from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
 
 MODEL = "model"
@@ -15,6 +16,8 @@ OWN = "own-placements"
 PLACEMENTS = "placements"
 NAMESPACE = "placements-of-the-namespace"
 CACHE = "cache"
+NODES = "nodes"
+NODES_DEFINITION = "nodes-definition"
 _ENVIRONMENT = "environment-"
 _ON = "placements-on-"
 _PLACEMENT = "placement-"
@@ -94,3 +97,13 @@ def remote_object(name: str, namespace: str) -> Requirement:
 def cache(name: str, namespace: str) -> Requirement:
     """Ask for one ModelCache."""
     return Requirement(api_version=VERSION, kind="ModelCache", name=name, namespace=namespace)
+
+
+def nodes(collection: str, namespace: str) -> Requirement:
+    """Ask for the Objects of a collection."""
+    return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels={MEMBERSHIP: collection})
+
+
+def nodes_definition() -> Requirement:
+    """Ask for the CRD of collections."""
+    return Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from function.domain.hardware import is_rdma
+from function.domain.nodes import PoolFacts
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download, Kserve
@@ -16,7 +17,11 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A group of equal nodes. Memory in bytes per GPU, names in lower case; None = not declared."""
+    """A group of equal nodes. Memory in bytes per GPU, names in lower case; None = not declared.
+
+    `autoscaled`: somebody adds nodes, up to `max_nodes`. `facts` are what its nodes were last observed to be, None
+    where they are not looked at: then all are as declared.
+    """
 
     name: str
     gpus_per_node: int
@@ -33,6 +38,17 @@ class Pool:
     nvlink_domain: int | None = None
     pod: PodAdditions = PodAdditions()
     inter_node: InterNode | None = None
+    autoscaled: bool = False
+    facts: PoolFacts | None = None
+
+    @property
+    def usable_nodes(self) -> int:
+        """Nodes that can be used now, or that an autoscaler would add: at most those declared."""
+        if self.facts is None:
+            return self.max_nodes
+        if self.autoscaled:
+            return max(0, self.max_nodes - (self.facts.nodes - self.facts.usable))
+        return min(self.facts.usable, self.max_nodes)
 
     def given(self, nodes: int) -> PodAdditions:
         """Return what the pods of a replica over so many nodes get besides."""
@@ -75,6 +91,22 @@ class EnvironmentStorage:
     download: Download = Download()
 
 
+class Observe(StrEnum):
+    """Whether the nodes of a cluster are looked at."""
+
+    AUTO = "Auto"
+    ALWAYS = "Always"
+    NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """Whether nodes are looked at, and which. `selector`: a LabelSelector, None where the pools' labels tell."""
+
+    observe: Observe = Observe.AUTO
+    selector: Manifest | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not.
@@ -91,6 +123,7 @@ class Environment:
     broken_pools: tuple[str, ...] = ()
     broken: bool = False
     storage: EnvironmentStorage = EnvironmentStorage()
+    hardware: Hardware = Hardware()
     pull_secrets: tuple[PullSecret, ...] = ()
     kserve: Kserve = Kserve()
     provider_config: str = ""

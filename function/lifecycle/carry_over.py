@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
+from function.lifecycle.node_collection import KIND as COLLECTION
 from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
 from function.observe.health import assess
 from function.observe.objects import read
@@ -56,6 +57,8 @@ def _ready(manifest: Manifest) -> bool:
     if text(manifest, "apiVersion") == OBJECT_VERSION and text(manifest, "kind") == "Object":
         remote = read(manifest)
         return remote.present and assess(remote.manifest).up
+    if text(manifest, "kind") == COLLECTION:
+        return True
     if not get(manifest, "status.conditions"):
         return text(manifest, "kind") == "ClusterProviderConfig"
     return condition(manifest, "Ready").get("status") == "True"

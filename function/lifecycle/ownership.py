@@ -13,12 +13,15 @@ from dataclasses import replace
 from function.exchange import Call
 from function.kube.manifests import Manifest, strings, text
 from function.kube.names import GROUP, MANAGED_BY
+from function.lifecycle.node_collection import KIND as COLLECTION
+from function.lifecycle.node_collection import collection_name
 from function.lifecycle.object_writer import object_name
 
 _KINDS = frozenset(
     {
         ("kubernetes.m.crossplane.io", "Object"),
         ("kubernetes.m.crossplane.io", "ClusterProviderConfig"),
+        ("kubernetes.m.crossplane.io", COLLECTION),
         ("protection.crossplane.io", "Usage"),
         (GROUP, "ModelPlacement"),
     }
@@ -26,7 +29,7 @@ _KINDS = frozenset(
 ((_LABEL, _US),) = MANAGED_BY.items()
 # Those of a ModelCache stand behind the name of their environment.
 _NAME = re.compile(
-    r"provider-config|storage-class|pipeline-preset|placement-.+"
+    r"provider-config|storage-class|pipeline-preset|nodes|placement-.+"
     r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|token|service)-.+)"
 )
 
@@ -49,4 +52,5 @@ def is_ours(composite: str, name: str, manifest: Manifest) -> bool:
     if not manager:
         return _NAME.fullmatch(name) is not None
     scope, _, key = name.rpartition("/")
-    return manager == _US or text(manifest, "metadata.name") == object_name(composite, key, scope)
+    named = {object_name(composite, key, scope), collection_name(composite)}
+    return manager == _US or text(manifest, "metadata.name") in named

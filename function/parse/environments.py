@@ -5,7 +5,7 @@ broken: nothing new is decided there and what runs stays, because a storage clas
 one that is absent. A pool without GPUs is no GPU pool and is left out silently.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
 from function.domain.model import SecretKey
@@ -19,6 +19,7 @@ from function.parse.block import Block
 from function.parse.downloads import read_download, read_kserve
 from function.parse.hardware import read_pool
 from function.parse.memo import MemoBy
+from function.parse.nodes import read_facts, read_hardware
 from function.parse.parsed import Parsed
 from function.parse.readiness import is_current, is_ready
 from function.parse.shares import read_share
@@ -63,24 +64,27 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
     pools, broken_pools, pool_problems = _pools(spec)
     storage = _storage(spec.block("storage"), settings)
     kserve = read_kserve(spec.block("kserve"), settings.kserve)
+    hardware = read_hardware(spec.block("hardware"))
     pull_secrets = tuple(_pull_secret(item, settings.secret_namespace) for item in spec.blocks("imagePullSecrets"))
     problems = spec.problems()
+    published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
     ready, ready_message = _readiness(manifest)
     environment = Environment(
         name=name,
         uid=text(manifest, "metadata.uid"),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
-        pools=pools,
+        pools=tuple(replace(pool, facts=read_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
         broken=any(problem not in pool_problems for problem in problems),
         storage=storage,
+        hardware=hardware,
         pull_secrets=pull_secrets,
         kserve=kserve,
         provider_config=text(manifest, "status.providerConfigRef.name") or provider_config(name),
         ready=ready,
         ready_message=ready_message,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
-        free={text(pool, "name"): _free(pool) for pool in listing(manifest, "status.pools") if "free" in pool},
+        free={name: _free(pool) for name, pool in published.items() if "free" in pool},
         admitted=tuple(map(_grant, listing(manifest, "status.admitted"))),
         yields=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.yields")),
     )

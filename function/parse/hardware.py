@@ -9,6 +9,7 @@ from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISION
 from function.domain.model import Requires
 from function.parse.block import Block
 from function.parse.inter_node import read_inter_node
+from function.parse.nodes import read_autoscaled
 from function.parse.pods import read_pod
 from function.parse.templates import refuse_templates
 
@@ -50,6 +51,7 @@ def read_pool(block: Block) -> Pool:
         nvlink_domain=capabilities.integer("nvlinkDomainSize"),
         pod=pod,
         inter_node=read_inter_node(block, pod, gpus),
+        autoscaled=read_autoscaled(block),
     )
 
 

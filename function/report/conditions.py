@@ -15,7 +15,12 @@ from function.report.bounded import LIMIT, clip
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ClusterModel": (ConditionType.MODEL_VALID,),
     "Model": (ConditionType.MODEL_VALID,),
-    "InferenceEnvironment": (ConditionType.CLUSTER_READY, ConditionType.POOLS_VALID, ConditionType.STORAGE_READY),
+    "InferenceEnvironment": (
+        ConditionType.CLUSTER_READY,
+        ConditionType.POOLS_VALID,
+        ConditionType.STORAGE_READY,
+        ConditionType.HARDWARE_AS_DECLARED,
+    ),
     "ModelDeployment": (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED, ConditionType.PLACEMENTS_READY),
     "ModelPlacement": (
         ConditionType.REFERENCES_RESOLVED,

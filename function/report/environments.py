@@ -11,9 +11,10 @@ from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
 from function.observe import clusters
 from function.observe.objects import ObservedObject, State
-from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, PoolsValid, Status
+from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, HardwareAsDeclared, PoolsValid, Status
 from function.report.bounded import listed
 from function.report.conditions import faulty
+from function.report.hardware import observed, usable
 from function.report.objects import obstacle
 from function.report.pools import slow, unlabelled
 from function.report.shares import share
@@ -57,6 +58,7 @@ def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condit
         ConditionType.CLUSTER_READY: ClusterReady.KUBECONFIG_MISSING,
         ConditionType.POOLS_VALID: PoolsValid.INVALID_POOL,
         ConditionType.STORAGE_READY: EnvironmentStorage.NOT_CONFIGURED,
+        ConditionType.HARDWARE_AS_DECLARED: HardwareAsDeclared.NOT_OBSERVED,
     }
     return tuple(faulty(type_, reasons[type_], sorted(problems)) for type_, problems in found.items() if problems)
 
@@ -66,6 +68,8 @@ def _owner(path: str) -> ConditionType:
         return ConditionType.POOLS_VALID
     if path.startswith("spec.storage"):
         return ConditionType.STORAGE_READY
+    if path.startswith("spec.hardware"):
+        return ConditionType.HARDWARE_AS_DECLARED
     return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
 
 
@@ -118,10 +122,13 @@ def ledger(environment: Environment, found: EnvironmentLedger) -> Manifest:
     yields: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in found.yields]
     return {
         "pools": pools,
-        "gpus": {
-            "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
-            "inUse": sum(grant.share.gpus for grant in found.grants),
-        },
+        "gpus": prune(
+            {
+                "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
+                "inUse": sum(grant.share.gpus for grant in found.grants),
+                "usable": usable(environment.pools),
+            }
+        ),
         "admitted": admitted,
         "yields": yields,
     }
@@ -149,5 +156,6 @@ def _pool(pool: Pool, found: PoolLedger) -> Manifest:
             "gpusInUse": sum(grant.share.gpus for grant in found.grants),
             "free": free,
             "placements": room.placements,
+            "observed": observed(pool.facts) if pool.facts else None,
         }
     )

@@ -1,4 +1,4 @@
-"""What is said of pools that are valid: a network faster than what pods get of it, nodes that nothing tells apart."""
+"""What is said of valid pools: nodes that are lost or that nothing tells apart, a network that pods get no way to."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,8 +9,10 @@ from function.domain.taints import own_taints
 from function.exchange import Condition
 from function.reasons import ServiceReady
 from function.report.bounded import listed
+from function.report.hardware import lost
 
-_TALKS = (ServiceReady.SERVING, ServiceReady.STARTING, ServiceReady.DEGRADED)
+_WAITS = (ServiceReady.STARTING, ServiceReady.DEGRADED)
+_TALKS = (ServiceReady.SERVING, *_WAITS)
 
 
 def slow(pool: Pool) -> str:
@@ -38,8 +40,10 @@ def _admits(other: Pool, pool: Pool) -> bool:
 
 
 def remarked(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
-    """Return ServiceReady with that remark, where pods of several nodes are, or will be."""
-    said = slow(pool) if shape.nodes > 1 and serving.reason in _TALKS else ""
-    if not said:
-        return serving
-    return replace(serving, message=f"{serving.message}. Note: {said} of InferenceEnvironment {environment}")
+    """Return ServiceReady with those remarks: of lost nodes while pods may wait for one, of the network where pods of
+    several nodes are, or will be.
+    """
+    said = [lost(pool)] if serving.reason in _WAITS else []
+    said += [slow(pool)] if shape.nodes > 1 and serving.reason in _TALKS else []
+    notes = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in said if note)
+    return replace(serving, message=f"{serving.message}{notes}")

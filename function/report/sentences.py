@@ -11,9 +11,10 @@ from function.kube.quantity import exact
 from function.kube.selectors import Requirement
 from function.reasons import Refused
 from function.report import storage_faults
+from function.report.hardware import unusable
 from function.report.quota import exceeded
 from function.report.storage_faults import SHARED_STORAGE, always
-from function.scheduling.verdicts import Field, Miss, Refusal, Value
+from function.scheduling.verdicts import Field, Miss, Refusal, Use, Value
 from function.storage.checks import FaultKind
 
 
@@ -36,6 +37,8 @@ def remedy(refusal: Refusal) -> str:
         return _STORAGE_REMEDIES.get(refusal.storage.kind, "").format(refusal=refusal)
     if refusal.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and refusal.pool and refusal.found is None:
         return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
+    if refusal.reason is Refused.INSUFFICIENT_CAPACITY and refusal.use and refusal.use.lost:
+        return f"See HardwareAsDeclared of InferenceEnvironment {refusal.environment}"
     return _REMEDIES.get(refusal.reason, "").format(refusal=refusal)
 
 
@@ -112,11 +115,20 @@ def _replicas(refusal: Refusal) -> str:
     assert use is not None
     replicas = refusal.wanted if isinstance(refusal.wanted, int) else 0
     wanted = f"{size(replicas, shape)} wanted"
-    nodes = count(use.nodes, "node")
+    nodes = f"{count(use.nodes, 'node')}{_usable(use)}"
     if refusal.reason is Refused.POOL_TOO_SMALL:
         return f"pool {refusal.pool} is too small: {wanted}, the whole pool ({nodes}) holds {refusal.found}"
-    others = f"{use.nodes_in_use} of {nodes} in use by {count(use.placements, 'placement')}"
-    return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}: {others} of others"
+    by = f"by {count(use.placements, 'placement')} of others"
+    others = f"{nodes}, {use.nodes_in_use} in use {by}" if use.lost else f"{use.nodes_in_use} of {nodes} in use {by}"
+    return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}: {others}"
+
+
+def _usable(use: Use) -> str:
+    """Say how many of the declared nodes can be used, where these are fewer, and why."""
+    if not use.lost:
+        return ""
+    why = f" ({unusable(use.unusable)})" if use.unusable else ""
+    return f" declared, {use.nodes - use.lost} usable{why}"
 
 
 def _ledger(refusal: Refusal) -> str:

@@ -101,5 +101,5 @@ def _room(
         Demand(shape, request.deployment.replicas, apart),
         placement.environment,
         placement.profile,
-        pool.name,
+        pool,
     )

@@ -12,7 +12,8 @@ see:
    not charged to those after it.
 
 A placement that is being deleted still holds its nodes. A pool whose nodes shrank below a replica's GPUs is taken in
-whole nodes, and one that holds more than fits has nothing left.
+whole nodes, and one that holds more than fits has nothing left. Nodes that cannot be used now are not there for what is
+new; what was granted or serves keeps its place whatever becomes of them.
 """
 
 import itertools
@@ -133,8 +134,12 @@ def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
     )
 
 
+def _empty(pool: Pool) -> PoolCapacity:
+    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=pool.max_nodes - pool.usable_nodes)
+
+
 def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
-    room = PoolCapacity(pool.max_nodes, pool.gpus_per_node)
+    room = _empty(pool)
     for grant in sorted(held, key=_largest_first):
         take(room, grant.share)
     return room
@@ -204,12 +209,18 @@ class Ledger:
 
 
 def _published(environment: Environment, pool: Pool) -> PoolCapacity:
-    room, free = PoolCapacity(pool.max_nodes, pool.gpus_per_node), environment.free.get(pool.name)
+    room, free = _empty(pool), environment.free.get(pool.name)
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
     return room
 
 
-def use(room: PoolCapacity) -> Use:
+def use(room: PoolCapacity, pool: Pool) -> Use:
     """Return how full a pool is."""
-    return Use(nodes=room.nodes, nodes_in_use=room.nodes_in_use, placements=room.placements)
+    return Use(
+        nodes=room.nodes,
+        nodes_in_use=room.nodes_in_use,
+        placements=room.placements,
+        lost=room.lost,
+        unusable=pool.facts.unusable if pool.facts else (),
+    )

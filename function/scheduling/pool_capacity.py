@@ -23,20 +23,21 @@ class Demand:
 
 @dataclass(slots=True)
 class PoolCapacity:
-    """Equal nodes, counted in `free` by their free GPUs."""
+    """Equal nodes, counted in `free` by their free GPUs. `lost`: how many of them cannot be used and count as none."""
 
     nodes: int
     gpus_per_node: int
     placements: int = 0
+    lost: int = 0
     free: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.free[self.gpus_per_node] = self.nodes
+        self.free[self.gpus_per_node] = self.nodes - self.lost
 
     @property
     def nodes_in_use(self) -> int:
         """Nodes with at least one GPU taken."""
-        return self.nodes - self.free.get(self.gpus_per_node, 0)
+        return self.nodes - self.lost - self.free.get(self.gpus_per_node, 0)
 
     def holds(self, demand: Demand) -> int:
         """Return how many of the replicas fit, without taking anything."""

@@ -1,7 +1,11 @@
-"""Whether a pool has room for a demand: never (not even were it empty) and not now are told apart."""
+"""Whether a pool has room for a demand: never (not even were it empty) and not now are told apart.
+
+What a pool can ever hold is a matter of what is declared; nodes that cannot be used are missing now.
+"""
 
 from dataclasses import replace
 
+from function.domain.environment import Pool
 from function.domain.model import Spread
 from function.reasons import Refused
 from function.scheduling.checks import Candidate
@@ -18,13 +22,13 @@ def capacity(request: SchedulingRequest, candidate: Candidate, ledger: Ledger) -
         return None
     environment, profile, pool = candidate.environment, candidate.profile, candidate.pool
     demand = Demand(shape, request.deployment.replicas, profile.replicas_across_nodes is Spread.REQUIRED)
-    found = shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool.name)
+    found = shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool)
     if found is None or found.reason is Refused.POOL_TOO_SMALL or ledger.knows(environment, pool):
         return found
     return replace(found, field=Field.LEDGER)
 
 
-def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str, pool: str) -> Refusal | None:
+def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str, pool: Pool) -> Refusal | None:
     """Return what is missing for a demand, in replicas."""
     fit = room.holds(demand)
     if fit >= demand.replicas:
@@ -36,9 +40,9 @@ def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str,
         field=Field.REPLICAS,
         environment=environment,
         profile=profile,
-        pool=pool,
+        pool=pool.name,
         wanted=demand.replicas,
         found=ever if never else fit,
         shape=demand.shape,
-        use=use(room),
+        use=use(room, pool),
     )

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import Shape
+from function.domain.nodes import Unusable
 from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.domain.quota import Excess
@@ -62,11 +63,16 @@ Value: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """How full a pool is without the deployment that asks; `nodes_in_use` have a GPU taken."""
+    """How full a pool is without the deployment that asks; `nodes_in_use` have a GPU taken.
+
+    `lost`: nodes of those declared that cannot be used now, and why, where that is known.
+    """
 
     nodes: int
     nodes_in_use: int
     placements: int
+    lost: int = 0
+    unusable: tuple[Unusable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -289,6 +289,7 @@ class NodePool(BaseModel):
     accelerator_count: StrictInt = Field(1, alias="acceleratorCount", ge=0, le=64)
     node_count: StrictInt = Field(0, alias="nodeCount", ge=0, le=10000)
     max_node_count: StrictInt | None = Field(None, alias="maxNodeCount", ge=0, le=10000)
+    autoscaled: StrictBool | None = None
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
     taints: list[Taint] | None = Field(None, max_length=16)
     capabilities: Capabilities | None = None
@@ -387,6 +388,16 @@ class Storage(BaseModel):
     download: Download | None = None
 
 
+class Selector(BaseModel):
+    match_labels: dict[str, StrictStr] | None = Field(None, alias="matchLabels", max_length=32)
+    match_expressions: list[MatchExpression] | None = Field(None, alias="matchExpressions", max_length=32)
+
+
+class Hardware(BaseModel):
+    observe: Literal["Auto", "Always", "Never"] = "Auto"
+    selector: Selector | None = None
+
+
 class ImagePullSecretSecretRef(BaseModel):
     name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
@@ -410,6 +421,7 @@ class EnvironmentSpec(BaseModel):
     cluster: Cluster
     node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
     storage: Storage | None = None
+    hardware: Hardware | None = None
     image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     kserve: Kserve | None = None
 

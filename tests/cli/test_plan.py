@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -148,6 +149,31 @@ def test_the_picture_says_why_the_others_do_not_serve(picture: ET.Element) -> No
     texts = [t.text or "" for t in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert sum("NoEnvironmentMatches" in text for text in texts) == 3
     assert any(text.startswith("h200-two-nodes: placed") for text in texts)
+
+
+def test_every_colour_of_the_picture_has_one_for_the_dark() -> None:
+    drawn = said("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
+    style, _, rest = drawn.partition("</style>")
+    used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', rest))
+    assert used <= set(re.findall(r'\[fill="(#[0-9a-f]{6})"\]', style))
+    assert "@media (prefers-color-scheme: dark)" in style
+
+
+def test_of_a_hundred_environments_an_overview_comes_first(tmp_path: Path) -> None:
+    manifests, many = example("kimi-k2-two-nodes"), []
+    for number in range(100):
+        each = kimi("InferenceEnvironment")
+        mapping(each, "metadata")["name"] = f"e{number:02}"
+        if number >= 30:
+            mapping(each, "metadata")["labels"] = {}
+        many.append(each)
+    others = [m for m in manifests if m["kind"] != "InferenceEnvironment"]
+    root = ET.fromstring(said("plan", "-f", write(tmp_path, *others, *many), "-o", "svg"))
+    texts = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "100 environments: 1 chosen, 29 would do, 70 refuse" in texts
+    assert "and 88 environments more" in texts
+    tiles = [r.get("fill") for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("width") == "22"]
+    assert Counter(tiles) == {"#1f9d55": 1, "#8b98ad": 29, "#c0392b": 70}
 
 
 def test_the_picture_in_the_readme_is_what_its_command_draws() -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from function.kube.manifests import Manifest
-from tests.cli.process import cells, run, said, write
+from function.cli.kv_cache import read_attention
+from function.kube.manifests import JSON, Manifest, listing, mapping
+from tests.cli.conftest import example
+from tests.cli.process import ROOT, cells, run, said, write
 from tests.hub.hub import Hub, serving
 from tests.hub.weights import SHARDED
 
@@ -125,3 +127,117 @@ def test_a_hub_that_refuses_is_one_line(status: int, code: int) -> None:
 def test_a_token_is_sent() -> None:
     with serving(Hub(files=SHARDED, token="let-me-in")) as hub:
         said("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint, HF_TOKEN="let-me-in")
+
+
+def test_nine_tenths_of_gpu_memory_are_usable(tmp_path: Path) -> None:
+    """4 nodes x 4 GPUs x 80Gi are 1280Gi, of which engines take 1152Gi; the maths of the decision stay."""
+    assert "1152Gi of 1280Gi" in said("size", "-f", "examples/kimi-k26-vram")
+    (row,) = json.loads(said("size", "-f", "examples/kimi-k26-vram", "-o", "json"))[0]["pools"]
+    assert (row["usableMemory"], row["obstacle"]) == ("1152Gi", "")
+    text = (ROOT / "examples/gemma-one-gpu/model.yaml").read_text()
+    large = tmp_path / "model.yaml"
+    large.write_text(text.replace("  serving:\n", "  resources: {disk: 75Gi}\n  serving:\n"))
+    shown = said("size", "-f", str(large), "-f", "examples/gemma-one-gpu/environment.yaml")
+    assert "72Gi of GPU memory are usable, weights of 75Gi" in shown, "80 x 0.9"
+
+
+QWEN3_235B: Manifest = {
+    "num_hidden_layers": 94,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "hidden_size": 4096,
+}
+DEEPSEEK_V3: Manifest = {"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+LLAMA_405B: Manifest = {
+    "num_hidden_layers": 126,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 8,
+    "hidden_size": 16384,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A model's config, how it is split, and the bytes of one token on one GPU."""
+
+    id: str
+    reason: str
+    config: Manifest
+    tensor: int = 1
+    stages: int = 1
+    want: int
+
+
+KEPT = (
+    Kept(id="latent", reason="published: 70,272 B (arXiv 2505.09343)", config=DEEPSEEK_V3, want=70_272),
+    Kept(id="latent-is-not-split", reason="every GPU keeps it whole", config=DEEPSEEK_V3, tensor=8, want=70_272),
+    Kept(id="grouped", reason="published: 516,096 B (arXiv 2505.09343)", config=LLAMA_405B, want=516_096),
+    Kept(id="split", reason="2 x 94 x 1 x 128 x 2", config=QWEN3_235B, tensor=4, want=48_128),
+    Kept(id="one-head-at-least", reason="eight GPUs share four heads", config=QWEN3_235B, tensor=8, want=48_128),
+    Kept(id="stages", reason="47 of 94 layers", config=QWEN3_235B, tensor=4, stages=2, want=24_064),
+    Kept(id="text-config", reason="of a model that sees", config={"text_config": LLAMA_405B}, want=516_096),
+)
+
+
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.id)
+def test_bytes_of_a_token(case: Kept) -> None:
+    attention = read_attention(case.config, "config.json")
+    assert attention.per_token(case.tensor, case.stages) == case.want, case.reason
+
+
+def test_sliding_layers_keep_their_window() -> None:
+    types: list[JSON] = [*["sliding_attention"] * 5, "full_attention"]
+    config: Manifest = {"num_hidden_layers": 6, "num_attention_heads": 8, "head_dim": 128, "sliding_window": 1024}
+    attention = read_attention({**config, "layer_types": types}, "config.json")
+    assert attention.bytes(10_000, 1, 1) == (10_000 + 5 * 1024) * 8 * 2 * 128 * 2
+
+
+def test_requests_need_memory_besides_the_weights(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(QWEN3_235B))
+    asked = ("size", "--params", "235B", "--precision", "fp8", "--config", str(config), "--context-length", "32768")
+    (few,) = json.loads(said(*asked, "-o", "json"))
+    # 235e9 B are 218.9 Gi; 32,768 x 192,512 B are 5.9 Gi; together / 0.9 are 249.7 Gi.
+    assert (few["vram"], few["arithmetic"][2]) == (
+        "250Gi",
+        "KV cache: 192,512 bytes a token in full layers, 1 x 32,768 tokens = 6Gi",
+    )
+    (many,) = json.loads(said(*asked, "--concurrency", "64", "-o", "json"))
+    # 64 times 5.875 Gi are 376 Gi; (218.9 + 376) / 0.9 = 661.
+    assert many["vram"] == "661Gi"
+    obstacles = {pool["pool"]: pool["obstacle"] for pool in many["pools"]}
+    # A replica on 9 GPUs of 80Gi is two nodes of 8: 72 - 8 - 13.7 Gi of each GPU are left, and one of 8 ranks with its
+    # half of the layers takes 64 x 32,768 x 24,064 B = 47 Gi.
+    assert obstacles["8 x H100"] == ""
+
+
+def test_the_hub_has_the_config() -> None:
+    files = {**SHARDED, "config.json": json.dumps(LLAMA_405B).encode()}
+    with serving(Hub(files=files)) as hub:
+        shown = said("size", "--hub", "owner/model", "--context-length", "1000", HF_ENDPOINT=hub.endpoint)
+    assert "KV cache: 516,096 bytes a token in full layers, 1 x 1,000 tokens = 1Gi" in shown
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ('{"num_hidden_layers": 4, "layer_types": ["linear_attention"]}', "keeps a state instead of tokens"),
+        ("{}", "does not say num_hidden_layers and head_dim"),
+        ("[", "is not JSON"),
+    ],
+)
+def test_a_config_that_does_not_say(config: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(config)
+    done = run("size", "--params", "1B", "--precision", "fp8", "--config", str(file), "--context-length", "1000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_a_profile_that_wants_more_of_each_gpu(tmp_path: Path) -> None:
+    manifests = example("kimi-k2-two-nodes")
+    for manifest in manifests:
+        for pool in listing(manifest, "spec.nodePools"):
+            mapping(pool, "capabilities")["memoryPerGpu"] = "80Gi"
+    assert "profile wants 141Gi a GPU" in said("size", "-f", write(tmp_path, *manifests))

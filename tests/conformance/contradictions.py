@@ -247,6 +247,7 @@ MODEL = [
     ),
 ]
 ENVIRONMENT = [
+    Case("pull-secret", "one of both", "InferenceEnvironment", {"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0]"),
     Case(
         "cluster-unset",
         "the block that counts",

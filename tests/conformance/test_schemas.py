@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import crossplane
+from tests.conformance import crossplane, node_contradictions
 from tests.conformance.contradictions import ALLOWED, GOOD, REFUSED, Case, manifest
 
 pytestmark = pytest.mark.conformance
@@ -29,12 +29,12 @@ def test_the_good_manifest_passes(kind: str, definitions: Path, tmp_path: Path) 
     assert crossplane.validate(definitions, [good], tmp_path) == []
 
 
-@pytest.mark.parametrize("case", ALLOWED, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*ALLOWED, *node_contradictions.ALLOWED], ids=lambda case: case.id)
 def test_what_is_allowed_passes(case: Case, definitions: Path, tmp_path: Path) -> None:
     assert crossplane.validate(definitions, [manifest(case)], tmp_path) == [], case.reason
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*REFUSED, *node_contradictions.REFUSED], ids=lambda case: case.id)
 def test_what_contradicts_itself_is_refused_at_its_field(case: Case, definitions: Path, tmp_path: Path) -> None:
     faults = crossplane.validate(definitions, [manifest(case)], tmp_path)
     start = f"{case.kind}/{case.id}: {case.at}: "

@@ -6,6 +6,7 @@ again, as a kubelet would.
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_each_process_is_killed_in_turn(
     for name in programs:
         started = time.monotonic()
         world.stack.processes.start(world.stack.processes.kill(name))
-        until(f"a model to be served after {name} was killed", lambda name=name: _serves(world, f"after-{name}"))  # type: ignore[misc]
+        until(f"a model to be served after {name} was killed", partial(_serves, world, f"after-{name}"))
         took.append(f"{name} {time.monotonic() - started:.0f}")
         for each in NAMES:
             world.ready(TEAM, each)

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
+from function.domain.environment import Environment, EnvironmentStorage, Hardware, Observe, Pool, StorageMode
 from function.domain.model import SecretKey
+from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest
 from function.parse.environments import ClusterAccess, ParsedEnvironment, provider_config, read_environment
 from function.report.environments import invalid
+from function.report.hardware import observed
 from tests.parse import manifests
 from tests.parse.manifests import pool
 
@@ -22,6 +24,15 @@ def _read(manifest: Manifest, settings: Settings = BUILT_IN) -> ParsedEnvironmen
     return read_environment(manifest, settings)
 
 
+OBSERVED: Manifest = {
+    "nodes": 3,
+    "usable": 1,
+    "unusable": [{"reason": "TooFewGPUs", "detail": "7 of 8", "count": 2, "nodes": ["a", "b"]}],
+    "gpusPerNode": 8,
+    "product": "NVIDIA-H100",
+    "memoryPerGpu": "81559Mi",
+    "drift": [{"field": "taints", "declared": "none", "observed": "x:NoSchedule", "nodes": ["a"]}],
+}
 FULL = manifests.environment(
     pool(
         acceleratorType="NVIDIA-H100",
@@ -45,6 +56,7 @@ FULL = manifests.environment(
         "sharedClaim": {"name": "models", "size": "2Ti"},
         "download": {"backoffLimit": 2},
     },
+    hardware={"observe": "Always", "selector": {"matchLabels": {"gpu": "yes"}}},
     kserve={"namespace": "llm"},
 )
 FULL |= {
@@ -57,6 +69,7 @@ FULL |= {
     "status": {
         "providerConfigRef": {"name": "made-earlier"},
         "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
+        "pools": [{"name": "h100", "observed": OBSERVED}],
     },
 }
 READ = Environment(
@@ -78,8 +91,19 @@ READ = Environment(
             multi_node=True,
             bandwidth="ib-400g",
             nvlink_domain=8,
+            autoscaled=True,
+            facts=PoolFacts(
+                nodes=3,
+                usable=1,
+                unusable=(Unusable(reason=Unfit.TOO_FEW_GPUS, detail="7 of 8", count=2, nodes=("a", "b")),),
+                gpus_per_node=8,
+                product="NVIDIA-H100",
+                memory_per_gpu=81559 * 2**20,
+                drift=(Drift(field=Drifted.TAINTS, declared="none", observed="x:NoSchedule", nodes=("a",)),),
+            ),
         ),
     ),
+    hardware=Hardware(observe=Observe.ALWAYS, selector={"matchLabels": {"gpu": "yes"}}),
     storage=EnvironmentStorage(
         class_name="fast",
         access_mode="ReadWriteOnce",
@@ -93,6 +117,12 @@ READ = Environment(
     ready=True,
     deleting=True,
 )
+
+
+def test_facts_are_written_as_they_are_read() -> None:
+    facts = READ.pools[0].facts
+    assert facts is not None
+    assert observed(facts) == OBSERVED
 
 
 def test_every_field_is_read() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.problem import Problem
-from function.domain.settings import BUILT_IN, Download, Kserve, Settings
+from function.domain.settings import BUILT_IN, Download, Kserve, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
 from function.parse.parsed import Parsed
 from function.parse.settings import read_settings
@@ -68,6 +68,12 @@ def test_every_field_is_read() -> None:
         object_watch=True,
         remote_namespace_prefix="mp-",
     )
+
+
+def test_rights_of_downloads_are_read() -> None:
+    said: Manifest = {"runAsUser": 2000, "supplementalGroups": [5]}
+    parsed = read_settings({"download": {"securityContext": said, "prepare": "Never"}}, {})
+    assert parsed == Parsed(replace(BUILT_IN, download=Download(security=said, prepare=Prepare.NEVER)))
 
 
 def test_the_context_wins_field_by_field() -> None:

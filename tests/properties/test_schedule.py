@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.environment import Environment
 from function.domain.model import Model
+from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement, Preference
 from function.report.explain import explain
 from function.scheduling.request import SchedulingRequest
@@ -34,9 +35,20 @@ profiled = settings(max_examples=80, deadline=None)
 
 
 @st.composite
+def facts(draw: st.DrawFn) -> PoolFacts:
+    nodes = draw(st.integers(0, 5))
+    return PoolFacts(nodes=nodes, usable=draw(st.integers(0, nodes)))
+
+
+@st.composite
 def an_environment(draw: st.DrawFn, name: str) -> Environment:
     pools = [
-        pool(p, nodes=draw(st.integers(0, 4)), memory=draw(st.sampled_from(["80Gi", "141Gi", "40Gi"]))) for p in POOLS
+        replace(
+            pool(p, nodes=draw(st.integers(0, 4)), memory=draw(st.sampled_from(["80Gi", "141Gi", "40Gi"]))),
+            facts=draw(st.none() | facts()),
+            autoscaled=draw(st.booleans()),
+        )
+        for p in POOLS
     ]
     return environment(
         name,
@@ -176,7 +188,7 @@ def test_what_is_new_never_overcommits(
         where = known[a.environment].pool(a.pool)
         assert where is not None
         others = [p for p in without("chat", existing) if (p.environment, p.pool) == (a.environment, a.pool)]
-        assert a.shape.nodes * a.replicas <= left(where.max_nodes, others)
+        assert a.shape.nodes * a.replicas <= left(where.usable_nodes, others)
 
 
 @profiled

@@ -73,7 +73,7 @@ def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     room = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).room(environment("env"), TWO_NODES)
-    assert use(room) == Use(nodes=2, nodes_in_use=2, placements=2)
+    assert use(room, TWO_NODES) == Use(nodes=2, nodes_in_use=2, placements=2)
 
 
 def test_the_order_is_served_then_creation_then_uid_then_name() -> None:

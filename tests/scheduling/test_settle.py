@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.scheduling.ledger import PoolLedger, settle
@@ -236,3 +237,39 @@ def test_no_more_placements_are_granted_than_a_status_has_room_for() -> None:
     assert [p.uid for p in found.yields] == ["c"]
     grown = settle(FOUR, (asks("a", 2), asks("b")), (grant("a", share()), grant("b", share())), 2)
     assert held(grown) == {"a": 2, "b": 1}, "who is there may grow"
+
+
+@dataclass(frozen=True)
+class Lost:
+    id: str
+    reason: str
+    usable: int
+    placements: tuple[Placement, ...]
+    granted: tuple[Grant, ...]
+    want: dict[str, int]
+    yields: tuple[str, ...]
+    free: int
+
+
+LOST = (
+    Lost("room", "three of four nodes for what is new", 3, (asks("a", 3),), (), {"a": 3}, (), 0),
+    Lost("no-room", "not four", 3, (asks("a", 4),), (), {}, ("a",), 3),
+    Lost("admitted", "an admission outlives its nodes", 0, (asks("a", 2),), (grant("a", share(2)),), {"a": 2}, (), 0),
+    Lost("served", "so does what serves", 0, (asks("a", 2, served=True),), (), {"a": 2}, (), 0),
+    Lost("beside", "what stays is charged first", 3, (asks("a", 2), asks("b", 2, YOUNG)), (grant("a", share(2)),),
+         {"a": 2}, ("b",), 1),
+    Lost("over", "nothing is left beside what holds more than can be used", 1, (asks("a", 2), asks("b", 1, YOUNG)),
+         (grant("a", share(2)),), {"a": 2}, ("b",), 0),
+    Lost("growth", "who was admitted for one grows on usable nodes only", 1, (asks("a", 2),), (grant("a", share(1)),),
+         {"a": 1}, ("a",), 0),
+    Lost("shrink", "who asks for less gets it", 0, (asks("a", 1),), (grant("a", share(2)),), {"a": 1}, (), 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOST, ids=lambda c: c.id)
+def test_four_nodes_of_which_some_cannot_be_used(case: Lost) -> None:
+    pool = replace(FOUR, facts=PoolFacts(nodes=4, usable=case.usable))
+    found = settle(pool, case.placements, case.granted)
+    assert held(found) == case.want, case.reason
+    assert tuple(p.uid for p in found.yields) == case.yields, case.reason
+    assert found.room.free.get(8, 0) == case.free, case.reason

@@ -4,6 +4,7 @@ That takes root, to be root and to become somebody else: for other users conftes
 """
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from function.storage import job, preparation
+from function.storage import job, preparation, prepare_script
 from function.storage.download_script import MARKER, Exit
 from function.storage.prepare_script import FULL, REFUSED, main
 from tests.hub import weights
@@ -146,3 +147,10 @@ def test_in_this_process_it_does_the_same(claim: Path) -> None:
     assert (claim / "models" / KEY).stat().st_mode & 0o700 == 0o700
     assert set(owners(claim / "models" / KEY).values()) == {USER}
     assert main(str(claim / "absent"), *arguments) == 1, "nobody foresaw that"
+
+
+def test_runs_as_a_script(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["-c", str(claim), f"models/{KEY}", str(USER), str(USER)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(prepare_script.__file__, run_name="__main__")
+    assert ended.value.code == 0

@@ -45,6 +45,7 @@ _PATHS = {
     "Namespace": "api/v1 namespaces",
     "Node": "api/v1 nodes",
     "Object": "apis/kubernetes.m.crossplane.io/v1alpha1 objects",
+    "ObservedObjectCollection": "apis/kubernetes.m.crossplane.io/v1alpha1 observedobjectcollections",
     "PersistentVolume": "api/v1 persistentvolumes",
     "PersistentVolumeClaim": "api/v1 persistentvolumeclaims",
     "Pod": "api/v1 pods",

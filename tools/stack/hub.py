@@ -45,7 +45,8 @@ def finish(home: Home, processes: Processes) -> None:
 
     def provide() -> None:
         # As core's own runtime does: a provider that starts before the kinds that it is wanted for never serves them.
-        Kubectl(home, "hub").established("crd", "objects.kubernetes.m.crossplane.io")
+        for kind in ("objects", "observedobjectcollections"):
+            Kubectl(home, "hub").established("crd", f"{kind}.kubernetes.m.crossplane.io")
         processes.start(_provider(home))
         until(_PROVIDER, lambda: listens(layout.PROVIDER_HEALTH))
 

@@ -1,0 +1,106 @@
+"""The `nodePools` that the observed nodes of an environment would be declared as.
+
+Nodes are of one pool that have the same value of the label by which clouds name theirs, and the same GPUs and taints. A
+pool gets one label that all its nodes have and no other node does, so that nothing is counted twice; where there is
+none, it gets the label of its GPUs as well, and what is left in common shows as NodesOverlap.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from function.domain.environment import GPU_RESOURCE
+from function.kube.manifests import JSON, Manifest, prune
+from function.kube.names import GROUP
+from function.observe.nodes import Node, Taint
+from function.observe.nodes import lasting as lasting_taints
+from function.observe.pools import gpus_of, memory_of, product_of
+
+# By which clouds and people tell pools apart, first match wins.
+_POOL_LABELS = (
+    f"{GROUP}/pool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "oci.oraclecloud.com/node-pool",
+    "compute.coreweave.com/node-pool",
+    "node.kubernetes.io/instance-type",
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+)
+_PRODUCTS = _POOL_LABELS[-2:]
+_HOSTNAME = "kubernetes.io/hostname"  # of one node alone, hence the last resort
+_GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Kind:
+    """What nodes of one pool have in common."""
+
+    pool: str
+    resource: str
+    gpus: int
+    product: str
+    taints: tuple[str, ...]
+
+
+def suggest(nodes: Iterable[Node]) -> list[JSON]:
+    """Return pools for the nodes that have GPUs, by name."""
+    every = sorted(nodes, key=lambda node: node.name)
+    groups: dict[_Kind, list[Node]] = defaultdict(list)
+    for node in every:
+        resource = next((name for name in _GPU_RESOURCES if node.offers.get(name)), "")
+        if resource:
+            groups[_kind(node, resource)].append(node)
+    names: dict[str, int] = defaultdict(int)
+    pools: list[JSON] = []
+    for kind, group in sorted(groups.items()):
+        stem = kind.pool or kind.product.lower() or "gpus"
+        names[stem] += 1
+        name = stem if names[stem] == 1 else f"{stem}-{names[stem]}"
+        pools.append(_pool(name, kind, group, [node for node in every if node not in group]))
+    return pools
+
+
+def _kind(node: Node, resource: str) -> _Kind:
+    gpus = gpus_of(node, resource) or 0
+    label = next((name for name in _POOL_LABELS if node.labels.get(name)), "")
+    taints = tuple(str(taint) for taint in _lasting(node, resource))
+    return _Kind(node.labels.get(label, ""), resource, gpus, product_of(node), taints)
+
+
+def _lasting(node: Node, resource: str) -> list[Taint]:
+    return [taint for taint in lasting_taints(node) if taint.key != resource]
+
+
+def _pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequence[Node]) -> Manifest:
+    taints: list[JSON] = [
+        prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
+        for taint in _lasting(group[0], kind.resource)
+    ]
+    memories = [memory for node in group if (memory := memory_of(node))]
+    labels: Manifest = {**_labels(group, others)}
+    return prune(
+        {
+            "name": name,
+            "acceleratorType": kind.product.lower() or None,
+            "gpuResource": None if kind.resource == GPU_RESOURCE else kind.resource,
+            "acceleratorCount": kind.gpus,
+            "nodeCount": len(group),
+            "labels": labels,
+            "taints": taints or None,
+            "capabilities": {"memoryPerGpu": f"{min(memories) // 2**20}Mi"} if memories else None,
+        }
+    )
+
+
+def _labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
+    """Return labels that all nodes of a group have, and no other node has all of."""
+    common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
+    further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
+    order = [key for key in _POOL_LABELS if key in common] + further
+    for key in order:
+        if not any(node.labels.get(key) == common[key] for node in others):
+            return {key: common[key]}
+    return {key: common[key] for key in (*order[:1], *(name for name in _PRODUCTS if name in common))}

@@ -1,0 +1,78 @@
+"""What an InferenceEnvironment asks about its nodes, and what is known of them.
+
+The collection is composed once the control plane is seen to serve its kind: where it does not, Crossplane could apply
+nothing of the environment any more. From then on its members are asked for instead.
+"""
+
+from dataclasses import dataclass, replace
+
+from function.composers import requirements
+from function.domain.environment import Environment
+from function.exchange import Answer, Call, Composed, Requirement
+from function.kube.manifests import Manifest, text
+from function.lifecycle.node_collection import NODES, collection, is_served
+from function.lifecycle.object_writer import ObjectWriter
+from function.observe.collection import Member, Sight, Unobserved, read_member, selection, sight
+from function.observe.pools import look
+from function.parse.memo import Memo
+from function.reasons import HardwareAsDeclared
+
+MEMBERS: Memo[Member] = Memo(read_member)
+_UNASKED = Sight(reason=HardwareAsDeclared.OBSERVING)
+
+
+def asks(call: Call, environment: Environment) -> dict[str, Requirement]:
+    """Return what is asked for: nothing where nodes are not looked at."""
+    if isinstance(selection(environment), Unobserved):
+        return {}
+    there = call.observed.get(NODES)
+    if there is None:
+        return {requirements.NODES_DEFINITION: requirements.nodes_definition()}
+    name, namespace = text(there, "metadata.name"), text(there, "metadata.namespace")
+    return {requirements.NODES: requirements.nodes(name, namespace)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The environment with the facts of its pools, how its nodes are seen, and by what selector they are to be."""
+
+    environment: Environment
+    sight: Sight
+    selector: Manifest | None = None
+
+
+def seen(call: Call, environment: Environment) -> Seen:
+    """Return an environment with what is known of its nodes: as they are, or as they were last; none where nobody is
+    to look.
+    """
+    selected = selection(environment)
+    if isinstance(selected, Unobserved):
+        known = environment if selected is Unobserved.IN_FILE else _without(environment)
+        return Seen(environment=known, sight=_not(selected))
+    if NODES not in call.observed:
+        defined = call.answer(requirements.NODES_DEFINITION)
+        pending = isinstance(defined, Answer)
+        served = not isinstance(defined, Answer) and any(is_served(item.load()) for item in defined)
+        if not served and not pending:
+            return Seen(environment=_without(environment), sight=_not(Unobserved.NO_KIND))
+        return Seen(environment=environment, sight=_UNASKED, selector=selected if served else None)
+    answer = call.answer(requirements.NODES)
+    found = sight(call.observed[NODES], None if isinstance(answer, Answer) else MEMBERS.read(answer))
+    if found.reason is None:
+        facts = look(environment, found.nodes)
+        pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
+        environment = replace(environment, pools=pools)
+    return Seen(environment=environment, sight=found, selector=selected)
+
+
+def _not(why: Unobserved) -> Sight:
+    return Sight(reason=HardwareAsDeclared.NOT_OBSERVED, why=why)
+
+
+def _without(environment: Environment) -> Environment:
+    return replace(environment, pools=tuple(replace(pool, facts=None) for pool in environment.pools))
+
+
+def composed(found: Seen, writer: ObjectWriter) -> dict[str, Composed]:
+    """Return the collection, where there is to be one."""
+    return {} if found.selector is None else {NODES: collection(writer, found.selector)}

@@ -1,0 +1,152 @@
+"""What the command line shows of nodes: what can be used, what contradicts, and the pools that they would be."""
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from function.cli.nodes import contradictions
+from function.cli.store import Store
+from function.cli.suggest import suggest
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.lifecycle.node_collection import MEMBERSHIP, collection_name
+from function.observe.nodes import read_node
+from function.observe.pools import look
+from function.parse.environments import read_environment
+from tests.cli.conftest import Live
+from tests.cli.process import cells, said, write
+from tests.observe.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
+
+EAST = "h200-east"
+# Of Kimi's four nodes two are in use, and one of the others is cordoned.
+FACTS: Manifest = {
+    "nodes": 4,
+    "usable": 3,
+    "unusable": [{"reason": "Cordoned", "count": 1, "nodes": ["h200-4"]}],
+    "gpusPerNode": 8,
+}
+H200 = [node(f"h200-{number}", {POOL: "h200"}, cordoned=number == 4) for number in (1, 2, 3, 4)]
+
+
+def looked(kimi: list[Manifest]) -> list[Manifest]:
+    """Return Kimi's objects, with an environment that has looked at its nodes, and these."""
+    found = copy.deepcopy(kimi)
+    (environment,) = [m for m in found if m["kind"] == "InferenceEnvironment"]
+    (pool,) = listing(environment, "status.pools")
+    pool["observed"] = FACTS
+    return [*found, *map(shown, H200)]
+
+
+def shown(manifest: Manifest) -> Manifest:
+    """Return the Object of a node of the environment's collection."""
+    found = member(manifest)
+    found["metadata"] = {**mapping(found, "metadata"), "labels": {MEMBERSHIP: collection_name(EAST)}}
+    return found
+
+
+def test_capacity_says_what_can_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
+    files = write(tmp_path, *looked(kimi))
+    (row,) = cells(said("capacity", "-f", files))
+    assert row[4:9] == ["2/4", "3 (h200-4 cordoned)", "16/32", "8", "1 node x 8 GPUs"]
+    (found,) = json.loads(said("capacity", "-f", files, "-o", "json"))
+    assert found["nodes"] == {"total": 4, "inUse": 2, "usable": 3, "observed": FACTS}
+    assert found["gpus"] == {"total": 32, "inUse": 16, "free": 8}
+
+
+def test_a_picture_hatches_what_cannot_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
+    drawn = said("plan", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
+    assert drawn.count('fill="url(#lost)"') == 8
+    assert "cannot be used: 8" in drawn
+    assert "lost 1 of 4 nodes (h200-4 cordoned)" in drawn
+
+
+def test_validate_compares_a_file_with_the_nodes(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
+    (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
+    (pool,) = listing(environment, "spec.nodePools")
+    pool["labels"] = {POOL: "h2000"}
+    pool["autoscaled"] = False
+    environment.pop("status")
+    told = json.loads(said("validate", write(tmp_path, environment), "--live", "-o", "json", *live(*map(shown, H200))))
+    found = [(fault["path"], fault["message"]) for fault in told if "nodePools" in fault["path"]]
+    assert found == [
+        ("spec.nodePools[h200]", f"pool h200: no node has {POOL}=h2000; the nearest, h200-1, has {POOL}=h200")
+    ]
+
+
+def test_suggest_on_a_control_plane(live: Live) -> None:
+    suggested = said("capacity", "--suggest", *live(*map(shown, H200)))
+    assert suggested.startswith(f"# spec of InferenceEnvironment {EAST}, of 4 nodes\n")
+    want: Manifest = {"name": "h200", "acceleratorCount": 8, "nodeCount": 4, "labels": {POOL: "h200"}}
+    assert yaml.safe_load(suggested) == {"nodePools": [want]}
+
+
+def test_suggest_where_nobody_looks(live: Live) -> None:
+    assert said("capacity", "--suggest", *live()) == (
+        f"# InferenceEnvironment {EAST} shows no nodes: see its HardwareAsDeclared\n"
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    nodes: tuple[Manifest, ...]
+    names: tuple[str, ...]
+
+
+GPU = taint("nvidia.com/gpu", "present")
+CASES = (
+    Case("gke", "by GKE's node pools", tuple(
+        node(f"gke-{i}", GKE_L4, gpus="2", taints=(GPU,)) for i in range(3)), ("l4",)),
+    Case("eks-and-dgx", "each by its own label", (node("a", EKS_A100), node("b", DGX_H100), node("c", DGX_H100)),
+         ("a100", "dgx")),
+    Case("one-label-two-kinds", "nodes of one label that are not equal are told apart by another",
+         (node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")), ("x", "x-2")),
+    Case("taints", "what all nodes of a pool have belongs to it", (node("a", taints=(taint("dedicated", "ml"),)),),
+         ("h100",)),
+    Case("no-gpus", "nodes without GPUs are no pool",
+         (node("a"), node("cpu", {"kubernetes.io/os": "linux"}, gpus=None)), ("h100",)),
+    Case("amd", "GPUs of another maker have another resource",
+         (node("a", {POOL: "mi", "amd.com/gpu.product-name": "AMD_Instinct_MI300X"}, resource="amd.com/gpu"),),
+         ("mi",)),
+    Case("no-name", "where no cloud names a pool, GPUs do", (node("a", {"nvidia.com/gpu.product": "NVIDIA-L4"}),),
+         ("NVIDIA-L4",)),
+    Case("nothing", "no node, no pool", (), ()),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_is_suggested_is_as_declared(case: Case) -> None:
+    nodes = list(map(read_node, case.nodes))
+    pools = suggest(nodes)
+    manifest: Manifest = {"metadata": {"name": "east"}, "spec": {"nodePools": pools, "cluster": CLUSTER}}
+    parsed = read_environment(manifest, BUILT_IN)
+    assert parsed.problems == ()
+    assert tuple(text(pool, "name") for pool in pools) == case.names, case.reason
+    facts = look(parsed.value, nodes)
+    assert [(found.drift, found.unusable) for found in facts.values()] == [((), ())] * len(pools), case.reason
+    assert sum(found.usable for found in facts.values()) == sum(bool(n.offers) for n in nodes)
+
+
+CLUSTER: JSON = {"source": "Existing", "existing": {"secretRef": {"name": "s"}}}
+
+
+def test_nodes_that_no_label_tells_apart_are_told_by_their_gpus() -> None:
+    """Two nodes of eight and two of four with one label: all that can be said is what they have in common."""
+    labels = {POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}
+    nodes = [node(name, labels, gpus=gpus) for name, gpus in (("a", "8"), ("b", "8"), ("c", "4"), ("d", "4"))]
+    want: list[JSON] = [{POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}] * 2
+    assert [mapping(pool, "labels") for pool in suggest(map(read_node, nodes))] == want
+
+
+def test_one_node_of_its_kind_is_told_by_a_label_before_its_name() -> None:
+    nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
+    assert [mapping(pool, "labels") for pool in suggest(map(read_node, nodes))] == [{"size": "4"}, {"size": "8"}]
+
+
+def test_what_is_no_environment_contradicts_nothing() -> None:
+    assert contradictions(Store(), {"kind": "ModelCache"}) == []

@@ -1,0 +1,235 @@
+"""An environment and its nodes through the whole function: what is new counts on usable nodes, what serves stays."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from crossplane.function.resource import struct_to_dict, update
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from function.cli.control_plane import ControlPlane
+from function.cli.remote_stages import uid
+from function.cli.store import Ref
+from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name
+from tests.composers.plane import call, change, manifests, only, request_of, said
+from tests.observe.nodes import POOL, member, node
+from tools.engine import Engine
+from tools.world import World
+
+EAST = "h200-east"
+NAME = collection_name(EAST)
+COLLECTION = Ref(KIND, "modelplane-system", NAME)
+SERVED: Manifest = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": DEFINITION},
+    "status": {"conditions": [{"type": "Established", "status": "True"}]},
+}
+H200 = {POOL: "h200"}
+QUICK = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lists(World):
+    """Clusters whose nodes are listed as soon as somebody asks."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return a resource as observed so many steps after its creation."""
+        observed = World.advance(self, resource, step)
+        if text(resource, "kind") == KIND:
+            observed["status"] = {"membershipLabel": {MEMBERSHIP: NAME}}
+        return observed
+
+
+def four(**changed: Manifest) -> list[Manifest]:
+    """Return the four nodes of the pool, some of which are others."""
+    return [changed.get(f"gpu{number}") or node(f"gpu{number}", H200) for number in range(1, 5)]
+
+
+def show(control: ControlPlane, nodes: Sequence[Manifest]) -> None:
+    """Let these be the nodes of the cluster, and bring everything to rest."""
+    for ref in control.store.refs("Object"):
+        if MEMBERSHIP in mapping(control.store[ref], "metadata.labels"):
+            control.store.drop(ref)
+    for each in nodes:
+        found = member(each, owner=uid(str(COLLECTION)))
+        found["metadata"] = {**mapping(found, "metadata"), "labels": {MEMBERSHIP: NAME}}
+        control.store.put(found)
+    control.settle()
+
+
+def at_rest(*more: Manifest, served: bool = True) -> ControlPlane:
+    """Return Kimi K2 at rest on two of four nodes that nobody adds nodes to."""
+    control = ControlPlane(Engine(call), Lists())
+    if served:
+        control.store.put(SERVED)
+    found = manifests("kimi-k2-two-nodes")
+    (environment,) = [m for m in found if m["kind"] == "InferenceEnvironment"]
+    for pool in listing(environment, "spec.nodePools"):
+        pool["nodeCount"] = 4
+    control.apply([*found, *more])
+    control.settle()
+    return control
+
+
+def another(name: str) -> Manifest:
+    """Return one more deployment of Kimi K2."""
+    (found,) = [m for m in manifests("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    return {**found, "metadata": {**mapping(found, "metadata"), "name": name}}
+
+
+def pools(control: ControlPlane) -> list[Manifest]:
+    return listing(control.store[only(control, "InferenceEnvironment")], "status.pools")
+
+
+def kept(control: ControlPlane) -> dict[Ref, Manifest]:
+    """Return the specs of the placements, and of all that they composed."""
+    refs = control.all("ModelPlacement")
+    return {
+        Ref.of(m): mapping(m, "spec") for ref in refs for m in (control.store[ref], *control.store.owned(ref).values())
+    }
+
+
+def test_facts_reach_the_status() -> None:
+    control = at_rest()
+    environment = only(control, "InferenceEnvironment")
+    assert said(control, environment, "HardwareAsDeclared") == ("False", "NoNodes")
+    show(control, four())
+    assert said(control, environment, "HardwareAsDeclared") == ("True", "AsDeclared")
+    assert [pool["observed"] for pool in pools(control)] == [{"nodes": 4, "usable": 4, "gpusPerNode": 8}]
+
+
+def test_a_control_plane_without_the_kind_composes_no_collection() -> None:
+    control = at_rest(served=False)
+    environment = only(control, "InferenceEnvironment")
+    assert COLLECTION not in control.store
+    assert said(control, environment, "HardwareAsDeclared") == ("Unknown", "NotObserved")
+    assert said(control, environment, "Ready")[0] == "True"
+    assert "observed" not in pools(control)[0]
+
+
+def test_a_cordoned_node_stops_what_is_new_and_leaves_what_serves() -> None:
+    control = at_rest()
+    cordoned = four(gpu3=node("gpu3", H200, cordoned=True))
+    show(control, cordoned)
+    before = kept(control)
+    control.apply([another("late")])
+    control.settle()
+    late = Ref("ModelDeployment", "assistants", "late")
+    assert said(control, late, "Scheduled") == ("False", "InsufficientCapacity")
+    message = text(condition(control.store[late], "Scheduled"), "message")
+    assert "room for 0: 4 nodes declared, 3 usable (gpu3 cordoned), 2 in use by 1 placement of others" in message
+    assert message.endswith("See HardwareAsDeclared of InferenceEnvironment h200-east")
+    assert kept(control) == before
+    show(control, four())
+    assert said(control, late, "Scheduled") == ("True", "Placed")
+    assert before.items() <= kept(control).items()
+
+
+def test_what_was_admitted_keeps_its_place_when_its_node_goes() -> None:
+    """Both placements hold two nodes each; then none can be used, and both stay, served or not."""
+    control = at_rest(another("second"))
+    show(control, four())
+    before = kept(control)
+    show(control, [node(f"gpu{number}", H200, ready="False") for number in range(1, 5)])
+    assert [pool["free"] for pool in pools(control)] == [[]]
+    assert kept(control) == before
+
+
+def test_turned_off_it_is_as_before() -> None:
+    control = at_rest()
+    environment = only(control, "InferenceEnvironment")
+    show(control, four(gpu3=node("gpu3", H200, cordoned=True)))
+    change(control, environment, "spec.hardware", {"observe": "Never"})
+    control.settle()
+    off = request_of(control, environment)
+    assert COLLECTION not in control.store
+    plain = at_rest(served=False)
+    change(plain, environment, "spec.hardware", {"observe": "Never"})
+    plain.settle()
+    assert call(off) == call(request_of(plain, environment))
+
+
+def test_while_the_cluster_is_away_it_is_as_last_known() -> None:
+    control = at_rest()
+    show(control, four(gpu3=node("gpu3", H200, cordoned=True)))
+    request = request_of(control, only(control, "InferenceEnvironment"))
+    before = struct_to_dict(call(request).desired.composite.resource)["status"]
+    failed: Manifest = {"type": "Synced", "status": "False", "message": "dial tcp 10.0.0.1:6443: i/o timeout"}
+    update(request.observed.resources["nodes"], {"status": {"conditions": [failed]}})
+    response = call(request)
+    assert [c.reason for c in response.conditions if c.type == "HardwareAsDeclared"] == ["Unreachable"]
+    assert struct_to_dict(response.desired.composite.resource)["status"] == before
+
+
+def test_a_heartbeat_changes_no_byte() -> None:
+    control = at_rest()
+    environment = only(control, "InferenceEnvironment")
+    show(control, four())
+    first = call(request_of(control, environment))
+    for beat in ("2026-01-01T00:05:00Z", "2026-01-01T00:10:00Z"):
+        show(control, [node(f"gpu{number}", H200, beat=beat) for number in range(1, 5)])
+        assert call(request_of(control, environment)) == first
+
+
+def test_a_placement_that_waits_says_which_node_is_lost() -> None:
+    control = at_rest()
+    show(control, four(gpu2=node("gpu2", H200, ready="Unknown")))
+    request = request_of(control, only(control, "ModelPlacement"))
+    (service,) = [key for key in request.observed.resources if key.startswith("service-")]
+    manifest = request.observed.resources[service].resource["status"]["atProvider"]["manifest"]
+    for said_of in manifest["status"]["conditions"]:
+        said_of["status"] = "False" if said_of["type"] == "Ready" else said_of["status"]
+    (ready,) = [c for c in call(request).conditions if c.type == "ServiceReady"]
+    assert ready.reason == "Degraded"
+    assert ready.message.endswith(
+        "Note: pool h200 lost 1 of 4 nodes (gpu2 is NotReady) of InferenceEnvironment h200-east"
+    )
+
+
+EVENTS = st.lists(
+    st.lists(st.sampled_from(["usable", "cordoned", "away", "fewer", "gone", "relabelled", "tainted"]), min_size=4,
+             max_size=4),
+    max_size=3,
+)  # fmt: skip
+
+
+def _after(number: int, event: str) -> list[Manifest]:
+    name = f"gpu{number}"
+    match event:
+        case "cordoned":
+            return [node(name, H200, cordoned=True)]
+        case "away":
+            return [node(name, H200, ready="Unknown")]
+        case "fewer":
+            return [node(name, H200, gpus="7")]
+        case "gone":
+            return []
+        case "relabelled":
+            return [node(name, {POOL: "h100"})]
+        case "tainted":
+            return [node(name, H200, taints=({"key": "x", "effect": "NoSchedule"},))]
+        case _:
+            return [node(name, H200)]
+
+
+@pytest.fixture(scope="module")
+def two() -> ControlPlane:
+    """Return two deployments that serve from all four nodes."""
+    control = at_rest(another("second"))
+    show(control, four())
+    return control
+
+
+@QUICK
+@given(history=EVENTS)
+def test_no_history_of_nodes_moves_or_drops_what_served(two: ControlPlane, history: list[list[str]]) -> None:
+    control = copy.deepcopy(two)
+    before = kept(control)
+    assert len(control.all("ModelPlacement")) == 2
+    for events in history:
+        show(control, [m for number, event in enumerate(events, 1) for m in _after(number, event)])
+        assert kept(control) == before

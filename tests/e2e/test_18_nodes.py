@@ -1,0 +1,210 @@
+"""Scenario 18: nodes are cordoned, lose GPUs, or are not there at all, and the kubeconfig may not look at them.
+
+What serves stays whatever becomes of its nodes, and what is new goes where nodes can be used.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from tests.e2e.calls import calls
+from tests.e2e.objects import deployment, environment, model, pool, spanning
+from tests.e2e.rest import require_rest
+from tests.e2e.world import World
+from tools.stack import layout, upstream
+from tools.stack.waiting import steady, until
+
+pytestmark = pytest.mark.e2e
+TEAM, PLACE = "nodes", "nodes"
+FIRST, SECOND = "l40s-5-0", "l40s-5-1"
+LABEL = "modelplane.ai/pool"
+# provider-kubernetes polls every 20 seconds here; its collection, then its Objects.
+_POLL_SECONDS, _NEWS_SECONDS = 20, 120
+_BEATS = 3
+
+
+def l40s(name: str = "l40s", **more: JSON) -> Manifest:
+    """Return the pool of the two nodes with two GPUs each, which nobody adds nodes to."""
+    base: Manifest = {
+        "acceleratorType": "nvidia-l40s",
+        "acceleratorCount": 2,
+        "nodeCount": 2,
+        "labels": {LABEL: "l40s"},
+    }
+    return pool(name, **{**base, **more})
+
+
+def hardware(world: World, name: str, want: str) -> str:
+    """Wait for HardwareAsDeclared to read so, and return its message."""
+    found = world.wait("InferenceEnvironment", name, "HardwareAsDeclared", want, seconds=_NEWS_SECONDS)
+    return text(condition(found, "HardwareAsDeclared"), "message")
+
+
+def observed(world: World, name: str) -> Manifest:
+    (found,) = listing(world.stack.hub.get("InferenceEnvironment", name), "status.pools")
+    return mapping(found, "observed")
+
+
+def scheduled(world: World, name: str, want: str) -> str:
+    found = world.wait("ModelDeployment", name, "Scheduled", want, TEAM, seconds=_NEWS_SECONDS)
+    return text(condition(found, "Scheduled"), "message")
+
+
+def cordon(world: World, node: str, *, unschedulable: bool) -> None:
+    world.stack.remote.patch("Node", node, {"spec": {"unschedulable": unschedulable or None}})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(world: World) -> Iterator[dict[str, str]]:
+    """Let one deployment serve from one of the nodes, and return what it has on the cluster."""
+    world.team(TEAM)
+    world.apply(
+        model("small", profile=spanning(1, 2)),
+        model("wide", profile=spanning(2, 2)),
+        environment(PLACE, l40s()),
+        deployment(TEAM, "serves", "small", on=PLACE),
+    )
+    world.ready(TEAM, "serves")
+    yield world.remote_uids(TEAM)
+    world.remove(TEAM, "serves")
+
+
+@pytest.fixture(autouse=True)
+def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
+    """Nothing on the cluster may be gone, made again or added, whatever a test does."""
+    yield
+    until("what a test brought to go", lambda: world.remote_uids(TEAM) == before)
+    steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=6)
+    world.ready(TEAM, "serves")
+
+
+def test_an_honest_pool_is_as_declared(world: World, record_property: Callable[[str, object], None]) -> None:
+    assert hardware(world, PLACE, "True/AsDeclared") == "2 nodes, all usable and none against its declaration"
+    assert observed(world, PLACE) == {"nodes": 2, "usable": 2, "gpusPerNode": 2}
+    (collection,) = world.stack.hub.find("ObservedObjectCollection", "modelplane-system")
+    name = text(collection, "metadata.name")
+    members = world.stack.hub.find(
+        "Object", "modelplane-system", f"kubernetes.crossplane.io/owned-by-collection={name}"
+    )
+    assert {text(m, "status.atProvider.manifest.metadata.name") for m in members} == {FIRST, SECOND}
+    record_property("bytes of a node's Object", max(len(str(member)) for member in members))
+
+
+def test_heartbeats_wake_nobody_but_the_environment(
+    world: World, record_property: Callable[[str, object], None]
+) -> None:
+    """Calls there are, and not one write: nothing that moves is in the status."""
+    hardware(world, PLACE, "True/AsDeclared")
+    before = _versions(world)
+    count = require_rest(world, _BEATS * _POLL_SECONDS, lambda: _beat(world) or calls())
+    record_property(f"calls in {_BEATS * _POLL_SECONDS} seconds of polls, with a heartbeat of each node", count)
+    assert _versions(world) == before
+
+
+def _beat(world: World) -> int:
+    """Let both nodes say once more that they are there."""
+    for name in (FIRST, SECOND):
+        world.stack.remote.patch("Node", name, {"metadata": {"annotations": {"e2e-beat": str(time.monotonic_ns())}}})
+    return 0
+
+
+def _versions(world: World) -> dict[str, str]:
+    found = [(kind, m) for kind in ("InferenceEnvironment", "ModelDeployment") for m in world.stack.hub.find(kind)]
+    return {f"{kind} {text(m, 'metadata.name')}": text(m, "metadata.resourceVersion") for kind, m in found}
+
+
+def test_nodes_of_nobody_change_nothing(world: World) -> None:
+    """Nodes that no pool declares are not even looked at, however many there are."""
+    before = _versions(world)
+    nodes = [f"stray-{number}" for number in range(100)]
+    for name in nodes:
+        world.stack.remote.apply(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"e2e": "x"}}}
+        )
+    steady("the environment", lambda: _versions(world) == before, seconds=2 * _POLL_SECONDS)
+    for name in nodes:
+        world.stack.remote.delete("Node", name)
+
+
+def test_pools_as_the_command_line_suggests_them(world: World) -> None:
+    """Always looks at every node; what it prints is pasted into an environment, which is as declared."""
+    chosen: Manifest = {"observe": "Always", "selector": {"matchLabels": {LABEL: "l40s"}}}
+    world.apply(environment("nodes-suggested", l40s(labels={}, acceleratorCount=1), hardware=chosen))
+    hardware(world, "nodes-suggested", "True/AsDeclared")
+    kubeconfig = str(world.stack.home.kubeconfig("hub"))
+    program = (str(Path(sys.executable).with_name("modelplane")), "capacity", "--suggest", "--kubeconfig", kubeconfig)
+    printed = subprocess.run(program, capture_output=True, check=True, text=True, timeout=300).stdout
+    mine = printed.partition("# spec of InferenceEnvironment nodes-suggested, of 2 nodes\n")[2].partition("#")[0]
+    pools = yaml.safe_load(mine)["nodePools"]
+    want: Manifest = {"name": "l40s", "acceleratorCount": 2, "nodeCount": 2, "labels": {LABEL: "l40s"}}
+    assert pools == [want]
+    world.apply(environment("nodes-pasted", *pools))
+    hardware(world, "nodes-pasted", "True/AsDeclared")
+
+
+def test_what_is_new_waits_for_a_cordoned_node(world: World, record_property: Callable[[str, object], None]) -> None:
+    world.apply(environment("nodes-wide", l40s()))
+    hardware(world, "nodes-wide", "True/AsDeclared")
+    cordon(world, SECOND, unschedulable=True)
+    said = hardware(world, "nodes-wide", "False/NodesUnusable")
+    assert said == f"pool l40s: {SECOND} cordoned"
+    world.apply(deployment(TEAM, "late", "wide", on="nodes-wide"))
+    assert f"2 nodes declared, 1 usable ({SECOND} cordoned)" in scheduled(world, "late", "False/InsufficientCapacity")
+    world.ready(TEAM, "serves")
+    cordon(world, SECOND, unschedulable=False)
+    began = time.monotonic()
+    scheduled(world, "late", "True/Placed")
+    record_property("seconds from uncordon to placed", round(time.monotonic() - began, 1))
+    world.remove(TEAM, "late")
+
+
+def test_a_label_that_no_node_has(world: World) -> None:
+    chosen: Manifest = {"selector": {"matchLabels": {LABEL: "l40s"}}}
+    world.apply(environment("nodes-mislabelled", l40s(labels={LABEL: "l40"}), hardware=chosen))
+    said = hardware(world, "nodes-mislabelled", "False/NoNodes")
+    assert said == f"pool l40s: no node has {LABEL}=l40; the nearest, {FIRST}, has {LABEL}=l40s"
+    world.apply(deployment(TEAM, "lost", "small", on="nodes-mislabelled"))
+    assert "2 nodes declared, 0 usable" in scheduled(world, "lost", "False/InsufficientCapacity")
+    world.remove(TEAM, "lost")
+
+
+def test_a_node_with_a_gpu_less(world: World) -> None:
+    world.apply(environment("nodes-halves", l40s(acceleratorCount=1)))
+    hardware(world, "nodes-halves", "True/AsDeclared")
+    body: Manifest = {"status": {"allocatable": {"nvidia.com/gpu": "1"}}}
+    world.stack.remote.patch("Node", SECOND, body, part="status")
+    said = hardware(world, PLACE, "False/NodesUnusable")
+    assert said == f"pool l40s: {SECOND} has 1 of 2 nvidia.com/gpu"
+    until("the fewest", lambda: observed(world, "nodes-halves").get("gpusPerNode") == 1, seconds=_NEWS_SECONDS)
+    hardware(world, "nodes-halves", "True/AsDeclared")
+    body = {"status": {"allocatable": {"nvidia.com/gpu": "2"}}}
+    world.stack.remote.patch("Node", SECOND, body, part="status")
+    hardware(world, PLACE, "True/AsDeclared")
+
+
+def test_an_autoscaled_pool_at_zero(world: World) -> None:
+    empty = l40s(nodeCount=0, labels={LABEL: "not-yet"})
+    world.apply(environment("nodes-zero", empty), deployment(TEAM, "grows", "small", on="nodes-zero"))
+    hardware(world, "nodes-zero", "True/NoNodesYet")
+    scheduled(world, "grows", "True/Placed")
+    world.remove(TEAM, "grows")
+
+
+def test_without_the_right_to_look(world: World) -> None:
+    rbac = upstream.read(layout.SOURCE / "install/remote-rbac.yaml")
+    role = next(manifest for manifest in rbac if manifest["kind"] == "ClusterRole")
+    rules: list[JSON] = [rule for rule in listing(role, "rules") if get(rule, "resources") != ["nodes"]]
+    world.stack.remote.patch("ClusterRole", text(role, "metadata.name"), {"rules": rules})
+    said = hardware(world, PLACE, "Unknown/Forbidden")
+    assert "install/remote-rbac.yaml" in said
+    assert "nodes" in said
+    assert observed(world, PLACE) == {"nodes": 2, "usable": 2, "gpusPerNode": 2}
+    world.wait("InferenceEnvironment", PLACE, "ClusterReady", "True")
+    world.stack.remote.patch("ClusterRole", text(role, "metadata.name"), {"rules": [*listing(role, "rules")]})
+    hardware(world, PLACE, "True/AsDeclared")
