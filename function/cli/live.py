@@ -11,6 +11,8 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Coroutine, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,6 +49,19 @@ _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 _INSTALL = (
     "a live control plane needs a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or use -f"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a path answers; an empty body where the status is no success."""
+
+    status: int
+    body: Manifest
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether who asks may not look."""
+        return self.status == HTTPStatus.FORBIDDEN
 
 
 class Cluster:
@@ -98,6 +113,28 @@ class Cluster:
     def delete(self, ref: Ref) -> None:
         """Delete an object; one that does not exist is gone already."""
         self._request("DELETE", ref, "")
+
+    def ask(self, path: str, body: Manifest | None = None) -> Answer:
+        """Return what a path answers; a `body` is posted. Who may not look, or finds nothing, learns that.
+
+        Raises:
+            CliError: It is not known who asks, or there is no answer.
+        """
+
+        async def work() -> Answer:
+            how = "GET" if body is None else "POST"
+            head, _, tail = path.rpartition("/")
+            base, url = (head, tail) if head else (path, "")
+            # Not kr8s's own errors: at each 403 it would try three times more.
+            call = self._api.call_api(how, version="", base=base, url=url, raise_for_status=False, json=body)
+            async with call as response:
+                said = whole(response.json()) if response.is_success else {}
+                return Answer(status=response.status_code, body=said if isinstance(said, dict) else {})
+
+        found = self._run(work(), f"read {path}")
+        if found.status in _ANSWERS:
+            return found
+        raise _refused(f"read {path}", found.status, HTTPStatus(found.status).phrase)
 
     def _connect(self) -> "Api":
         target = self._target
@@ -187,6 +224,7 @@ def connect(target: Target) -> Cluster:
 
 _VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
 _MISSING = 404
+_ANSWERS = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 
 
 async def _bounded(work: Awaitable[T], seconds: int) -> T:

@@ -17,6 +17,7 @@ COMMANDS = {
     "capacity": "Environments and pools: who uses them, what is free, what still fits",
     "validate": "Check files: fields, rules, references. Made for CI",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
+    "check-cluster": "What a GPU cluster has of what it needs, before an environment names it",
     "cache": "List, preload, clear and retry ModelCaches",
     "diff": "What would be decided otherwise: between two files or folders, or files and the control plane",
     "init": "A manifest to start from, with comments",
@@ -24,8 +25,8 @@ COMMANDS = {
     "completion": "The script with which a shell completes",
     "version": "The version of this program and of its API",
 }
-# Where a file of the command's name would be another room's.
-_MODULES = {"explain": "field_docs"}
+# Where a file cannot have the command's name, or would be another room's.
+_MODULES = {"explain": "field_docs", "check-cluster": "check_cluster"}
 DEBUG = "MODELPLANE_DEBUG"
 
 
@@ -41,7 +42,7 @@ class Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"function.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

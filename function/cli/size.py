@@ -307,6 +307,7 @@ def _structured(size_: Size, fits: list[Fit]) -> Manifest:
         "arithmetic": list(size_.arithmetic),
         "disk": gib(size_.disk) if size_.disk else None,
         "vram": gib(size_.vram) if size_.vram else None,
+        "weights": size_.weights,
         "pools": [
             {
                 "environment": f.environment,

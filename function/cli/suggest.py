@@ -31,7 +31,7 @@ _POOL_LABELS = (
 )
 _PRODUCTS = _POOL_LABELS[-2:]
 _HOSTNAME = "kubernetes.io/hostname"  # of one node alone, hence the last resort
-_GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
+GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +50,7 @@ def suggest(nodes: Iterable[Node]) -> list[JSON]:
     every = sorted(nodes, key=lambda node: node.name)
     groups: dict[_Kind, list[Node]] = defaultdict(list)
     for node in every:
-        resource = next((name for name in _GPU_RESOURCES if node.offers.get(name)), "")
+        resource = next((name for name in GPU_RESOURCES if node.offers.get(name)), "")
         if resource:
             groups[_kind(node, resource)].append(node)
     names: dict[str, int] = defaultdict(int)

@@ -1,7 +1,8 @@
 """An API server in small, on loopback: lists, reads and writes objects that are given as they would be stored.
 
 `forbidden` names plurals that the caller may not read. `controller` is told of every object that was written, and
-may write more, as controllers do.
+may write more, as controllers do. `paths`: a cluster of any other kinds, which answers these with a body or a status
+and all else with 404; `denied` are the resources and verbs that its reviews of rights refuse.
 """
 
 import json
@@ -32,6 +33,8 @@ class ApiServer:
     controller: Callable[["ApiServer", Manifest], None] | None = None
     requests: list[str] = field(default_factory=list)
     address: str = ""
+    paths: dict[str, Manifest | int] = field(default_factory=dict)
+    denied: frozenset[tuple[str, str]] = frozenset()
 
     def put(self, manifests: Iterable[Manifest]) -> None:
         """Store objects; those of other kinds have no part here."""
@@ -62,6 +65,7 @@ class ApiServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes, and the second would wait for 40 ms
     server_state: ApiServer
 
     def log_message(self, *_: object) -> None:
@@ -69,6 +73,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # the base class's name
         """Answer a list or one object."""
+        if self.server_state.paths:
+            self._path()
+            return
         plural, namespace, name = self._asked()
         if plural == "version":
             self._send(200, {"major": "1", "minor": "34", "gitVersion": "v1.34.2"})
@@ -80,6 +87,14 @@ class _Handler(BaseHTTPRequestHandler):
             stored = self.server_state.objects
             items: list[JSON] = [m for (p, n, _), m in stored.items() if p == plural and namespace in ("", n)]
             self._send(200, {"kind": "List", "items": items})
+
+    def do_POST(self) -> None:  # the base class's name
+        """Review a right."""
+        self.server_state.requests.append(f"{self.command} {self.path}")
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        right = mapping(asked, "spec.resourceAttributes")
+        allowed = (text(right, "resource"), text(right, "verb")) not in self.server_state.denied
+        self._send(201, {**asked, "status": {"allowed": allowed}})
 
     def do_PATCH(self) -> None:  # the base class's name
         """Apply or merge."""
@@ -99,6 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Delete at once."""
         found = self.server_state.objects.pop(self._asked(), None)
         self._send(200 if found else 404, found or {"message": "not found"})
+
+    def _path(self) -> None:
+        path = urlsplit(self.path).path.rstrip("/")
+        self.server_state.requests.append(f"{self.command} {path}")
+        found = self.server_state.paths.get(path, 404)
+        if isinstance(found, int):
+            self._refuse(found, "no")
+        else:
+            self._send(200, found)
 
     def _one(self, plural: str, namespace: str, name: str) -> None:
         found = self.server_state.objects.get((plural, namespace, name))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
 TEAM, READ = "commanded", "modelplane-cli-read"
+GATEWAY = "Gateway kserve/kserve-ingress-gateway"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,9 +45,13 @@ def _binding(user: str, role: str) -> Manifest:
 
 
 def run(world: World, *arguments: str, user: str = "reader") -> subprocess.CompletedProcess[str]:
-    """Run a command of kubectl's plugin."""
+    """Run a command of kubectl's plugin in the team's namespace."""
+    return _plugin(world, *arguments, "-n", TEAM, user=user)
+
+
+def _plugin(world: World, *arguments: str, user: str) -> subprocess.CompletedProcess[str]:
     kubeconfig = str(world.stack.home.kubeconfig(user))
-    command = (str(programs.path("kubectl")), "modelplane", *arguments, "-n", TEAM, "--kubeconfig", kubeconfig)
+    command = (str(programs.path("kubectl")), "modelplane", *arguments, "--kubeconfig", kubeconfig)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path}
     return subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
@@ -95,6 +101,30 @@ def test_files_are_looked_at_beside_what_is_there(world: World, tmp_path: Path) 
     checked = run(world, "validate", str(file), "--live")
     assert checked.returncode == Code.REFUSED
     assert "did you mean commanded?" in checked.stdout
+
+
+def test_the_remote_cluster_has_what_it_needs(world: World, record_property: Callable[[str, object], None]) -> None:
+    """With the rights that we ask for everything but the Gateway can be seen; an administrator sees that, too."""
+    for user, unsettled in (("executor", {GATEWAY: ("warning", "this identity may not look")}), ("remote", {})):
+        done = _plugin(world, "check-cluster", "-o", "json", user=user)
+        lines = {line["check"]: (line["state"], line["found"]) for line in json.loads(done.stdout)}
+        record_property(user, lines)
+        assert {check: said for check, said in lines.items() if said[0] != "ok"} == unsettled
+        assert done.returncode == Code.OK
+        assert lines["Kubernetes"] == ("ok", "v1.34.2")
+        assert lines["storage class shared-vast"] == ("ok", "kubernetes.io/no-provisioner, Immediate")
+        # As tools/stack/inventory.py has them: 4 + 8 + 16 + 12 nodes of 8, 12 + 4 of 4 and 2 of 2 GPUs, and 2 of none.
+        assert lines["GPUs nvidia.com/gpu"] == ("ok", "388 on 58 nodes")
+        assert lines["nodes without GPUs"] == ("ok", "2 of 60: cpu-7-0, cpu-7-1")
+    assert lines[GATEWAY][1].startswith("Programmed at ")
+
+
+def test_a_cluster_that_lacks_everything_is_told_so(world: World) -> None:
+    """The hub's own API server: no KServe, no nodes."""
+    done = _plugin(world, "check-cluster", "-o", "json", user="hub")
+    missing = {line["check"] for line in json.loads(done.stdout) if line["state"] == "missing"}
+    assert missing == {"LeaderWorkerSet", "KServe", "KServe's presets", "Gateway API", GATEWAY, "GPUs"}
+    assert done.returncode == Code.REFUSED
 
 
 def test_weights_come_and_go_by_command(world: World) -> None:
