@@ -86,10 +86,10 @@ MUTANTS = (
     Mutant(
         name="composite-without-its-objects",
         issue="13: a placement that is read without its references loses its service's Object",
-        module="function.lifecycle.orphan_objects",
-        function="expected",
-        line='    return sorted(names - seen - {""})\n',
-        broken="    return []\n",
+        module="function.composers.placement",
+        function="_orphans",
+        line="    return asked\n",
+        broken="    return {}\n",
         aim=(*_SERVE, "wipe_references", "wipe_references", "edit_model"),
     ),
     Mutant(
