@@ -3,11 +3,11 @@
 Each environment gets what a placement would get for its weights, from the same planner. An environment that is not
 selected any more, and bytes of an earlier revision, go when no placement reads them: a reader that the status
 remembers and that is not listed any more is asked for by name. One that has vanished or cannot be read is kept as it
-was observed.
+was observed. Objects of its own that Crossplane does not observe are asked for in every call.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from function.composers import requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
@@ -18,7 +18,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, mapping, text
-from function.lifecycle import readers
+from function.lifecycle import orphan_objects, readers
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.weights import Weights, weigh
@@ -64,11 +64,18 @@ class _Task:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelCache, with what is so and what to do."""
-    parsed = read_cache(call.xr)
+    listed = call.answer(requirements.OBJECTS)
+    lost = orphan_objects.found(call, [] if listed is Answer.PENDING else [listed])
+    call = orphan_objects.with_orphans(call, lost)
+    outcome = _compose(call, settings)
+    return replace(outcome, composed=orphan_objects.kept(outcome.composed, call, lost))
+
+
+def _compose(call: Call, settings: Settings) -> Outcome:
+    parsed, asked = read_cache(call.xr), asks(call)
     cache = parsed.value
     if cache is None:
-        return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    asked = _requirements(call, cache)
+        return keep_observed(call, settings, asked, [report.invalid(parsed.problems)])
     task = _gather(call, cache, settings)
     if isinstance(task, Condition):
         return keep_observed(call, settings, asked, [task])
@@ -92,17 +99,14 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def asks(call: Call) -> dict[str, Requirement]:
-    """Return what is asked for a ModelCache; nothing for one that says nothing."""
+    """Return what is asked for a ModelCache; only its own Objects for one that says nothing."""
+    name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
+    asked = {requirements.OBJECTS: requirements.objects_of(name, namespace)}
     cache = read_cache(call.xr).value
-    return _requirements(call, cache) if cache else {}
-
-
-def _requirements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
-    return {
-        requirements.MODEL: requirements.model(cache.model, cache.namespace),
-        **_environments(call, cache),
-        **_placements(call, cache),
-    }
+    if cache is None:
+        return asked
+    model = {requirements.MODEL: requirements.model(cache.model, cache.namespace)}
+    return asked | model | _environments(call, cache) | _placements(call, cache)
 
 
 def _environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:

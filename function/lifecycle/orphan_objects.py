@@ -1,10 +1,12 @@
-"""Objects that a ModelPlacement composed and Crossplane does not observe.
+"""Objects that a ModelPlacement or a ModelCache composed and Crossplane does not observe.
 
 Crossplane knows what it composed from the composite's own list, which it may have read from before its last write, and
 reads each Object from a cache of its own. What it does not see it neither shows nor deletes: composed no more, an
 Object runs on with nobody to delete it. So as long as no service is observed all Objects are asked for by their label,
 and a service, which an earlier release did not label, by its name too, as is whatever the list names beside what is
-observed. One that is found counts as observed, and leaves in no call but one in which it is.
+observed. A ModelCache asks for its Objects by their label in every call: what it shall have follows from a selector and
+from what environments say, and may be another in the next. One that is found counts as observed, and leaves in no call
+but one in which it is.
 """
 
 from collections.abc import Iterable, Mapping
