@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby, islice
+from textwrap import wrap
 
 from function.cli.candidates import Row
 from function.cli.planning import Plan
@@ -20,7 +21,7 @@ from function.scheduling.pool_capacity import PoolCapacity
 
 _WIDTH, _MARGIN = 880, 16
 _GPU, _GAP = 9, 2
-_NODES_DRAWN, _ENVIRONMENTS_DRAWN, _CHARACTERS = 12, 12, 120
+_NODES_DRAWN, _ENVIRONMENTS_DRAWN, _CHARACTERS, _LINES = 12, 12, 120, 12
 _FREE, _OTHERS, _OURS = "#ffffff", "#8b98ad", "#1f9d55"
 _INK, _DIM, _LINE, _NO = "#1b2430", "#5c6877", "#c6ced8", "#c0392b"
 _PER_ROW = 4
@@ -60,10 +61,10 @@ class _Canvas:
     y: int = _MARGIN
 
     def text(self, x: int, said: str, colour: str = _INK, style: str = "") -> None:
-        """Write a line and go down."""
-        self.y += 18
-        cut = said if len(said) <= _CHARACTERS else f"{said[: _CHARACTERS - 1]}…"
-        self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(cut)}</text>')
+        """Write lines as wide as the picture and go down."""
+        for line in wrap(said, _CHARACTERS, max_lines=_LINES, placeholder=" …"):
+            self.y += 18
+            self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(line)}</text>')
 
     def nodes(self, x: int, room: Drawn) -> None:
         """Draw nodes with their GPUs side by side and go down."""
