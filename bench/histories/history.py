@@ -34,7 +34,7 @@ class History:
 
 
 def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> History:
-    """Return what happens, `without` some of the steps; `aim` names what users do."""
+    """Return what happens, `without` some of the steps; `aim` names what users do, in this order."""
     gc.collect()
     forget()
     drawn = Random(seed)  # noqa: S311  # the same history for the same seed
@@ -67,7 +67,7 @@ def _play(plane: Plane, users: Users, auditor: Auditor, drawn: Random, without: 
         if users.aim and auditor.violations:
             return  # what was aimed at is found
         rests, waits = (
-            drawn.random() < (0.5 if users.aim else 0.25),
+            drawn.random() < (0.7 if users.aim else 0.25),
             drawn.choice((0.0, 0.1, 1.0, 5.0, 60.0)) * drawn.random(),
         )
         if step not in without:

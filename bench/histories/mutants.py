@@ -1,7 +1,7 @@
 """Defects that were there once, brought back while histories are played: each must be found.
 
 A mutant replaces a line of one function, in place: whoever has imported the function runs the mutant. `aim` names what
-users do in the histories that look for it.
+users do, in this order, in the histories that look for it.
 """
 
 import importlib
@@ -27,7 +27,7 @@ class Mutant:
 
 
 _SERVE = ("create_deployment", "create_deployment")
-_CACHE = ("create_cache", "create_reader", "edit_cache", "edit_cache")
+_CACHE = ("create_cache", "create_reader", "edit_cache")
 
 MUTANTS = (
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         function="named_cache",
         line="named.path == directory(found)",
         broken="named.path",
-        aim=(*_CACHE, "name_anothers_cache", "name_anothers_cache"),
+        aim=("create_cache", "create_cache", "create_reader", "name_anothers_cache", "name_anothers_cache"),
     ),
     Mutant(
         name="derived-restarts",
@@ -86,19 +86,19 @@ MUTANTS = (
     Mutant(
         name="composite-without-its-objects",
         issue="13: a placement that is read without its references loses its service's Object",
-        module="function.lifecycle.orphan_objects",
-        function="expected",
-        line='    return sorted(names - seen - {""})\n',
-        broken="    return []\n",
+        module="function.composers.placement",
+        function="_orphans",
+        line="    return asked\n",
+        broken="    return {}\n",
         aim=(*_SERVE, "wipe_references", "wipe_references", "edit_model"),
     ),
     Mutant(
         name="served-unadmitted",
         issue="13: a placement written by hand that does not fit is served",
-        module="function.scheduling.admission",
-        function="Admission.open",
-        line="return self.reason is Admitted.ADMITTED or",
-        broken="return True or",
+        module="function.scheduling.ledger",
+        function="settle",
+        line="full or not _fits(_charged(pool, others) if mine else room, asks)",
+        broken="full",
         aim=("create_deployment", "place_by_hand", "hoard"),
     ),
     Mutant(

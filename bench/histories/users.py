@@ -28,7 +28,7 @@ ZONE = "modelplane.ai/zone"
 
 class Users:
     """All users of one control plane. `done` has what they did, with the time; some of them mean harm where `hostile`,
-    and all do what `aim` names, if it names anything.
+    and all do what `aim` names, again and again in its order, if it names anything.
     """
 
     def __init__(self, plane: Plane, auditor: Auditor, words: Words, seed: int) -> None:
@@ -48,7 +48,7 @@ class Users:
         self._step, self.random = step, Random(f"{self.seed} {step}")  # noqa: S311  # see above
         harm = self.hostile and self.random.random() < 0.5  # every other step
         if self.aim:
-            getattr(self, self.random.choice(self.aim))()
+            getattr(self, self.aim[step % len(self.aim)])()
         else:
             self.random.choice(HOSTILE if harm else ACTIONS)(self)
 
@@ -179,12 +179,9 @@ class Users:
         if found := self.any("ModelCache"):
             there = sorted(v.ref.name for v in self.plane.all("InferenceEnvironment"))
             names: list[JSON] = [*self.random.sample(there, self.random.randint(0, len(there)))]
-            changes: tuple[Manifest, ...] = (
-                {"environments": names or None},
-                {"environments": names or None},
-                self._other(),
-            )
-            self.edit(found, self.random.choice(changes), pods=False)
+            # One of the two, as the API server has it.
+            where: Manifest = {"environments": names or None, "environmentSelector": None if names else {}}
+            self.edit(found, self.random.choice((where, where, self._other())), pods=False)
 
     def _other(self) -> Manifest:
         return {"storage": {"size": self.random.choice(("1Ti", "2Ti"))}}

@@ -52,7 +52,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placement, faults = parsed.value, parsed.problems
     if placement is None:
         return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
-    answers = [call.answer(requirements.orphan(name)) for name in orphan_objects.expected(call, placement)]
+    answers = [call.answer(name) for name in _orphans(call, placement)]
     lost = orphan_objects.found(call, [answer for answer in answers if answer is not Answer.PENDING])
     asked, call = _requirements(call, placement, settings), orphan_objects.with_orphans(call, lost)
     outcome = _compose(call, settings, placement, faults, asked)
@@ -146,8 +146,15 @@ def _requirements(call: Call, placement: Placement, settings: Settings) -> dict[
         asked[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
     if settings.limits.any:
         asked[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
-    for name in orphan_objects.expected(call, placement):
-        asked[requirements.orphan(name)] = requirements.remote_object(name, placement.namespace)
+    return asked | _orphans(call, placement)
+
+
+def _orphans(call: Call, placement: Placement) -> dict[str, Requirement]:
+    """Return what is asked for Objects that may be there unobserved."""
+    names = orphan_objects.expected(call, placement)
+    asked = {requirements.orphan(name): requirements.remote_object(name, placement.namespace) for name in names}
+    if orphan_objects.unserved(call):
+        asked[requirements.OBJECTS] = requirements.objects_of(placement.name, placement.namespace)
     return asked
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from function.domain.model import ModelRef
 from function.exchange import Requirement
-from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, VERSION, label_value
+from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
 from function.lifecycle.node_collection import DEFINITION, MEMBERSHIP
 from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
 
@@ -16,6 +16,7 @@ OWN = "own-placements"
 PLACEMENTS = "placements"
 NAMESPACE = "placements-of-the-namespace"
 CACHE = "cache"
+OBJECTS = "objects"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 _ENVIRONMENT = "environment-"
@@ -92,6 +93,12 @@ def orphan(name: str) -> str:
 def remote_object(name: str, namespace: str) -> Requirement:
     """Ask for one Object."""
     return Requirement(api_version=OBJECT_VERSION, kind="Object", name=name, namespace=namespace)
+
+
+def objects_of(owner: str, namespace: str) -> Requirement:
+    """Ask for the Objects that a placement composed."""
+    labels = {LABEL_OWNER: label_value(owner)}
+    return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
 
 
 def cache(name: str, namespace: str) -> Requirement:

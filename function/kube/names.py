@@ -13,6 +13,7 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "modelplane"}
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_ENVIRONMENT = f"{GROUP}/environment"
 LABEL_CACHE = f"{GROUP}/cache"
+LABEL_OWNER = f"{GROUP}/owner"
 LABEL_SERVICE = f"{GROUP}/service"
 LABEL_CACHE_KEY = f"{GROUP}/cache-key"
 ANNOTATION_VRAM = f"{GROUP}/vram"

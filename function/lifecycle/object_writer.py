@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, text
-from function.kube.names import MANAGED_BY, named
+from function.kube.manifests import Manifest, text
+from function.kube.names import LABEL_OWNER, MANAGED_BY, label_value, named
 from function.observe.health import READINESS, assess
 from function.observe.objects import ObservedObject, read
 
@@ -100,7 +100,7 @@ class ObjectWriter:
                 "metadata": {
                     "name": object_name(self.owner, name, self.scope),
                     "namespace": self.namespace,
-                    "labels": dict[str, JSON](MANAGED_BY),
+                    "labels": {**MANAGED_BY, LABEL_OWNER: label_value(self.owner)},
                 },
                 "spec": spec,
             },

@@ -2,9 +2,9 @@
 
 Crossplane knows what it composed from the composite's own list, which it may have read from before its last write, and
 reads each Object from a cache of its own. What it does not see it neither shows nor deletes: composed no more, an
-Object runs on with nobody to delete it. So as long as no service is observed, and for whatever the list names beside
-what is observed, the Objects are asked for by name: names of Objects follow from what a placement is and says. One that
-is found counts as observed, and leaves in no call but one in which it is.
+Object runs on with nobody to delete it. So as long as no service is observed all Objects are asked for by their label,
+and a service, which an earlier release did not label, by its name too, as is whatever the list names beside what is
+observed. One that is found counts as observed, and leaves in no call but one in which it is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,38 +15,37 @@ from function.exchange import Answered, Call, Composed
 from function.kube.manifests import Manifest, flag, get, listing, strings, text
 from function.kube.names import COMPOSITION_KEY
 from function.lifecycle.carry_over import carry_over
-from function.lifecycle.object_writer import API_VERSION, NAMESPACE, object_name
+from function.lifecycle.object_writer import API_VERSION, object_name
 from function.lifecycle.orphans import adopted
 from function.lifecycle.ownership import is_ours
 from function.lifecycle.services import SERVICE, service_name
-from function.lifecycle.weights import CLAIM, JOB
+
+
+def unserved(call: Call) -> bool:
+    """Tell whether no service is observed: as long as that is so, every Object that may be there is looked for."""
+    return not any(key.startswith(SERVICE) for key in call.observed)
 
 
 def expected(call: Call, placement: Placement) -> list[str]:
-    """Return the names of the Objects that may be there and are not observed."""
+    """Return the names of the Objects that may be there and are not observed, whatever their labels."""
     seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     listed = (ref for ref in listing(call.xr, "spec.crossplane.resourceRefs") if text(ref, "kind") == "Object")
     names = {text(ref, "name") for ref in listed if text(ref, "apiVersion") == API_VERSION}
-    if not any(key.startswith(SERVICE) for key in call.observed):
-        names |= {object_name(placement.name, key) for key in _keys(call.xr, placement)}
+    if unserved(call):
+        names |= {object_name(placement.name, SERVICE + name) for name in _services(call.xr, placement)}
     return sorted(names - seen - {""})
 
 
-def _keys(xr: Manifest, placement: Placement) -> set[str]:
-    """Return the names of the composed resources that a placement says it has, and of the service it shall have."""
-    said = {
-        SERVICE: text(xr, "status.service.name"),
-        CLAIM: text(xr, "status.storage.claimName"),
-        JOB: text(xr, "status.storage.job"),
-    }
-    keys = {prefix + name for prefix, name in said.items() if name}
-    wanted = {SERVICE + service_name(placement, placement.shape)} if placement.shape else set[str]()
-    return {NAMESPACE, *keys, *wanted}
+def _services(xr: Manifest, placement: Placement) -> set[str]:
+    """Return the names of the services that a placement says it has, and of the one it shall have."""
+    wanted = {service_name(placement, placement.shape)} if placement.shape else set[str]()
+    return {text(xr, "status.service.name"), *wanted} - {""}
 
 
 def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
     """Return those of the Objects that this composite composed, by composition-resource-name."""
     me, namespace = text(call.xr, "metadata.uid"), text(call.xr, "metadata.namespace")
+    seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     lost: dict[str, Manifest] = {}
     for manifest in (item.load() for answer in answers for item in answer):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
@@ -56,6 +55,7 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
             mine
             and key
             and key not in call.observed
+            and text(manifest, "metadata.name") not in seen
             and not gone
             and is_ours(text(call.xr, "metadata.name"), key, manifest)
         ):

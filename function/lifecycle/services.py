@@ -75,14 +75,13 @@ def write(
     """Return the service under its key, or what was observed where it cannot or may not be written."""
     observed, placement = mapping(writer.observed.get(key), _MANIFEST), resolved.placement
     replicas = min(placement.replicas, max(admission.replicas, _replicas(observed)))
-    earlier = _earlier(writer, key, observed, replicas, placement)
-    if stored.plan is None or not admission.open:
-        return earlier
-    if stored.state.finding is Finding.CLAIM_NOT_SHARED:
+    unshared = stored.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
+    if unshared:
         # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
         replicas = min(replicas, _replicas(observed))
-        if not observed:
-            return earlier
+    earlier = _earlier(writer, key, observed, replicas, placement)
+    if stored.plan is None or not admission.open or (unshared and not observed):
+        return earlier
     request = _request(resolved, stored.plan, replicas)
     built = build(request)
     if isinstance(built, tuple):

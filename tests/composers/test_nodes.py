@@ -233,3 +233,11 @@ def test_no_history_of_nodes_moves_or_drops_what_served(two: ControlPlane, histo
     for events in history:
         show(control, [m for number, event in enumerate(events, 1) for m in _after(number, event)])
         assert kept(control) == before
+
+
+def test_a_fault_in_how_nodes_are_looked_at_is_said_where_it_belongs() -> None:
+    control = at_rest()
+    change(control, only(control, "InferenceEnvironment"), "spec.hardware", {"observe": "Sometimes"})
+    control.settle()
+    found = condition(control.composites[only(control, "InferenceEnvironment")], "HardwareAsDeclared")
+    assert text(found, "message").startswith('spec.hardware.observe: "Sometimes" is not ')

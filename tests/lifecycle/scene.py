@@ -52,7 +52,7 @@ class Scene:
         """Return what the function makes of it."""
         call = requests.read(split(self.request().SerializeToString()))
         # Nothing is there that is not observed.
-        orphans = {name: () for name in compose(call).requirements if name.startswith(requirements.orphan(""))}
+        orphans = {name: () for name, asked in compose(call).requirements.items() if asked.kind == "Object"}
         return compose(replace(call, answers={**orphans, **call.answers}))
 
     def composed(self, prefix: str = "service-") -> dict[str, Manifest]:

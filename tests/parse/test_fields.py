@@ -1,7 +1,8 @@
 """Fields that a schema does not have, by path and with the nearest that it has."""
 
 from function.domain.problem import Problem
-from function.parse.fields import unknown_fields
+from function.kube.manifests import Manifest
+from function.parse.fields import SPECS, build_schemas, unknown_fields
 from function.schemas import DeploymentSpec
 
 
@@ -17,3 +18,11 @@ def test_what_crossplane_keeps_beside_our_fields_is_its_own() -> None:
 
 def test_what_is_no_map_has_no_fields() -> None:
     assert not [*unknown_fields(DeploymentSpec, ["environments"], "spec")]
+
+
+def test_built_at_once_or_at_first_use_it_finds_the_same() -> None:
+    slip: Manifest = {"environmnts": 2}
+    before = [*unknown_fields(DeploymentSpec, slip, "spec")]
+    build_schemas()
+    assert [*unknown_fields(DeploymentSpec, slip, "spec")] == before
+    assert all(schema.__pydantic_complete__ for schema in SPECS.values())

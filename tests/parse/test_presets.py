@@ -176,3 +176,9 @@ def test_what_every_preset_shares_asks_for_no_device() -> None:
 
 def _env(pod: PodAdditions) -> dict[str, JSON]:
     return {text(e, "name"): e.get("value") or get(e, "valueFrom.fieldRef.fieldPath") for e in pod.env}
+
+
+def test_what_all_share_is_no_preset() -> None:
+    assert "common" not in names()
+    with pytest.raises(KeyError):
+        named("common")

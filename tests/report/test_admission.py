@@ -50,6 +50,12 @@ CASES = (
         f"{WANTED}, 1 admitted, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment decides again",
     ),
     Case(
+        "room-in-the-quota-again",
+        Admission(reason=Admitted.QUOTA_EXCEEDED, labels={}),
+        "False",
+        "There is room in the quota again: it starts once env has admitted it anew",
+    ),
+    Case(
         "unlabelled",
         Admission(reason=Admitted.LABEL_MISSING, labels={"modelplane.ai/environment": "env"}),
         "False",
