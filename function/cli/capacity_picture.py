@@ -29,9 +29,7 @@ def draw(usages: Sequence[Usage]) -> str:
 
 
 def _counts(usages: Sequence[Usage]) -> str:
-    total, used, free = (
-        sum(of) for of in ([u.gpus for u in usages], [u.used for u in usages], [u.free for u in usages])
-    )
+    total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
     lost = total - used - free
     return f"{count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
 
