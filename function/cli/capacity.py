@@ -4,93 +4,44 @@ Where nodes are looked at, how many of those declared can be used, and why not a
 they would be declared as.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import click
 
 from function.cli import nodes
 from function.cli.asked import EVERY_FORM, Form, Sources
+from function.cli.capacity_picture import draw
 from function.cli.gathered import gather
 from function.cli.invalid_objects import warn
-from function.cli.invalid_pools import InvalidPool, invalid_pools
+from function.cli.invalid_pools import invalid_pools
 from function.cli.options import examples, form, sources
 from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
-from function.domain.environment import Environment, Pool
-from function.domain.placement import Placement
+from function.cli.usage import Usage, said, use
+from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
 from function.parse.placements import read_placement
-from function.report.hardware import observed, unusable
-from function.report.sentences import replica
-from function.scheduling.ledger import settle
+from function.report.hardware import observed
 from function.scheduling.pool_capacity import PoolCapacity
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _USERS_SHOWN = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """One pool with who is charged in it; no pool: it is `invalid`, or the environment has none at all."""
-
-    environment: Environment
-    pool: Pool | None = None
-    invalid: InvalidPool | None = None
-    room: PoolCapacity | None = None
-    users: tuple[Placement, ...] = ()
-
-    @property
-    def gpus(self) -> int:
-        """All GPUs, were every node there."""
-        return self.pool.max_nodes * self.pool.gpus_per_node if self.pool else 0
-
-    @property
-    def usable(self) -> str:
-        """How many nodes can be used, and why not all; empty where nobody looks."""
-        if self.pool is None or self.pool.facts is None:
-            return ""
-        why = unusable(self.pool.facts.unusable)
-        return f"{self.pool.usable_nodes} ({why})" if why else str(self.pool.usable_nodes)
-
-    @property
-    def used(self) -> int:
-        """GPUs that are charged for."""
-        lost = self.room.lost * self.room.gpus_per_node if self.room else 0
-        return self.gpus - self.free - lost
-
-    @property
-    def free(self) -> int:
-        """GPUs that nobody is charged for."""
-        return sum(level * nodes for level, nodes in self.room.free.items()) if self.room else 0
-
-    @property
-    def largest(self) -> str:
-        """The largest replica that still fits: so many GPUs on each of so many nodes."""
-        shapes = self._shapes()
-        nodes, gpus = max(shapes, key=lambda s: (s[0] * s[1], s[1]), default=(0, 0))
-        return replica(nodes, gpus) if gpus and nodes else "none"
-
-    @property
-    def largest_gpus(self) -> int:
-        """GPUs of the largest replica that still fits."""
-        return max((nodes * gpus for nodes, gpus in self._shapes()), default=0)
-
-    def _shapes(self) -> list[tuple[int, int]]:
-        if self.pool is None or self.room is None:
-            return []
-        levels = [level for level, nodes in self.room.free.items() if level and nodes]
-        spread = [(sum(n for at, n in self.room.free.items() if at >= level), level) for level in levels]
-        return spread if self.pool.multi_node else [(min(nodes, 1), level) for nodes, level in spread]
-
-
-@click.command(epilog=examples("modelplane capacity", "modelplane capacity -o wide", "modelplane capacity -f fleet/"))
+@click.command(
+    epilog=examples(
+        "modelplane capacity",
+        "modelplane capacity -o wide",
+        "modelplane capacity -f fleet/",
+        "modelplane capacity -o svg > capacity.svg",
+    )
+)
 @sources
 @click.option(
     "--suggest", "suggesting", is_flag=True, help="Print the nodePools that the observed nodes would be declared as."
 )
-@form(*EVERY_FORM)
+@form(*EVERY_FORM, Form.SVG)
 def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = gather(sources, (*_KINDS, "Object") if suggesting else _KINDS).store
@@ -108,28 +59,13 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
             if sum(usage.pool is not None for usage in usages) > 1:
                 click.echo(f"\n{_totals(usages)}")
             hint(f"plan{sources.again or ' -f deployment.yaml --live'}")
+        case Form.SVG:
+            click.echo(draw(usages))
         case Form.NAME:
             for environment in known:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")
         case _:
             click.echo(structured(form, [_structured(usage) for usage in usages]))
-
-
-def use(
-    environments: Iterable[Environment], placements: Iterable[Placement], invalid: Sequence[InvalidPool]
-) -> list[Usage]:
-    """Return every pool with what is charged in it, in the order in which all deployments charge."""
-    every, found = list(placements), list[Usage]()
-    for environment in environments:
-        here = [p for p in every if p.environment == environment.name]
-        for pool in environment.pools:
-            ledger = settle(pool, here, environment.admitted)
-            holders = {(g.namespace, g.name) for g in ledger.grants if g.share.replicas}
-            users = tuple(p for p in here if (p.namespace, p.name) in holders)
-            found.append(Usage(environment=environment, pool=pool, room=ledger.room, users=users))
-        others = [Usage(environment=environment, invalid=p) for p in invalid if p.environment is environment]
-        found += others if others or environment.pools else [Usage(environment=environment)]
-    return found
 
 
 def _table(usages: list[Usage], *, wide: bool) -> str:
@@ -184,19 +120,13 @@ def _cells(usage: Usage, *, wide: bool, looked: bool) -> list[object]:
         f"{usage.used}/{usage.gpus}",
         usage.free,
         usage.largest,
-        _users(usage.users, None if wide else _USERS_SHOWN),
+        said(usage.users, None if wide else _USERS_SHOWN),
     ]
 
 
-def _users(users: tuple[Placement, ...], shown: int | None) -> str:
-    names = [f"{p.namespace}/{p.deployment or p.name} ({p.shape.gpus * p.replicas})" for p in users if p.shape]
-    more = f" +{len(names) - shown} more" if shown and len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
-
-
 def _nodes(pool: Pool, room: PoolCapacity) -> Manifest:
-    said: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use}
-    return said if pool.facts is None else {**said, "usable": pool.usable_nodes, "observed": observed(pool.facts)}
+    counted: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use}
+    return counted if pool.facts is None else {**counted, "usable": pool.usable_nodes, "observed": observed(pool.facts)}
 
 
 def _structured(usage: Usage) -> Manifest:

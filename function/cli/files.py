@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from function.cli.errors import CliError
+from function.cli.positions import at
 from function.kube.manifests import JSON, Manifest, get, text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -41,17 +42,16 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A manifest and the file that it stands in."""
+    """A manifest and the file that it stands in. `node`: as it stands there, for those who ask for lines."""
 
     manifest: Manifest
     file: str
+    node: yaml.Node | None = field(default=None, repr=False, compare=False)
 
 
 def read(paths: Iterable[str]) -> list[Found]:
     """Return the manifests of files, in their order."""
-    return [
-        Found(manifest, name) for path in paths for name, said in _contents(path) for manifest in _items(name, said)
-    ]
+    return [found for path in paths for name, said in _contents(path) for found in _items(name, said)]
 
 
 def _contents(path: str) -> Iterator[tuple[str, str]]:
@@ -71,23 +71,23 @@ def _contents(path: str) -> Iterator[tuple[str, str]]:
             raise CliError(f"cannot read {file}: {reason}. Name a file, a folder or -") from error
 
 
-def _items(name: str, said: str) -> Iterator[Manifest]:
-    for line, document in _documents(name, said):
-        where = f"{name} line {line}"
+def _items(name: str, said: str) -> Iterator[Found]:
+    for node, document in _documents(name, said):
+        where = f"{name} line {node.start_mark.line + 1}"
         if not isinstance(document, dict) or not text(document, "kind"):
             raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
         if not text(document, "kind").endswith("List") or "items" not in document:
-            yield document
+            yield Found(document, name, node)
             continue
         items = get(document, "items")
         for index, item in enumerate(items if isinstance(items, list) else []):
             if not isinstance(item, dict) or not text(item, "kind"):
                 raise CliError(f"{where}: items[{index}] has no kind. Correct or remove it")
-            yield item
+            yield Found(item, name, at(node, f"items[{index}]"))
 
 
-def _documents(name: str, said: str) -> Iterator[tuple[int, JSON]]:
-    """Return every document that is not empty, with its first line."""
+def _documents(name: str, said: str) -> Iterator[tuple[yaml.Node, JSON]]:
+    """Return every document that is not empty, with its node."""
     loader, line = _Loader(said), 1
     try:
         while loader.check_node():
@@ -95,7 +95,7 @@ def _documents(name: str, said: str) -> Iterator[tuple[int, JSON]]:
             line = node.start_mark.line + 1
             document = whole(loader.construct_document(node))
             if document is not None:
-                yield line, document
+                yield node, document
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it is not YAML"

@@ -9,7 +9,7 @@ _RULES = {"error": "invalid", "warning": "caution"}
 
 
 def sarif(findings: Iterable[Manifest]) -> Manifest:
-    """Return a log of one run; a finding has level, file, kind, namespace, name, path and message."""
+    """Return a log of one run; a finding has level, file, line (or none), kind, namespace, name, path and message."""
     rules: list[JSON] = [
         {"id": "invalid", "shortDescription": {"text": "The manifest is refused, or a reference leads nowhere"}},
         {"id": "caution", "shortDescription": {"text": "Allowed, and most likely not meant"}},
@@ -20,6 +20,9 @@ def sarif(findings: Iterable[Manifest]) -> Manifest:
 
 
 def _result(finding: Manifest) -> Manifest:
+    place: Manifest = {"artifactLocation": {"uri": finding["file"]}}
+    if finding["line"]:
+        place["region"] = {"startLine": finding["line"]}
     names = (finding["kind"], finding["namespace"], finding["name"], finding["path"])
     return {
         "ruleId": _RULES[str(finding["level"])],
@@ -27,7 +30,7 @@ def _result(finding: Manifest) -> Manifest:
         "message": {"text": f"{finding['path']}: {finding['message']}"},
         "locations": [
             {
-                "physicalLocation": {"artifactLocation": {"uri": finding["file"]}},
+                "physicalLocation": place,
                 "logicalLocations": [{"fullyQualifiedName": "/".join(str(name) for name in names if name)}],
             }
         ],

@@ -23,6 +23,7 @@ from function.cli.gathered import KINDS, gather
 from function.cli.invalid_objects import READ
 from function.cli.nodes import contradictions
 from function.cli.options import examples, form, target
+from function.cli.positions import line_of
 from function.cli.sarif import sarif
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.cli.tables import BAD, GOOD, WAIT, paint, structured
@@ -43,12 +44,13 @@ _LONGEST = 253
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of one object in one file; `caution`: it is allowed, and most likely not meant."""
+    """One fault of one object in one file; `caution`: it is allowed, and most likely not meant. `line` 0: not known."""
 
     file: str
     ref: Ref
     problem: Problem
     caution: bool = False
+    line: int = 0
 
 
 @click.command(
@@ -92,23 +94,27 @@ def validate(  # click's options
 
 def check(found: list[Found], store: Store, namespace: str) -> list[Fault]:
     """Return every fault, file by file; the objects are laid over those of the store."""
-    ours = [Found(m, item.file) for item in found for m in namespaced([item.manifest], namespace)]
+    ours = [Found(m, item.file, item.node) for item in found for m in namespaced([item.manifest], namespace)]
     seen: dict[Ref, str] = {}
     wrong: list[Fault] = []
     for item in ours:
         ref = Ref.of(item.manifest)
         if ref in seen:
             twice = Problem("metadata.name", f"{ref} is given twice, in {seen[ref]} too")
-            wrong.append(Fault(file=item.file, ref=ref, problem=twice))
+            wrong.append(_fault(item, twice))
         seen[ref] = item.file
         store.put(item.manifest)
     for item in ours:
-        ref = Ref.of(item.manifest)
         problems = sorted({*_problems(item.manifest), *faults(store, item.manifest)})
-        wrong += (Fault(file=item.file, ref=ref, problem=problem) for problem in problems)
+        wrong += (_fault(item, problem) for problem in problems)
         doubts = sorted({*cautions(store, item.manifest), *contradictions(store, item.manifest)})
-        wrong += (Fault(file=item.file, ref=ref, problem=problem, caution=True) for problem in doubts)
+        wrong += (_fault(item, problem, caution=True) for problem in doubts)
     return sorted(wrong, key=lambda fault: (fault.caution, fault.file, fault.ref, fault.problem))
+
+
+def _fault(item: Found, problem: Problem, *, caution: bool = False) -> Fault:
+    line = line_of(item.node, problem.path) if item.node else 0
+    return Fault(file=item.file, ref=Ref.of(item.manifest), problem=problem, caution=caution, line=line)
 
 
 def _problems(manifest: Manifest) -> Iterator[Problem]:
@@ -156,6 +162,7 @@ def _tell(found: list[Found], told: list[Fault]) -> None:
 def _structured(fault: Fault) -> Manifest:
     return {
         "file": fault.file,
+        "line": fault.line or None,
         "kind": fault.ref.kind,
         "namespace": fault.ref.namespace,
         "name": fault.ref.name,

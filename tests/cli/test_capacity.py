@@ -2,7 +2,9 @@
 
 import copy
 import json
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example
@@ -64,3 +66,33 @@ def test_totals_by_accelerator() -> None:
         ["nvidia-h200-141gb", "1", "1", "0/4", "0/32", "32", "4 nodes x 8 GPUs"],
         ["all", "3", "3", "0/16", "0/96", "96", "4 nodes x 8 GPUs"],
     ]
+
+
+def squares(drawn: str) -> Counter[str | None]:
+    """Return how many squares of GPUs have which colour."""
+    rects = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}rect")
+    return Counter(rect.get("fill") for rect in rects if rect.get("width") == "9")
+
+
+def test_a_picture_shows_every_gpu_and_who_has_it(live: Live) -> None:
+    drawn = said("capacity", *live(), "-o", "svg")
+    # 16 of 32 GPUs are Kimi's, on two whole nodes; each colour is in the legend once.
+    assert squares(drawn) == {"#8b98ad": 16 + 1, "#ffffff": 16 + 1}
+    assert drawn.count("<title>assistants/kimi-k2: 8</title>") == 2
+    assert "16 of 32 GPUs free, largest replica 2 nodes x 8 GPUs; assistants/kimi-k2 (16)" in drawn
+
+
+def test_a_picture_of_a_fleet_says_how_many_it_leaves_out(tmp_path: Path) -> None:
+    (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    many: list[Manifest] = [{**environment, "metadata": {"name": f"e{number:02}"}} for number in range(50)]
+    drawn = said("capacity", "-f", write(tmp_path, *many), "-o", "svg")
+    assert "50 environments with 1600 GPUs: 0 in use, 1600 free" in drawn
+    assert "and 10 environments more" in drawn
+    assert squares(drawn)["#ffffff"] == 40 * 32 + 1
+
+
+def test_a_picture_names_a_pool_that_cannot_be_read(tmp_path: Path) -> None:
+    (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    for pool in listing(environment, "spec.nodePools"):
+        mapping(pool, "capabilities")["memoryPerGpu"] = "much"
+    assert "pool h200 is invalid" in said("capacity", "-f", write(tmp_path, environment), "-o", "svg")

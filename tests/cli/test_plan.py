@@ -151,6 +151,16 @@ def test_the_picture_says_why_the_others_do_not_serve(picture: ET.Element) -> No
     assert any(text.startswith("h200-two-nodes: placed") for text in texts)
 
 
+def test_a_long_reason_wraps_and_nothing_of_it_is_lost() -> None:
+    plan = ("plan", "kimi-k26", "-f", "examples/kimi-k26-vram", *ELSEWHERE)
+    (told,) = json.loads(said(*plan, "-o", "json"))
+    root = ET.fromstring(said(*plan, "-o", "svg"))
+    lines = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    reasons = [row["message"] for row in told["candidates"] if row["message"]]
+    assert max(map(len, reasons)) > 120 >= max(map(len, lines)), "one is longer than a line"
+    assert [reason for reason in reasons if reason not in " ".join(lines)] == []
+
+
 def test_every_colour_of_the_picture_has_one_for_the_dark() -> None:
     drawn = said("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
     style, _, rest = drawn.partition("</style>")

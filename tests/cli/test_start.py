@@ -61,7 +61,19 @@ def test_a_command_on_files_does_without(module: str, loaded: set[str]) -> None:
 def test_help_has_an_example_for_every_command() -> None:
     commands = said("--help").partition("Commands:")[2].split("Example:")[0]
     names = [line.split()[0] for line in commands.splitlines() if re.match("  [a-z]", line)]
-    assert names == ["plan", "render", "why", "tree", "capacity", "validate", "size", "cache", "diff", *BEGINNING]
+    assert names == [
+        "plan",
+        "render",
+        "why",
+        "tree",
+        "capacity",
+        "validate",
+        "size",
+        "check-cluster",
+        "cache",
+        "diff",
+        *BEGINNING,
+    ]
     nested = [("cache", name) for name in ("list", "preload", "clear", "retry")]
     for command in [*((name,) for name in names), *nested]:
         assert f"modelplane {' '.join(command)}" in said(*command, "--help").partition("Examples:")[2], command

@@ -376,5 +376,6 @@ def test_sarif(tmp_path: Path) -> None:
         ("caution", "warning"),
     ]
     (where,) = results[0]["locations"]
-    assert where["physicalLocation"] == {"artifactLocation": {"uri": file}}
+    (line,) = [n for n, said in enumerate(Path(file).read_text().splitlines(), 1) if "environmnts" in said]
+    assert where["physicalLocation"] == {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
     assert where["logicalLocations"] == [{"fullyQualifiedName": "ModelDeployment/team/run/spec.environmnts"}]
