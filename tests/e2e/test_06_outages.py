@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, text
+from function.kube.manifests import Manifest, condition, mapping, text
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tools.stack import layout
@@ -54,10 +54,16 @@ def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
 @pytest.mark.usefixtures("untouched")
 def test_the_remote_api_server_is_away_for_two_minutes(world: World) -> None:
     placed = world.wait_placed(TEAM, "serving")
+    pools = mapping(world.stack.hub.get("InferenceEnvironment", "fast"), "status")["pools"]
     killed = world.stack.processes.kill("remote-apiserver")
     gone = time.monotonic()
     found = world.wait("ModelPlacement", placed, "ServiceReady", "Unknown/Unreachable", TEAM, seconds=AWAY_SECONDS)
     assert text(condition(found, "ServiceReady"), "message")
+    # Nodes are looked at as well: what was last known of them counts on.
+    found = world.wait(
+        "InferenceEnvironment", "fast", "HardwareAsDeclared", "Unknown/Unreachable", seconds=AWAY_SECONDS
+    )
+    assert mapping(found, "status")["pools"] == pools
     while time.monotonic() - gone < AWAY_SECONDS:
         assert len(world.placements(TEAM, "serving")) == 1
         time.sleep(2)
