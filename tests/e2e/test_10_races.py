@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from function.kube.manifests import condition, get, strings, text
+from function.kube.manifests import Manifest, condition, get, strings, text
 from tests.e2e.calls import calls
 from tests.e2e.objects import deployment, environment, model, pool
 from tests.e2e.rest import require_rest
