@@ -6,6 +6,7 @@ any input is unanswered, missing or invalid, every placement stays exactly as it
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed
@@ -28,11 +29,11 @@ from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
 from function.scheduling.judge import judge
-from function.scheduling.quota import excess, over_quota
+from function.scheduling.quota import within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Assignment, Decision, DropCause, Miss
+from function.scheduling.verdicts import Assignment, Decision, DropCause
 from function.serving.service import unservable
 from function.storage.placed import PlacedWeights
 
@@ -92,32 +93,11 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
 
 
 def _within_quota(call: Call, settings: Settings, found: Considered) -> Decision:
-    """Return the decision without new placements that the quota of the namespace has no room for."""
     listed = call.answer(requirements.NAMESPACE)
     if not settings.limits.any or listed is Answer.PENDING:
         return found.decision
     there = [p for p in PLACEMENTS.read(listed) if p]
-    kept: list[Assignment] = []
-    misses: list[Miss] = []
-    for assignment in found.decision.assignments:
-        # What is new comes after everything that is there.
-        new = None if assignment.placement else replace(_placement(found.request, assignment), created="~")
-        beyond = excess(new, there, settings.limits) if new else None
-        if new and beyond is None:
-            there.append(new)
-        if beyond is None:
-            kept.append(assignment)
-        else:
-            misses.append(over_quota(assignment, beyond))
-    return replace(
-        found.decision,
-        assignments=tuple(kept),
-        refusals=tuple(sorted((*found.decision.refusals, *misses), key=_by_name)),
-    )
-
-
-def _by_name(miss: Miss) -> str:
-    return miss.environment
+    return within_quota(found.decision, partial(_placement, found.request), there, settings.limits)
 
 
 def _views(call: Call, near: View, labels: Mapping[str, str]) -> Iterator[View]:

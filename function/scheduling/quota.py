@@ -5,13 +5,14 @@ order, what asks for more: one that does not fit is beyond the quota, and is not
 placement of a namespace counts, whoever wrote it and wherever it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from function.domain.placement import Placement
 from function.domain.quota import Excess, Limits
 from function.reasons import Refused
 from function.scheduling.ledger import charge_order
-from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
 
 # Steps are of checks, of which there are fewer than this for each reason.
 _FINER = 100
@@ -42,7 +43,31 @@ def excess(placement: Placement, others: Iterable[Placement], limits: Limits) ->
     return None
 
 
-def over_quota(assignment: Assignment, found: Excess) -> Miss:
+def within_quota(
+    decision: Decision, made: Callable[[Assignment], Placement], there: Sequence[Placement], limits: Limits
+) -> Decision:
+    """Return a decision without the new placements that the quota has no room for beside those that are `there`.
+
+    `made` tells what an assignment would be as a placement.
+    """
+    kept: list[Assignment] = []
+    misses: list[Miss] = []
+    charged = [*there]
+    for assignment in decision.assignments:
+        # What is new comes after everything that is there.
+        new = None if assignment.placement else replace(made(assignment), created="~")
+        beyond = excess(new, charged, limits) if new else None
+        if new and beyond is None:
+            charged.append(new)
+        if beyond is None:
+            kept.append(assignment)
+        else:
+            misses.append(_over_quota(assignment, beyond))
+    refusals = sorted((*decision.refusals, *misses), key=lambda miss: miss.environment)
+    return replace(decision, assignments=tuple(kept), refusals=tuple(refusals))
+
+
+def _over_quota(assignment: Assignment, found: Excess) -> Miss:
     """Return why a new placement is not made; nothing else stood in its way, so that no other came nearer."""
     refusal = Refusal(
         reason=Refused.QUOTA_EXCEEDED,
