@@ -23,7 +23,6 @@ from function.parse.environments import provider_config
 ENVIRONMENTS, DEPLOYMENTS, CACHES = 3, 5, 2
 MODELS = {"one-node": 1, "two-nodes": 2}
 NAMESPACES = ("team-a", "team-b")
-ZONE = "modelplane.ai/zone"
 
 
 class Users:
@@ -135,7 +134,7 @@ class Users:
 
     def _selected(self) -> Manifest:
         zone = self.random.choice(("", "", "a", "b"))
-        return {"environmentSelector": {"matchLabels": {ZONE: zone}}} if zone else {}
+        return {"environmentSelector": {"matchLabels": {fleet.ZONE: zone}}} if zone else {}
 
     def edit_deployment(self) -> None:
         """Give a deployment another number of environments or replicas, another selector, model or cache."""
@@ -161,7 +160,7 @@ class Users:
         """Create a ModelCache."""
         if len(self.plane.all("ModelCache")) >= CACHES:
             return
-        zones: tuple[Manifest, ...] = ({}, {ZONE: "a"}, {ZONE: "b"})
+        zones: tuple[Manifest, ...] = ({}, {fleet.ZONE: "a"}, {fleet.ZONE: "b"})
         made: Manifest = {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelCache",
@@ -221,15 +220,12 @@ class Users:
     # -- environments
     def create_environment(self) -> None:
         """Create an environment, one that was there before or another."""
-        there = {v.ref.name for v in self.plane.all("InferenceEnvironment")}
-        absent = [n for n in range(ENVIRONMENTS) if f"environment-{n:04}" not in there]
-        if absent:
-            self._add_environment(self.random.choice(absent))
+        if numbers := fleet.absent((v.ref.name for v in self.plane.all("InferenceEnvironment")), ENVIRONMENTS):
+            self._add_environment(self.random.choice(numbers))
 
     def _add_environment(self, number: int) -> None:
-        nodes = Random(f"{self.seed} {number}").randint(2, 4)  # noqa: S311  # the same for the same name
-        labels: Manifest = {ZONE: "ab"[number % 2]}
-        self.tell(f"create {self.plane.create(fleet.environment(number, nodes, labels))} with {nodes} nodes")
+        made, nodes = fleet.returning(self.seed, number)
+        self.tell(f"create {self.plane.create(made)} with {nodes} nodes")
 
     def delete_environment(self) -> None:
         """Delete an environment."""

@@ -1,10 +1,14 @@
 """The manifests of the stories: a model, environments of equal nodes, deployments; as a user writes them."""
 
+from collections.abc import Iterable
+from random import Random
+
 from bench.fleet import API, MODEL
 from bench.fleet import environment as ready_environment
 from function.kube.manifests import JSON, Manifest, listing, mapping
 
 GPUS = 8
+ZONE = "modelplane.ai/zone"
 NODES = 2  # of one replica of the model
 
 
@@ -27,6 +31,18 @@ def environment(number: int, nodes: int, labels: Manifest | None = None) -> Mani
     metadata = mapping(made, "metadata")
     own: Manifest = {"name": metadata["name"], "labels": {**mapping(metadata, "labels"), **(labels or {})}}
     return {"apiVersion": API, "kind": "InferenceEnvironment", "metadata": own, "spec": spec}
+
+
+def returning(seed: int, number: int) -> tuple[Manifest, int]:
+    """Return the environment of a number in a history, and its nodes: the same whenever it comes back."""
+    nodes = Random(f"{seed} {number}").randint(2, 4)  # noqa: S311  # the same for the same name
+    return environment(number, nodes, {ZONE: "ab"[number % 2]}), nodes
+
+
+def absent(there: Iterable[str], most: int) -> list[int]:
+    """Return the numbers below `most` of the environments that are not among the names that are there."""
+    names = {*there}
+    return [number for number in range(most) if f"environment-{number:04}" not in names]
 
 
 def deployment(number: int, **spec: JSON) -> Manifest:

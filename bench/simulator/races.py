@@ -22,7 +22,6 @@ from function.kube.names import LABEL_DEPLOYMENT, LABEL_ENVIRONMENT
 
 ENVIRONMENTS, DEPLOYMENTS, BY_HAND, STEPS = 4, 7, 2, 14
 MODELS = {"one-node": 1, "two-nodes": 2}
-ZONE = "modelplane.ai/zone"
 # Longer than any TTL: whoever missed an event looks again by then.
 LOOKS_AGAIN_SECONDS = 700.0
 # Calls of the function for each step of a history; the most seen before environments were ledgers was 150.
@@ -115,7 +114,7 @@ class _Players:
 
     def _selected(self) -> Manifest:
         zone = self.random.choice(("", "", "a", "b"))
-        return {"environmentSelector": {"matchLabels": {ZONE: zone}}} if zone else {}
+        return {"environmentSelector": {"matchLabels": {fleet.ZONE: zone}}} if zone else {}
 
     def delete_deployment(self) -> None:
         """Delete a deployment."""
@@ -158,15 +157,12 @@ class _Players:
     # -- environments
     def create_environment(self) -> None:
         """Create an environment, one that was there before or another."""
-        there = {v.ref.name for v in self.plane.all("InferenceEnvironment")}
-        absent = [n for n in range(ENVIRONMENTS) if f"environment-{n:04}" not in there]
-        if absent:
-            self._add_environment(self.random.choice(absent))
+        if numbers := fleet.absent((v.ref.name for v in self.plane.all("InferenceEnvironment")), ENVIRONMENTS):
+            self._add_environment(self.random.choice(numbers))
 
     def _add_environment(self, number: int) -> None:
-        nodes = Random(f"{self.history.seed} {number}").randint(2, 4)  # noqa: S311  # the same for the same name
-        labels: Manifest = {ZONE: "ab"[number % 2]}
-        self._tell(f"create {self.plane.create(fleet.environment(number, nodes, labels))} with {nodes} nodes")
+        made, nodes = fleet.returning(self.history.seed, number)
+        self._tell(f"create {self.plane.create(made)} with {nodes} nodes")
 
     def delete_environment(self) -> None:
         """Delete an environment."""

@@ -113,39 +113,29 @@ def _storage_class(name: str) -> Manifest:
 
 
 def _volumes() -> list[Manifest]:
+    where: Manifest = {"hostPath": {"path": "/nowhere"}}
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"{name}-{number}"},
-            "spec": {
-                "storageClassName": name,
-                "accessModes": ["ReadWriteMany"],
-                "capacity": {"storage": "4Ti"},
-                "hostPath": {"path": "/nowhere"},
-            },
-        }
+        _volume(f"{name}-{number}", name, "ReadWriteMany", "4Ti", where)
         for name, volumes in _CLASSES.items()
         for number in range(volumes)
     ]
 
 
 def _local_volumes() -> list[Manifest]:
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"{_LOCAL_CLASS}-{node}"},
-            "spec": {
-                "storageClassName": _LOCAL_CLASS,
-                "accessModes": ["ReadWriteOnce"],
-                "capacity": {"storage": "2Ti"},
-                "local": {"path": "/nowhere"},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [_only(node)]}},
-            },
-        }
-        for node in _LOCAL_NODES
-    ]
+    return [_volume(f"{_LOCAL_CLASS}-{node}", _LOCAL_CLASS, "ReadWriteOnce", "2Ti", _on(node)) for node in _LOCAL_NODES]
+
+
+def _volume(name: str, storage_class: str, mode: str, size: str, where: Manifest) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {"storageClassName": storage_class, "accessModes": [mode], "capacity": {"storage": size}, **where},
+    }
+
+
+def _on(node: str) -> Manifest:
+    return {"local": {"path": "/nowhere"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [_only(node)]}}}
 
 
 def _only(node: str) -> Manifest:

@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,7 +35,7 @@ def program(home: Home) -> Program:
     return Program(name="traffic", argv=(sys.executable, "-m", "tools.stack.traffic", str(home.root)))
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler, ABC):
     """Reads a request and writes JSON."""
 
     protocol_version = "HTTP/1.1"
@@ -48,9 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer."""
         self.answer(self.rfile.read(min(int(self.headers.get("Content-Length", "0")), _LONGEST)))
 
+    @abstractmethod
     def answer(self, body: bytes) -> None:
         """Answer a request."""
-        raise NotImplementedError
 
     def send(self, status: int, body: bytes) -> None:
         """Write an answer."""
