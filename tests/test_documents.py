@@ -149,3 +149,12 @@ def test_files_that_commands_name_exist() -> None:
     ours = {(name, word) for name, word in words if "/" in word and word.partition("/")[0] in FOLDERS}
     assert ours
     assert {(name, word) for name, word in ours if not (ROOT / word).exists()} == set()
+
+
+def test_the_first_model_of_the_readme_is_placed(tmp_path: Path) -> None:
+    shown = [block.said for block in yaml_blocks() if block.document == ROOT / "README.md"]
+    for name, said in zip(("environment.yaml", "gemma.yaml"), shown, strict=True):
+        (tmp_path / name).write_text(said)
+    (command,) = (c for c in MODELPLANE if c.document == ROOT / "README.md" and "gemma.yaml" in c.words)
+    done = run(*(str(tmp_path / word) if word.endswith(".yaml") else word for word in command.words[1:]))
+    assert "Placed on us-east (profile one-gpu, pool h100, 1 replica of 1 node x 1 GPU)" in done.stdout

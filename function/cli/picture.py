@@ -20,6 +20,7 @@ from function.cli.svg import (
     Drawn,
     about,
     document,
+    unusable,
 )
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
@@ -65,10 +66,11 @@ def _plan(canvas: Canvas, plan: Plan) -> None:
     canvas.text(MARGIN, decision.message.partition("\n")[0], DIM, SMALL)
     if plan.considered is None:
         return
-    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"))
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
     environments = {environment.name: environment for environment in plan.considered.environments}
+    drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
+    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *unusable(drawn))
     if len(names) > _ENVIRONMENTS_DRAWN:
         _overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:
