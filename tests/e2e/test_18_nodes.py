@@ -176,7 +176,7 @@ def test_a_node_with_a_gpu_less(world: World) -> None:
     """With 7 of 8 GPUs it is of no use to a pool of eight on each node, and as good as any to a pool of four."""
     nodes, gpus = 4, {"nodes-eight": 8, "nodes-four": 4}
     for name, each in gpus.items():
-        declared = l40s(nodeCount=nodes, acceleratorCount=each, labels={LABEL: "medium"})
+        declared = l40s(nodeCount=nodes, maxNodeCount=nodes, acceleratorCount=each, labels={LABEL: "medium"})
         world.apply(environment(name, declared), model(name, profile=spanning(nodes, each)))
         hardware(world, name, "True/AsDeclared")
     _allocatable(world, LACKING, 7)
