@@ -3,9 +3,9 @@
 What is written back is what a function may desire: no status, none of Crossplane's own annotations, labels and
 bookkeeping, and never the data of a Secret (the provider copies it anew).
 
-A call that knew more may have written since. What is only repeated is written over the resourceVersion that was seen and
-no other: over another one the API server refuses it (409), and Crossplane looks again. Without that, two readings of a
-list that is late can take turns for ever.
+A call that knew more may have written since. What is only repeated is written over the resourceVersion that was seen
+and no other: over another one the API server refuses it (409), and Crossplane looks again. Without that, two readings
+of a list that is late can take turns for ever.
 """
 
 from collections.abc import Mapping
