@@ -153,7 +153,8 @@ class Core:
             manifest, ref = wanted[name], Ref.of(wanted[name])
             there = self._server.latest.get(ref)
             uid, version = text(manifest, "metadata.uid"), text(manifest, "metadata.resourceVersion")
-            if uid not in ("", there.uid if there else "") or version not in ("", str(there.number) if there else ""):
+            # A version of what is not there is made; a uid is not.
+            if uid not in ("", there.uid if there else "") or (there and version not in ("", str(there.number))):
                 raise ConflictError(str(ref))  # as the API server: what is applied with these is that or nothing
             if there is None:
                 self._server.create(manifest)

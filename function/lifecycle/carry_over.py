@@ -3,9 +3,9 @@
 What is written back is what a function may desire: no status, none of Crossplane's own annotations, labels and
 bookkeeping, and never the data of a Secret (the provider copies it anew).
 
-A call that knew more may have written since. What is only repeated is written over the resourceVersion that was seen
-and no other: over another one the API server refuses it (409), and Crossplane looks again. Without that, two readings
-of a list that is late can take turns for ever.
+A call that knew more may have written since. What is only repeated is written over the uid and resourceVersion that
+were seen and nothing else: otherwise the API server refuses it (409), and Crossplane looks again. Without that, two
+readings of a list that is late can take turns for ever, and what was deleted comes back.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,10 @@ def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
 
 
 def repeated(manifest: Manifest) -> Composed:
-    """Return one observed resource as desired for as long as nobody writes it."""
-    found, version = carried(manifest), text(manifest, "metadata.resourceVersion")
-    if not version:
-        return found
-    metadata: Manifest = {**mapping(found.manifest, "metadata"), "resourceVersion": version}
-    return replace(found, manifest={**found.manifest, "metadata": metadata})
+    """Return one observed resource as desired for as long as nobody else writes it."""
+    found, seen = carried(manifest), mapping(manifest, "metadata")
+    exactly: Manifest = {key: seen[key] for key in ("uid", "resourceVersion") if key in seen}
+    return replace(found, manifest={**found.manifest, "metadata": {**mapping(found.manifest, "metadata"), **exactly}})
 
 
 def carried(manifest: Manifest) -> Composed:

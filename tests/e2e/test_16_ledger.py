@@ -106,6 +106,16 @@ def test_what_is_applied_with_a_uid_is_that_or_nothing(world: World, name: str) 
     assert (there is None) == (name == "gone")
 
 
+def test_what_is_repeated_is_written_over_what_was_seen_or_not(world: World) -> None:
+    """Crossplane looks again after a conflict, and reports any other error."""
+    stale = by_hand(mine(world), **{"modelplane.ai/environment": PLACE})
+    mapping(stale, "metadata")["resourceVersion"] = "1"
+    before = world.stack.hub.get("ModelPlacement", mine(world), TEAM)
+    with pytest.raises(ChildProcessError, match=r"[Cc]onflict"):
+        world.stack.kubectl.apply([stale], server_side=True)
+    assert world.stack.hub.get("ModelPlacement", mine(world), TEAM) == before
+
+
 def test_a_label_that_goes_frees_nothing(world: World) -> None:
     world.stack.hub.patch(
         "ModelPlacement", mine(world), {"metadata": {"labels": {"modelplane.ai/environment": None}}}, TEAM
