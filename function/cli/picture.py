@@ -46,8 +46,9 @@ def _overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
     served = sum(row.serves for row in best.values())
     fits = sum(not row.refusals and not row.serves for row in best.values())
     canvas.y += 8
-    said = f"{count(len(names), 'environment')}: {served} chosen, {fits} would do, {len(names) - served - fits} refuse"
-    canvas.text(MARGIN, said, INK, BOLD)
+    canvas.text(MARGIN, f"{count(len(names), 'environment')}, nearest first", INK, BOLD)
+    refusing = len(names) - served - fits
+    canvas.legend((OURS, f"{served} chosen"), (TAKEN, f"{fits} would do"), (NO, f"{refusing} refuse"))
     canvas.y += 8
     for index, (name, row) in enumerate(best.items()):
         x, y = MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
