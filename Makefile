@@ -130,9 +130,11 @@ simulate-short: $(VENV)/dev.stamp
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.histories mutants
 
-# Anything anywhere in a request: ten minutes at most.
+# Anything anywhere in a request: ten minutes at most; memory over 100,000 requests; hostile downloads, killed at random.
 fuzz: $(VENV)/dev.stamp
-	$(BIN)/python -m bench.fuzz
+	$(BIN)/python -m bench.fuzz requests
+	$(BIN)/python -m bench.fuzz memory
+	$(BIN)/python -m bench.fuzz downloads
 
 COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --annotation-style=line \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
