@@ -92,6 +92,10 @@ def lived(world: World, empty: None) -> None:  # noqa: ARG001  # it comes first
     )
     until("the edit to arrive", lambda: world.service(world.placement(TEAM, "managed")).get("spec") != before)
     world.ready(TEAM, "managed")
+    world.remove(TEAM, "managed", "reader")
+    world.stack.hub.delete("ModelCache", "kept", TEAM)
+    # Without its environment the provider could not finish what it deletes.
+    until("Objects of the team to go", lambda: not world.stack.hub.find("Object", TEAM))
     world.clear()
     until("every Object to go", lambda: not world.stack.hub.find("Object"))
 

@@ -125,7 +125,7 @@ def _service(shape: Shape, run: Engine | None = None) -> Manifest:
     return {**spec, "containers": [{**main, "securityContext": {**PRESET, **mapping(main, "securityContext")}}]}
 
 
-LLM_D = engine(image="ghcr.io/llm-d/llm-d-cuda:v0.4.0")
+LLM_D = engine(image="llm-d/llm-d-cuda:v0.4.0")
 BARE = {
     "main may run as root", "main may escalate", "main has no seccomp profile", "main keeps capabilities",
     "main adds IPC_LOCK",
