@@ -2,7 +2,7 @@
 
 The rules are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/ (restricted, with what it
 takes from baseline), for Linux pods. What the real admission says of the pods that KServe makes of ours is in
-tests/e2e/test_24_rights.py; what is refused, and why it is so, stands in docs/security.md.
+tests/e2e/test_25_rights.py; what is refused, and why it is so, stands in docs/security.md.
 """
 
 from collections.abc import Iterator

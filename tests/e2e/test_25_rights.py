@@ -1,4 +1,4 @@
-"""Scenario 24: the roles that we ship are what is used. All kinds are made, edited and deleted; then the audit logs say
+"""Scenario 25: the roles that we ship are what is used. All kinds are made, edited and deleted; then the audit logs say
 which requests were denied (none) and which rights nobody used.
 """
 
