@@ -39,7 +39,7 @@ _TARGET = (
     click.option("--context", metavar="NAME", shell_complete=contexts, help="Context of the kubeconfig."),
     click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Kubeconfig to use."),
 )
-_FILES = click.option(
+FILES = click.option(
     "-f",
     "--file",
     "files",
@@ -81,12 +81,12 @@ def examples(*lines: str) -> str:
 
 
 target = _gathered("target", Target, _TARGET_KEYS, _TARGET)
-sources = _gathered("sources", _sources, ("files", "live", "strict", *_TARGET_KEYS), (_FILES, _LIVE, _STRICT, *_TARGET))
+sources = _gathered("sources", _sources, ("files", "live", "strict", *_TARGET_KEYS), (FILES, _LIVE, _STRICT, *_TARGET))
 sources_what_if = _gathered(
     "sources",
     _sources,
     ("files", "live", "what_if", "sets", "strict", *_TARGET_KEYS),
-    (_FILES, _LIVE, _WHAT_IF, _SET, _STRICT, *_TARGET),
+    (FILES, _LIVE, _WHAT_IF, _SET, _STRICT, *_TARGET),
 )
 
 

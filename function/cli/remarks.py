@@ -6,6 +6,7 @@ from function.cli.candidates import Row, Verdict, unused
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
 from function.report import loading as report
+from function.report.models import beyond_memory
 from function.report.pools import slow
 from function.report.storage_faults import problem
 from function.scheduling.verdicts import Assignment
@@ -14,19 +15,18 @@ from function.storage.plan import StoragePlan, plan
 
 
 def remarks(considered: Considered) -> Iterator[str]:
-    """Say what is slow or doubtful about the pools and the storage of a decision."""
+    """Say what is slow, too small or doubtful about the pools and the storage of a decision."""
     environments = {environment.name: environment for environment in considered.environments}
     for assignment in considered.decision.assignments:
         environment = environments.get(assignment.environment)
         pool = environment.pool(assignment.pool) if environment else None
         if environment and pool:
-            said = (*_network(assignment, pool), *_weights(considered, assignment, environment, pool))
-            yield from (f"{environment.name}: {text}" for text in said)
-
-
-def _network(assignment: Assignment, pool: Pool) -> Iterator[str]:
-    if assignment.shape.nodes > 1 and slow(pool):
-        yield slow(pool)
+            said = (
+                slow(pool) if assignment.shape.nodes > 1 else "",
+                beyond_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
+                *_weights(considered, assignment, environment, pool),
+            )
+            yield from (f"{environment.name}: {text}" for text in said if text)
 
 
 def _weights(considered: Considered, assignment: Assignment, environment: Environment, pool: Pool) -> Iterator[str]:

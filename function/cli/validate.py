@@ -12,17 +12,16 @@ from dataclasses import dataclass
 
 import click
 
-from function.cli import files
 from function.cli.asked import Form, Sources, Target
 from function.cli.cautions import cautions
 from function.cli.composition import CONFIG
 from function.cli.dangling import faults
 from function.cli.errors import Code
-from function.cli.files import Found
+from function.cli.files import Found, read
 from function.cli.gathered import KINDS, gather
 from function.cli.invalid_objects import READ
 from function.cli.nodes import contradictions
-from function.cli.options import examples, form, target
+from function.cli.options import FILES, examples, form, target
 from function.cli.positions import line_of
 from function.cli.sarif import sarif
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
@@ -60,7 +59,8 @@ class Fault:
         "cat model.yaml | modelplane validate - -o json",
     )
 )
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", metavar="FILE...", nargs=-1, type=click.Path())
+@FILES
 @click.option(
     "--live", is_flag=True, help="Follow references to the control plane as well, and compare pools with nodes."
 )
@@ -68,8 +68,16 @@ class Fault:
 @click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
 @form(Form.TABLE, Form.JSON, Form.YAML, Form.SARIF)
 @click.pass_context
-def validate(  # click's options
-    context: click.Context, /, paths: tuple[str, ...], *, live: bool, target: Target, strict: bool, form: Form
+def validate(  # noqa: PLR0913  # click's options
+    context: click.Context,
+    /,
+    paths: tuple[str, ...],
+    *,
+    files: tuple[str, ...],
+    live: bool,
+    target: Target,
+    strict: bool,
+    form: Form,
 ) -> None:
     """Check files: fields, rules across fields, references. Exits 1 where there is a fault.
 
@@ -77,7 +85,9 @@ def validate(  # click's options
 
     Objects of other groups are passed over. FILE is a file, a folder or - for standard input.
     """
-    found = [item for item in files.read(paths) if is_known(item.manifest)]
+    if not paths and not files:
+        raise click.UsageError("Missing FILE")
+    found = [item for item in read((*paths, *files)) if is_known(item.manifest)]
     store = gather(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     told = check(found, store, target.namespace or "default")
     data = [_structured(fault) for fault in told]

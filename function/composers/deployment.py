@@ -18,7 +18,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import get, text
 from function.kube.names import named
-from function.lifecycle.carry_over import carried
+from function.lifecycle.carry_over import repeated
 from function.lifecycle.orphans import adopted
 from function.lifecycle.placement_writer import placement_manifest
 from function.parse.deployments import read_deployment
@@ -162,7 +162,7 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     readable = {placement.name for placement in views.placements(call.observed)}
     orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
-    composed = {keys[name]: carried(call.observed[keys[name]]) for name in sorted(stays)}
+    composed = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
     counted = tuple(_placement(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")

@@ -2,9 +2,14 @@
 
 What is written back is what a function may desire: no status, none of Crossplane's own annotations, labels and
 bookkeeping, and never the data of a Secret (the provider copies it anew).
+
+A call that knew more may have written since. What is only repeated is written over the uid and resourceVersion that
+were seen and nothing else: otherwise the API server refuses it (409), and Crossplane looks again. Without that, two
+readings of a list that is late can take turns for ever, and what was deleted comes back.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
@@ -18,7 +23,14 @@ _CROSSPLANE = "crossplane.io/"
 
 def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
     """Return every observed resource as desired, with the readiness that it shows."""
-    return {key: carried(manifest) for key, manifest in sorted(observed.items())}
+    return {key: repeated(manifest) for key, manifest in sorted(observed.items())}
+
+
+def repeated(manifest: Manifest) -> Composed:
+    """Return one observed resource as desired for as long as nobody else writes it."""
+    found, seen = carried(manifest), mapping(manifest, "metadata")
+    exactly: Manifest = {key: seen[key] for key in ("uid", "resourceVersion") if key in seen}
+    return replace(found, manifest={**found.manifest, "metadata": {**mapping(found.manifest, "metadata"), **exactly}})
 
 
 def carried(manifest: Manifest) -> Composed:

@@ -22,8 +22,17 @@ def clip(text: str, limit: int = LIMIT) -> str:
     return head + CUT + (encoded[-tail:].decode(errors="ignore") if tail else "")
 
 
+def shared(items: Sequence[str], room: int) -> list[str]:
+    """Return the items in at most so many bytes together; what short ones do not need of their share, long ones get."""
+    fitted = list(items)
+    sizes = [len(item.encode()) for item in items]
+    for done, index in enumerate(sorted(range(len(items)), key=sizes.__getitem__)):
+        fitted[index] = clip(items[index], max(0, room // (len(items) - done)))
+        room -= len(fitted[index].encode())
+    return fitted
+
+
 def listed(items: Sequence[str], shown: int = SHOWN, separator: str = ", ") -> str:
-    """Return the first items, each in its share of a message, and how many more there are."""
-    share = LIMIT // (shown + 1)
+    """Return the first items, together in most of a message, and how many more there are."""
     more = f" and {len(items) - shown} more" if len(items) > shown else ""
-    return separator.join(clip(item, share) for item in items[:shown]) + more
+    return separator.join(shared(items[:shown], LIMIT * shown // (shown + 1))) + more

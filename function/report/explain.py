@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from function.reasons import Refused, Scheduled, Status
-from function.report.bounded import LIMIT, SHOWN, clip, listed
+from function.report.bounded import LIMIT, SHOWN, clip, listed, shared
 from function.report.sentences import describe, remedy, sentence, size
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Decision, Miss, Refusal
@@ -142,10 +142,6 @@ def _staying(decision: Decision) -> list[str]:
 
 
 def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
-    """Join the parts, the lines sharing evenly what the rest leaves of the limit."""
-    left = LIMIT - sum(len(part.encode()) + 1 for part in (head, *tail))
-    fitted: list[str] = []
-    for index, line in enumerate(lines):
-        fitted.append(clip(line, max(0, left // (len(lines) - index) - 1)))
-        left -= len(fitted[-1].encode()) + 1
-    return clip("\n".join((head, *fitted, *tail)))
+    """Join the parts; where they are too long the lines share what the rest leaves of the limit."""
+    rest = sum(len(part.encode()) + 1 for part in (head, *tail)) + len(lines)
+    return clip("\n".join((head, *shared(lines, LIMIT - rest), *tail)))

@@ -14,6 +14,7 @@ from function.domain.model import (
     OciSource,
     Profile,
     PvcSource,
+    Shape,
     Spread,
     UriSource,
     single_file,
@@ -61,10 +62,16 @@ def _remarks(profile: Profile, model: Model) -> Iterator[str]:
         yield "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
     if file.lower().endswith(GGUF) and last_value(engine.args, _TOKENIZERS[engine.name]) is None:
         yield f"engine.args: engines read no tokenizer well from {file}; {_TOKENIZERS[engine.name]} names another"
-    weights, memory = model.disk, profile.requires.memory_per_gpu
-    if weights and memory and shape and weights > usable(shape.gpus * memory):
-        room = f"{shape.gpus} GPUs of {gib(memory)} hold {gib(usable(shape.gpus * memory))} of weights at most"
-        yield f"replicaTopology: {room}, and spec.resources.disk is {gib(weights)}"
+    if shape and (beyond := beyond_memory(model, shape, profile.requires.memory_per_gpu)):
+        yield f"replicaTopology: {beyond}"
+
+
+def beyond_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
+    """Say that the weights of a model are more than the GPUs of a replica hold, memory in bytes; empty where not."""
+    if not model.disk or not memory_per_gpu or model.disk <= usable(shape.gpus * memory_per_gpu):
+        return ""
+    room = f"{shape.gpus} GPUs of {gib(memory_per_gpu)} hold {gib(usable(shape.gpus * memory_per_gpu))} of weights"
+    return f"{room} at most, and spec.resources.disk is {gib(model.disk)}"
 
 
 def status(model: Model) -> Manifest:

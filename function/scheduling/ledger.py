@@ -17,6 +17,7 @@ new; what was granted or serves keeps its place whatever becomes of them.
 """
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -148,8 +149,10 @@ def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
 def take(room: PoolCapacity, share: Share) -> PoolCapacity:
     """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
     if share.replicas and share.nodes > 0:
-        if room.take(share.nodes, min(share.gpus_per_node, room.gpus_per_node), share.replicas):
+        gpus = min(share.gpus_per_node, room.gpus_per_node)
+        if lacking := room.take(share.nodes, gpus, share.replicas):
             room.free.clear()
+            room.beyond += math.ceil(lacking / (room.gpus_per_node // gpus))
         room.placements += 1
     return room
 
@@ -212,6 +215,8 @@ def _published(environment: Environment, pool: Pool) -> PoolCapacity:
     room, free = _empty(pool), environment.free.get(pool.name)
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
+    if room.lost:
+        room.beyond = _charged(pool, (grant for grant in environment.admitted if _is_of(grant, pool))).beyond
     return room
 
 

@@ -23,12 +23,16 @@ class Demand:
 
 @dataclass(slots=True)
 class PoolCapacity:
-    """Equal nodes, counted in `free` by their free GPUs. `lost`: how many of them cannot be used and count as none."""
+    """Equal nodes, counted in `free` by their free GPUs.
+
+    `lost`: how many of them cannot be used and count as none; `beyond`: how many are in use and were not there to take.
+    """
 
     nodes: int
     gpus_per_node: int
     placements: int = 0
     lost: int = 0
+    beyond: int = 0
     free: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -36,8 +40,8 @@ class PoolCapacity:
 
     @property
     def nodes_in_use(self) -> int:
-        """Nodes with at least one GPU taken."""
-        return self.nodes - self.lost - self.free.get(self.gpus_per_node, 0)
+        """Nodes with at least one GPU taken, of all that are declared."""
+        return min(self.nodes, self.nodes - self.lost - self.free.get(self.gpus_per_node, 0) + self.beyond)
 
     def holds(self, demand: Demand) -> int:
         """Return how many of the replicas fit, without taking anything."""

@@ -49,6 +49,13 @@ def test_storage_that_ignores_sizes_takes_it_with_a_remark(tmp_path: Path) -> No
     assert plan["remarks"][-1] == f"h200-east: {REFUSED}"
 
 
+def test_weights_beyond_the_gpus_of_the_pool(tmp_path: Path) -> None:
+    """Whatever the profile asks for: 16 GPUs of 141Gi of which nine tenths are for use: 2030.4Gi, in whole Gi."""
+    (plan,) = json.loads(said("plan", *kimi(tmp_path, {}, disk="2100Gi"), "-o", "json"))
+    wanted = "16 GPUs of 141Gi hold 2031Gi of weights at most, and spec.resources.disk is 2100Gi"
+    assert plan["remarks"] == [f"h200-east: {wanted}"]
+
+
 def test_the_expected_time_to_load(tmp_path: Path) -> None:
     (plan,) = json.loads(said("plan", *kimi(tmp_path, {"readBandwidth": 2.5}), "-o", "json"))
     # 960 x 2^30 / 2.5e9 = 412.3 s.

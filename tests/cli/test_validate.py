@@ -379,3 +379,10 @@ def test_sarif(tmp_path: Path) -> None:
     (line,) = [n for n, said in enumerate(Path(file).read_text().splitlines(), 1) if "environmnts" in said]
     assert where["physicalLocation"] == {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
     assert where["logicalLocations"] == [{"fullyQualifiedName": "ModelDeployment/team/run/spec.environmnts"}]
+
+
+def test_files_are_named_with_or_without_the_flag_of_the_other_commands(tmp_path: Path) -> None:
+    file = write(tmp_path, deployment())
+    assert said("validate", "-f", file) == said("validate", file) == "1 object valid\n"
+    nothing = run("validate")
+    assert (nothing.returncode, "FILE" in nothing.stderr) == (2, True)

@@ -129,6 +129,17 @@ def test_a_cordoned_node_stops_what_is_new_and_leaves_what_serves() -> None:
     assert before.items() <= kept(control).items()
 
 
+def test_more_is_in_use_than_can_be_used() -> None:
+    """What runs on a cordoned node is in use: two of four nodes, of which one is left for what is new."""
+    control = at_rest()
+    show(control, four())
+    show(control, four(**{f"gpu{n}": node(f"gpu{n}", H200, cordoned=True) for n in (1, 2, 3)}))
+    control.apply([another("late")])
+    control.settle()
+    message = text(condition(control.store[Ref("ModelDeployment", "assistants", "late")], "Scheduled"), "message")
+    assert "4 nodes declared, 1 usable (gpu1, gpu2, gpu3 cordoned), 2 in use by 1 placement of others" in message
+
+
 def test_what_was_admitted_keeps_its_place_when_its_node_goes() -> None:
     """Both placements hold two nodes each; then none can be used, and both stay, served or not."""
     control = at_rest(another("second"))

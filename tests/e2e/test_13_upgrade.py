@@ -1,6 +1,7 @@
 """Scenario 13: an earlier release, then this one, and back, over what runs and what downloads: nothing is made again.
 
-The earlier one is the latest in the history, or the commit that EARLIER_RELEASE names.
+The earlier one is the latest in the history, or the commit that EARLIER_RELEASE names. What runs is what
+`tests/lifecycle/before` has on paper: one service of each mode, with weights from everywhere.
 """
 
 import io
@@ -10,17 +11,21 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
-from function.kube.manifests import Manifest, text
-from tests.e2e.objects import deployment, environment, model, pool, spanning
+from function.kube.manifests import Manifest, mapping, text
+from tests.e2e.objects import cache, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
-from tools.stack import release
+from tests.lifecycle.test_before import BEFORE
+from tools.stack import inventory, release
 from tools.stack.layout import SOURCE
 from tools.stack.waiting import steady
 
 pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
-DEPLOYMENTS = ("several", "one")
+CASES: dict[str, Manifest] = {path.stem: yaml.safe_load(path.read_text()) for path in BEFORE}
+CLASS = "earlier"
+CLAIMS = ("weights", "staged")
 # The pod of the download finds no node.
 HELD: Manifest = {"storageClassName": "shared-vast", "download": {"nodeSelector": {"e2e-hold": "never"}}}
 EARLIER, LATER = "v0.0.1", "v9.0.0"
@@ -41,6 +46,34 @@ def _git(*arguments: str) -> bytes:
     return subprocess.run(("git", *arguments), cwd=SOURCE, capture_output=True, check=True).stdout
 
 
+def _environments() -> list[Manifest]:
+    """Return the two that the services share: sixteen nodes of eight GPUs, which they fill."""
+    nodes = pool("h100", maxNodeCount=14, labels={"modelplane.ai/pool": "h100"})
+    beside = pool("h100", labels={"modelplane.ai/pool": "h100"})
+    (shared,) = (mapping(case, "storage") for case in CASES.values() if "storage" in case)
+    return [
+        environment("upgraded", nodes, storage=CLASS),
+        environment("upgraded-shared", beside, storage={"storageClassName": CLASS, **shared}),
+    ]
+
+
+def _deployment(name: str) -> Manifest:
+    found = deployment(TEAM, name, name, on="upgraded-shared" if "storage" in CASES[name] else "upgraded")
+    mapping(found, "spec").update({key: CASES[name][key] for key in ("modelCache",) if key in CASES[name]})
+    return found
+
+
+def _claim(name: str) -> Manifest:
+    """Return a claim as a user makes it on the remote cluster."""
+    asked: Manifest = {"accessModes": ["ReadWriteMany"], "storageClassName": CLASS}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": TEAM},
+        "spec": {**asked, "resources": {"requests": {"storage": "2Ti"}}},
+    }
+
+
 def test_an_upgrade_and_its_way_back_make_nothing_again(world: World, tmp_path: Path) -> None:
     home, processes = world.stack.home, world.stack.processes
     earlier = _earlier(tmp_path / "earlier")
@@ -48,11 +81,16 @@ def test_an_upgrade_and_its_way_back_make_nothing_again(world: World, tmp_path: 
     release.publish(home, SOURCE, LATER)
     release.roll_back(home, processes, earlier, EARLIER)
     world.team(TEAM)
+    for manifest in (*inventory.namespaces(TEAM), *map(_claim, CLAIMS)):
+        world.stack.remote.apply(manifest)
+    world.secret("s3", {"AWS_SECRET_ACCESS_KEY": "x"})
+    models: list[Manifest] = [{**model(name), "spec": case["model"]} for name, case in CASES.items()]
     world.apply(
-        environment("upgraded", pool("gpus", maxNodeCount=3)),
+        *_environments(),
+        *models,
+        cache(TEAM, "weights", "pipeline-modelcache", ["upgraded"]),
+        *map(_deployment, CASES),
         model("several", profile=spanning(2, 8)),
-        model("one"),
-        *(deployment(TEAM, name, name, on="upgraded") for name in DEPLOYMENTS),
         environment("upgraded-slow", pool("gpus"), storage=HELD),
         deployment(TEAM, "loading", "several", on="upgraded-slow"),
     )
@@ -61,17 +99,17 @@ def test_an_upgrade_and_its_way_back_make_nothing_again(world: World, tmp_path: 
     _unchanged(world, before)
     release.roll_back(home, processes, earlier, EARLIER)
     _unchanged(world, before)
-    world.remove(TEAM, *DEPLOYMENTS, "loading")
+    world.remove(TEAM, *CASES, "loading")
     release.upgrade(home, processes, SOURCE, release.VERSION)
 
 
 def _running(world: World) -> tuple[dict[str, str], list[str]]:
     """Return what runs once all of it is ready: uids on the remote cluster, and those of the placements."""
-    for name in DEPLOYMENTS:
+    for name in CASES:
         world.ready(TEAM, name)
     loads = world.wait_placed(TEAM, "loading")
     world.wait("ModelPlacement", loads, "StorageReady", "False/Downloading", TEAM)
-    placements = [text(world.placement(TEAM, name), "metadata.uid") for name in DEPLOYMENTS]
+    placements = [text(world.placement(TEAM, name), "metadata.uid") for name in CASES]
     return world.remote_uids(TEAM), placements
 
 

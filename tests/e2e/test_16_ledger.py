@@ -14,7 +14,8 @@ from tools.stack.waiting import steady, until
 
 pytestmark = pytest.mark.e2e
 TEAM, PLACE = "ledger", "ledger"
-ONE_SLOT = environment(PLACE, pool("one", acceleratorCount=1, maxNodeCount=1))
+# Nodes are not looked at: what is asserted of the status does not wait for them.
+ONE_SLOT = environment(PLACE, pool("one", acceleratorCount=1, maxNodeCount=1), hardware={"observe": "Never"})
 POLICY = SOURCE / "install" / "admission-policy.yaml"
 
 
@@ -103,6 +104,16 @@ def test_what_is_applied_with_a_uid_is_that_or_nothing(world: World, name: str) 
         world.stack.kubectl.apply([ghost], server_side=True)
     there = world.stack.hub.get("ModelPlacement", text(ghost, "metadata.name"), TEAM)
     assert (there is None) == (name == "gone")
+
+
+def test_what_is_repeated_is_written_over_what_was_seen_or_not(world: World) -> None:
+    """Crossplane looks again after a conflict, and reports any other error."""
+    stale = by_hand(mine(world), **{"modelplane.ai/environment": PLACE})
+    mapping(stale, "metadata")["resourceVersion"] = "1"
+    before = world.stack.hub.get("ModelPlacement", mine(world), TEAM)
+    with pytest.raises(ChildProcessError, match=r"[Cc]onflict"):
+        world.stack.kubectl.apply([stale], server_side=True)
+    assert world.stack.hub.get("ModelPlacement", mine(world), TEAM) == before
 
 
 def test_a_label_that_goes_frees_nothing(world: World) -> None:

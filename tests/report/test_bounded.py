@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.report.bounded import clip, listed
+from function.report.bounded import clip, listed, shared
 
 
 @given(st.text(), st.integers(0, 40))
@@ -23,3 +23,16 @@ def test_head_and_tail_are_kept() -> None:
 )
 def test_a_list_names_its_first(items: list[str], want: str) -> None:
     assert listed(items, 2) == want
+
+
+@given(st.lists(st.text(), max_size=8), st.integers(40, 200))
+def test_what_fits_together_is_never_cut(items: list[str], room: int) -> None:
+    found = shared(items, room)
+    assert sum(len(item.encode()) for item in found) <= room
+    assert found == items or sum(len(item.encode()) for item in items) > room
+
+
+def test_a_long_item_gets_what_short_ones_leave() -> None:
+    """Of 20 bytes two items of 3 leave 14 to the third."""
+    assert shared(["abc", "x" * 30, "def"], 20) == ["abc", "x" * 6 + "..." + "x" * 5, "def"]
+    assert listed(["reason " * 60, "short"]) == "reason " * 60 + ", short"

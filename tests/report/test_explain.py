@@ -77,6 +77,17 @@ def test_forty_refusals_keep_within_a_kibibyte() -> None:
     assert found.unplaced[0].message.endswith("pool pool does not declare precisionSupport, fp8 wanted")
 
 
+def test_what_fits_as_a_whole_is_not_cut() -> None:
+    """A long line takes what short ones leave of the limit, wherever it stands."""
+    long = site("mislabelled", FRONTIER, ready=False, ready_message="Creating: " + "unready " * 40)
+    found = explained(request(), (long, *(site(f"dev-{n}", FRONTIER, labels={"tier": "dev"}) for n in range(4))))
+    assert found.message.splitlines()[1:6] == [
+        f"mislabelled: {found.unplaced[4].message}",
+        *(f"dev-{n}: the model's environmentSelector wants tier=production (found dev)" for n in range(4)),
+    ]
+    assert "..." not in found.message
+
+
 def test_more_than_five_that_stay_are_counted() -> None:
     own = tuple(placement(f"env-{n}", ready=True) for n in range(7))
     found = explained(request(7), (), own)

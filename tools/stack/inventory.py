@@ -35,6 +35,7 @@ _CLASSES = {
     "campus-nfs": 2,
     "ceph-shared": 6,
     "vault-shared": 2,
+    "earlier": 7,
 }
 # Disks of nodes: those of a pool, and of nodes that no pool has.
 _LOCAL_CLASS, _LOCAL_NODES = "local-nvme", ("h100-2-0", "h100-2-1", "h100-2-2", "cpu-7-0", "cpu-7-1")
