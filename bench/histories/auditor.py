@@ -17,7 +17,7 @@ from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits
-from function.kube.manifests import condition, get, integer, listing, mapping, text
+from function.kube.manifests import JSON, condition, get, integer, listing, mapping, text
 from function.lifecycle.readers import claim_of, deletes
 from function.parse.shares import read_share
 from function.report.conditions import OWNED
@@ -26,6 +26,7 @@ from function.scheduling.pool_capacity import PoolCapacity
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
+_DIGITS = 19
 SEEN_SECONDS = 30.0  # after which everybody knows what has started
 GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
@@ -79,6 +80,12 @@ class Auditor(invariants.Auditor):
         kind = text(remote(version), "kind")
         if event.before is None and kind not in {"Namespace", "Node"}:
             self._look_at_quota(version)
+        if (
+            event.now
+            and (event.before is None or remote(event.before) != remote(event.now))
+            and _endless(remote(version))
+        ):
+            self._say(f"{event.ref} holds a number that no API server takes")
         going = event.before is not None and not event.before.deleting and (event.now is None or event.now.deleting)
         if kind == "PersistentVolumeClaim":
             self._look_at_claim(version, going=going)
@@ -315,6 +322,17 @@ class Auditor(invariants.Auditor):
 
 def _reason(version: Version, type_: str) -> str:
     return text(condition(version.manifest, type_), "reason")
+
+
+def _endless(value: JSON) -> bool:
+    """Tell whether there is a number in it beyond 64 bits, or a quantity of more digits than those have."""
+    if isinstance(value, dict):
+        return any(map(_endless, value.values()))
+    if isinstance(value, list):
+        return any(map(_endless, value))
+    if isinstance(value, str):
+        return len(value) > _DIGITS and value.rstrip("KMGTPEi").isdigit()
+    return isinstance(value, int | float) and abs(value) >= 1 << 63
 
 
 def _texts(value: object) -> list[str]:

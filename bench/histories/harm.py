@@ -90,10 +90,10 @@ class Everybody(Platform):
         self._break(found, self.random.choice(odd))
 
     def inflate_model(self) -> None:
-        """Say of a model that it takes more memory than there is in the world, for a moment."""
+        """Say of a model that it takes more memory or disk than there is in the world, for a moment."""
         found = self.any("ClusterModel")
         if found and found.ref not in self.broken:
-            self._break(found, {"resources": {"vram": "1e999"}})
+            self._break(found, {"resources": {self.random.choice(("vram", "disk")): "1e999"}})
 
     def _break(self, found: Version, change: Manifest) -> None:
         self.tell(f"break {found.ref} {str(change)[:200]}")
@@ -147,6 +147,7 @@ ACTIONS: tuple[Callable[[Everybody], None], ...] = (
     Everybody.edit_cache,
     Everybody.delete_cache,
     Everybody.place_by_hand,
+    Everybody.crowd,
     Everybody.edit_by_hand,
     Everybody.delete_by_hand,
     Everybody.create_environment,

@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "quantity-without-bound",
-        "10: `vram: 1e999` ends in an internal error",
+        "10: `vram: 1e999` passes; what is derived from it overflows",
         ("create_deployment", "inflate_model", "create_deployment", "create_deployment"),
         (
             Change(
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "freed-before-it-is-let-go",
         "13: what is not admitted is executed: GPUs are granted while a service still has them",
-        (*_SERVE, "create_deployment", "reshape_model+place_by_hand+place_by_hand"),
+        ("create_cache", "create_reader", "create_deployment", "reshape_model+crowd"),
         (
             Change(
                 "function.scheduling.ledger",
