@@ -21,7 +21,7 @@ LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 # How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many answers are asked for a second time where something is aimed at.
-TWICE_AIMED = 0.5
+TWICE_AIMED = 0.25
 
 
 @dataclass(slots=True)

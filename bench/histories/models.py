@@ -4,7 +4,7 @@ from random import Random
 
 from bench.simulator import fleet
 from bench.simulator.races import MODELS as DECLARED
-from function.kube.manifests import JSON, Manifest, listing, mapping
+from function.kube.manifests import JSON, Manifest, integer, listing, mapping, text
 
 SIZED = "sized"
 NAMES = (*sorted(DECLARED), SIZED)
@@ -50,16 +50,18 @@ def other_shape(spec: Manifest, random: Random) -> Manifest:
     """Return another topology for a model, or a vram that makes one."""
     (profile,) = listing(spec, "serving")
     if "replicaTopology" in profile:
-        nodes = random.choice((1, 2))
+        nodes = 3 - integer(profile, "replicaTopology.nodes")  # of 1 and 2 the other
         topology: Manifest = {"nodes": nodes, "parallelism": {"tensor": fleet.GPUS, "pipeline": nodes}}
         return {"serving": [{**profile, "replicaTopology": {**mapping(profile, "replicaTopology"), **topology}}]}
-    return {"resources": {"vram": f"{random.randint(*random.choice((FITS_TWO, FITS_EIGHT)))}Gi"}}
+    return {"resources": {"vram": f"{random.randint(*(FITS_EIGHT if _fits(spec) is FITS_TWO else FITS_TWO))}Gi"}}
 
 
 def other_size(spec: Manifest, random: Random) -> Manifest:
     """Return another size for a model, which pods do not see and no shape follows from."""
-    vram = mapping(spec, "resources").get("vram")
-    if not vram:
+    if "vram" not in mapping(spec, "resources"):
         return {"resources": {"disk": f"{random.randint(1, 9)}00Gi"}}
-    fits = FITS_TWO if int(str(vram).removesuffix("Gi")) <= FITS_TWO[1] else FITS_EIGHT
-    return {"resources": {"vram": f"{random.randint(*fits)}Gi"}}
+    return {"resources": {"vram": f"{random.randint(*_fits(spec))}Gi"}}
+
+
+def _fits(spec: Manifest) -> tuple[int, int]:
+    return FITS_TWO if int(text(spec, "resources.vram").removesuffix("Gi")) <= FITS_TWO[1] else FITS_EIGHT

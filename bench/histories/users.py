@@ -66,13 +66,13 @@ class Users:
             self.edit(found, served_otherwise(mapping(found.manifest, "spec"), self.random), pods=True)
 
     def reshape_model(self) -> None:
-        """Give a model another topology, one that is placed if any is, and in one of two cases other bytes with it."""
+        """Give a model another topology, one that is placed if any is, and mostly other bytes with it."""
         placed = {text(v.manifest, "spec.modelRef.name") for v in self.plane.all("ModelPlacement")}
         names = sorted(placed & {*NAMES}) or NAMES
         found = self.plane.server.latest[Ref("ClusterModel", "", self.random.choice(names))]
         if found.ref not in self.broken:
             spec = mapping(found.manifest, "spec")
-            bytes_ = other_bytes(spec, self.random.randint(1, 9)) if self.random.random() < 0.5 else {}
+            bytes_ = other_bytes(spec, self.random.randint(1, 9)) if self.random.random() < 0.7 else {}
             self.edit(found, {**other_shape(spec, self.random), **bytes_}, pods=True)
             self.words.shape(found.ref, self.plane.kernel.now)
 
@@ -200,11 +200,12 @@ class Users:
             self.tell(f"create {self.plane.create(made)} of {name} on {environment.ref.name}")
 
     def crowd(self) -> None:
-        """Write a placement for every environment, which take what comes free."""
+        """Write two placements for every environment, which take what comes free."""
         for environment in self.plane.all("InferenceEnvironment"):
-            made = by_hand(f"h-{self.step}-{environment.ref.name}", "one-node", environment.ref.name)
-            mapping(made, "metadata")["namespace"] = NAMESPACES[0]
-            self.tell(f"create {self.plane.create(made)}")
+            for number in range(2):
+                made = by_hand(f"h-{self.step}-{environment.ref.name}-{number}", "one-node", environment.ref.name)
+                mapping(made, "metadata")["namespace"] = NAMESPACES[number]
+                self.tell(f"create {self.plane.create(made)}")
 
     def edit_by_hand(self) -> None:
         """Give a placement that a user wrote another number of replicas."""
