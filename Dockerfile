@@ -1,20 +1,15 @@
-# The tag of the locked dependencies' Python; the lock names every wheel by its hash.
-FROM python:3.11-slim AS build
+# The same files as `make image`, by the same code, for those who build with an engine. Only Debian's Python in the first stage
+# counts, and that of the image is Debian's too.
+FROM debian:bookworm-slim AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates make mmdebstrap python3-venv
 WORKDIR /source
-# No pip in the image: it is pip of this stage that installs into /venv.
-RUN python -m venv --without-pip /venv
-COPY requirements/runtime.txt requirements/build.txt requirements/
-RUN pip --python /venv/bin/python install --no-cache-dir --require-hashes -r requirements/runtime.txt \
- && pip install --no-cache-dir --require-hashes -r requirements/build.txt
-COPY pyproject.toml README.md LICENSE ./
-COPY function function
-RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
- && pip --python /venv/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
+COPY . .
+RUN make image IMAGE=/image.tar && mkdir /image && tar -xOf /image.tar layer.tar | tar -xC /image
 
-FROM python:3.11-slim
-COPY --from=build /venv /venv
-ENV PATH=/venv/bin:$PATH
+FROM scratch
+COPY --from=build /image /
+ENV PATH=/usr/local/bin:/usr/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1
 # What Crossplane's runtime pod demands.
 USER 2000:2000
-EXPOSE 9443
-ENTRYPOINT ["function-modelplane"]
+EXPOSE 9443/tcp
+ENTRYPOINT ["/usr/local/bin/function-modelplane"]

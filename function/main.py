@@ -21,6 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from function.adapter.items import by_content, by_version
+from function.certificates import rotating
 from function.fn import Runner
 from function.metrics import Metrics
 from function.parse.fields import build_schemas
@@ -147,7 +148,7 @@ def _credentials(directory: str | None) -> grpc.ServerCredentials:
     if directory is None:
         raise click.UsageError("Give --tls-server-certs-dir to serve with mTLS, or --insecure.")
     try:
-        return runtime.load_credentials(directory)
+        return rotating(directory)
     except OSError as error:
         raise click.ClickException(f"cannot read certificates: {error}") from error
 

@@ -4,7 +4,10 @@ import io
 import json
 import os
 import tarfile
+import tomllib
 from pathlib import Path
+
+import pytest
 
 from tools import image, sbom
 
@@ -20,8 +23,6 @@ def _tree(root: Path, *, umask: int, time: int) -> Path:
         (root / path).chmod((0o777 if "bin" in path.parts else 0o666) & ~umask)
         os.utime(root / path, (time, time))
     (root / "lib").symlink_to("usr/lib")
-    (root / SITE / "bin").mkdir()
-    (root / SITE / "bin" / "program").write_text("#!/elsewhere/python\n")
     return root
 
 
@@ -43,6 +44,52 @@ def test_a_layer_holds_what_runs_and_nothing_of_the_builder(tmp_path: Path) -> N
     }
     assert folders.pop("tmp") == "0o1777"
     assert set(folders.values()) == {"0o755"}
+
+
+def test_an_engine_builds_the_same_image_by_the_same_code() -> None:
+    steps = [line.partition(" ") for line in (image.ROOT / "Dockerfile").read_text().splitlines() if line[:1].isalpha()]
+    last = max(place for place, (word, _, _) in enumerate(steps) if word == "FROM")
+    assert any(word == "RUN" and said.startswith("make image ") for word, _, said in steps[:last])
+    config = image._config(b"", image.ROOT)["config"]  # noqa: SLF001  # what both must say
+    assert isinstance(config, dict)
+    assert [(word, said) for word, _, said in steps[last:]] == [
+        ("FROM", "scratch"),
+        ("COPY", "--from=build /image /"),
+        ("ENV", " ".join(config["Env"])),
+        ("USER", config["User"]),
+        ("EXPOSE", *config["ExposedPorts"]),
+        ("ENTRYPOINT", json.dumps(config["Entrypoint"])),
+    ]
+
+
+def test_an_engine_is_given_what_the_image_is_built_from() -> None:
+    kept = {line[1:] for line in (image.ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    project = tomllib.loads((image.ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    named = {
+        *wheel["packages"],
+        *wheel["force-include"],
+        project["project"]["readme"],
+        *project["project"]["license-files"],
+    }
+    assert kept == named | {"Makefile", "pyproject.toml", "requirements", "tools"}
+
+
+@pytest.mark.parametrize("python", ["/one/bin/python", "/some/longer/bin/python"])
+def test_the_builders_python_stands_nowhere(tmp_path: Path, python: str) -> None:
+    scripts, metadata = tmp_path / SITE / "bin", tmp_path / SITE / "function.dist-info"
+    scripts.mkdir(parents=True)
+    metadata.mkdir()
+    for name in (image.NAME, "modelplane"):
+        (scripts / name).write_text(f"#!{python}\nimport sys\n")
+    digests = f"../../bin/{image.NAME},sha256={len(python)},1\n../../bin/modelplane,sha256={len(python)},2\n"
+    (metadata / "RECORD").write_text(f"{digests}function/__init__.py,,\nfunction.dist-info/RECORD,,\n")
+    image._program(tmp_path)  # noqa: SLF001  # likewise
+    files = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
+    assert files == {
+        f"usr/local/bin/{image.NAME}": "#!/usr/bin/python3.11\nimport sys\n",
+        f"{SITE}/function.dist-info/RECORD": "function/__init__.py,,\nfunction.dist-info/RECORD,,\n",
+    }
 
 
 def test_the_bill_of_materials_names_every_package_once(tmp_path: Path) -> None:

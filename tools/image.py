@@ -14,15 +14,16 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 
-from tools import sbom
+from tools import debian, sbom
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -36,7 +37,9 @@ _LEFT_OUT = re.compile(r"lib/systemd/.*|usr/lib/[^/]+/gconv/.*|usr/lib/(binfmt[.
 # Packages that come along and of which no program is kept.
 _TOOLS = {"dpkg", "tar"}
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_ROOT_USER = ("unshare", "--map-root-user")
+# An ordinary user is root in a namespace of his own; root needs none, and a container's build has no right to make one.
+_ROOT_USER = () if os.geteuid() == 0 else ("unshare", "--map-root-user")
+_KEYRING = Path("usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def build(target: Path, source: Path = ROOT) -> str:
@@ -67,12 +70,15 @@ def _debian(tree: Path) -> list[str]:
     archive, names = tree.with_suffix(".tar"), tree.with_suffix(".txt")
     mirror = [os.environ["DEBIAN_MIRROR"]] if "DEBIAN_MIRROR" in os.environ else []
     noted = f'--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "{names}"'
-    _run("mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", noted, SUITE, str(archive), *mirror)
+    trusted = (Path("/") if (Path("/") / _KEYRING).exists() else debian.unpacked("debian-archive-keyring")) / _KEYRING
+    how = ("--quiet", "--mode=chrootless", "--variant=extract", f"--keyring={trusted}", f"--include={PACKAGES}", noted)
+    _run(str(debian.path("mmdebstrap")), *how, SUITE, str(archive), *mirror)
     with tarfile.open(archive) as files:
+        files.extraction_filter = lambda member, _: member  # Python 3.11.2 knows no other way to say which
         for member in files:
             member.name = member.name.removeprefix("./")
             if _KEPT.fullmatch(member.name) and not _LEFT_OUT.fullmatch(member.name):
-                files.extract(member, tree, filter="tar")
+                files.extract(member, tree)
     return [name for name in names.read_text().split() if name.partition("_")[0] not in _TOOLS]
 
 
@@ -87,11 +93,19 @@ def _wheels(tree: Path, source: Path) -> None:
     with tempfile.TemporaryDirectory() as wheels:
         _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={wheels}", str(source))
         _run(*pip, "install", "--upgrade", *target, "--no-index", f"--find-links={wheels}", NAME)
-    program = tree / "usr/local/bin" / NAME
+    _program(tree)
+
+
+def _program(tree: Path) -> None:
+    """Leave one of the programs that pip made, with the image's Python; in all of them stands the builder's."""
+    scripts, program = tree / SITE / "bin", tree / "usr/local/bin" / NAME
     program.parent.mkdir(parents=True)
-    script = (tree / SITE / "bin" / NAME).read_text().splitlines()
-    program.write_text("\n".join((f"#!/usr/bin/{PYTHON}", *script[1:], "")))
+    program.write_text("\n".join((f"#!/usr/bin/{PYTHON}", *(scripts / NAME).read_text().splitlines()[1:], "")))
     program.chmod(0o755)
+    shutil.rmtree(scripts)
+    for record in (tree / SITE).glob("*.dist-info/RECORD"):
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith("../../bin/")))
 
 
 def _contents(tree: Path, archives: list[str]) -> None:
@@ -102,14 +116,15 @@ def _contents(tree: Path, archives: list[str]) -> None:
 
 def _compile(tree: Path) -> None:
     """Compile what is there with its own Python; such bytecode is never checked against its source."""
-    command = ("-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", f"/usr/lib/{PYTHON}", f"/{SITE}")
+    # -B: what compileall itself loads would be cached by time, and then left as it is.
+    command = ("-B", "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", f"/usr/lib/{PYTHON}", f"/{SITE}")
     _run(*_ROOT_USER, "chroot", str(tree), f"/usr/bin/{PYTHON}", *command)
 
 
 def _layer(tree: Path) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for path in sorted(_files(tree)):
+        for path in sorted(tree.rglob("*")):
             member = archive.gettarinfo(path, str(path.relative_to(tree)))
             member.uid = member.gid = member.mtime = 0
             member.uname = member.gname = ""
@@ -122,13 +137,6 @@ def _layer(tree: Path) -> bytes:
                 archive.addfile(member)
         _add(archive, "tmp", None)
     return content.getvalue()
-
-
-def _files(tree: Path) -> Iterator[Path]:
-    for path in tree.rglob("*"):
-        inside = PurePosixPath(path.relative_to(tree))
-        if inside.parent != PurePosixPath(SITE) / "bin" and str(inside) != f"{SITE}/bin":
-            yield path
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes | None) -> None:
@@ -144,13 +152,13 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes | None) -> None:
 def _config(layer: bytes, source: Path) -> Mapping[str, object]:
     """Return the image's configuration: what `Dockerfile` says too."""
     commit = ("git", "-C", str(source), "rev-parse", "HEAD")
-    revision = subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip()
+    said = subprocess.run(commit, capture_output=True, text=True, check=False).stdout if shutil.which("git") else ""
     labels = {
         "title": NAME,
         "description": PROJECT["description"],
         "version": VERSION,
         "licenses": PROJECT["license"],
-        "revision": revision,
+        "revision": said.strip(),
     }
     return {
         "architecture": _ARCHITECTURES[platform.machine()],
@@ -169,8 +177,10 @@ def _config(layer: bytes, source: Path) -> Mapping[str, object]:
 
 
 def _run(*command: str) -> None:
+    # chroot is on nobody's path but root's.
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     # Bytecode and wheels hold hashes and times of files unless they are told otherwise.
-    environment = os.environ | {"SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0"}
+    environment = os.environ | {"PATH": path, "SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0"}
     subprocess.run(command, env=environment, check=True)
 
 

@@ -17,7 +17,7 @@ from function.cli.invalid_pools import invalid_pools
 from function.cli.options import examples, form, sources
 from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
-from function.cli.usage import Usage, said, use
+from function.cli.usage import Usage, by_accelerator, said, use
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
@@ -80,10 +80,9 @@ def _table(usages: list[Usage], *, wide: bool) -> str:
 def _totals(usages: Sequence[Usage]) -> str:
     """Return what there is of each accelerator on all clusters, and below it of all of them."""
     headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
-    real = [usage for usage in usages if usage.pool]
-    kinds = sorted({usage.pool.accelerator_type for usage in real if usage.pool})
-    rows = [_total(kind, [u for u in real if u.pool and u.pool.accelerator_type == kind]) for kind in kinds]
-    return table(headers, [*rows, _total("all", real)] if len(rows) > 1 else rows)
+    rows = [_total(kind, group) for kind, group in by_accelerator(usages)]
+    every = _total("all", [usage for usage in usages if usage.pool])
+    return table(headers, [*rows, every] if len(rows) > 1 else rows)
 
 
 def _total(name: str, usages: Sequence[Usage]) -> list[object]:

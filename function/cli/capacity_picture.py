@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from function.cli.svg import BOLD, DIM, FREE, INK, MARGIN, NO, SMALL, TAKEN, Canvas, Drawn, about, document
-from function.cli.usage import Usage, said
+from function.cli.svg import BOLD, DIM, FREE, INK, MARGIN, NO, SMALL, TAKEN, Canvas, Drawn, about, document, unusable
+from function.cli.usage import Usage, by_accelerator, said
 from function.domain.environment import Pool
 from function.report.sentences import count
 from function.scheduling.ledger import take
@@ -17,7 +17,10 @@ def draw(usages: Sequence[Usage]) -> str:
     canvas = Canvas()
     every = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
     canvas.text(MARGIN, f"{count(len(every), 'environment')} with {_counts(usages)}", INK, BOLD)
-    canvas.legend((TAKEN, "in use"), (FREE, "free GPU"))
+    for kind, group in by_accelerator(usages):
+        where = count(len({usage.environment.name for usage in group}), "environment")
+        canvas.text(MARGIN, f"{kind}: {_counts(group)}, in {where}", DIM, SMALL)
+    canvas.legend((TAKEN, "in use"), (FREE, "free GPU"), *unusable(usage.pool for usage in usages if usage.pool))
     for environment, pools in islice(every, _ENVIRONMENTS_DRAWN):
         with canvas.framed() as left:
             canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, BOLD)

@@ -20,6 +20,7 @@ from function.cli.svg import (
     Drawn,
     about,
     document,
+    unusable,
 )
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
@@ -45,8 +46,9 @@ def _overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
     served = sum(row.serves for row in best.values())
     fits = sum(not row.refusals and not row.serves for row in best.values())
     canvas.y += 8
-    said = f"{count(len(names), 'environment')}: {served} chosen, {fits} would do, {len(names) - served - fits} refuse"
-    canvas.text(MARGIN, said, INK, BOLD)
+    canvas.text(MARGIN, f"{count(len(names), 'environment')}, nearest first", INK, BOLD)
+    refusing = len(names) - served - fits
+    canvas.legend((OURS, f"{served} chosen"), (TAKEN, f"{fits} would do"), (NO, f"{refusing} refuse"))
     canvas.y += 8
     for index, (name, row) in enumerate(best.items()):
         x, y = MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
@@ -65,10 +67,11 @@ def _plan(canvas: Canvas, plan: Plan) -> None:
     canvas.text(MARGIN, decision.message.partition("\n")[0], DIM, SMALL)
     if plan.considered is None:
         return
-    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"))
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
     environments = {environment.name: environment for environment in plan.considered.environments}
+    drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
+    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *unusable(drawn))
     if len(names) > _ENVIRONMENTS_DRAWN:
         _overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:

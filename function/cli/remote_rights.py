@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from function.kube.manifests import Manifest
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_WRITES = ("get", "list", "watch", "create", "update", "patch")
+_WRITES = ("get", "list", "watch", "create", "patch")
 _ALL = (*_WRITES, "delete")
 
 

@@ -3,7 +3,7 @@
 GPUs are drawn where the scheduler's ledger takes them: the drawing is told of every move that the ledger makes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -29,7 +29,8 @@ _DARK = {
 
 
 OURS_NAME, _LOST_NAME = "this deployment", "cannot be used"
-_FILLS = {"": FREE, OURS_NAME: OURS, _LOST_NAME: "url(#lost)"}
+_LOST = "url(#lost)"
+_FILLS = {"": FREE, OURS_NAME: OURS, _LOST_NAME: _LOST}
 _HATCHED = (
     '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
     f'<rect width="4" height="4" fill="{FREE}"/><path d="M0,4 L4,0" stroke="{NO}"/></pattern></defs>'
@@ -123,6 +124,11 @@ class Canvas:
         self.lines.append("</g>")
 
 
+def unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
+    """Return the legend's entry for nodes that cannot be used, if any pool has such."""
+    return ((_LOST, _LOST_NAME),) if any(pool.usable_nodes < pool.max_nodes for pool in pools) else ()
+
+
 def about(pool: Pool) -> str:
     """Return what a pool is."""
     parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
@@ -139,7 +145,7 @@ def document(canvas: Canvas) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
             _style(),
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-            *([_HATCHED] if any("url(#lost)" in line for line in canvas.lines) else []),
+            *([_HATCHED] if any(_LOST in line for line in canvas.lines) else []),
             *canvas.lines,
             "</svg>",
         )

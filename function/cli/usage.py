@@ -68,6 +68,12 @@ class Usage:
         return spread if self.pool.multi_node else [(min(nodes, 1), level) for nodes, level in spread]
 
 
+def by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]]]:
+    """Return the pools that can be read, by their type of accelerator in alphabetical order."""
+    typed = [(usage.pool.accelerator_type, usage) for usage in usages if usage.pool]
+    return [(kind, [usage for at, usage in typed if at == kind]) for kind in sorted({kind for kind, _ in typed})]
+
+
 def use(
     environments: Iterable[Environment], placements: Iterable[Placement], invalid: Sequence[InvalidPool]
 ) -> list[Usage]:

@@ -14,6 +14,7 @@ from function.exchange import Call, Event, Outcome, Requirement
 from function.kube.manifests import Manifest, text
 from function.kube.names import GROUP, VERSION
 from function.lifecycle.carry_over import carry_over
+from function.lifecycle.orphan_objects import carried
 from function.lifecycle.ownership import own
 from function.parse.environments import ENVIRONMENTS
 from function.parse.placements import PLACEMENTS
@@ -91,9 +92,10 @@ def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR) -> O
     """Return the outcome of a call that came to no end: everything stays as observed, and every condition says so."""
     call = own(call)
     kind = _kind(call.xr)
+    asked = REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {}
     outcome = Outcome(
-        requirements=REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {},
-        composed=carry_over(call.observed),
+        requirements=asked,
+        composed=carried(call, asked),
         status=observed_status(call.xr),
         conditions=complete(kind, (), unfinished, UNFINISHED[unfinished]) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,

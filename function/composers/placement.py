@@ -50,12 +50,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelPlacement, with what is so and what to do."""
     parsed = read_placement(call.xr)
     placement, faults = parsed.value, parsed.problems
-    if placement is None:
-        return keep_observed(call, settings, {}, [references.invalid_placement(faults)])
     answers = [call.answer(name) for name in _orphans(call, placement)]
     lost = orphan_objects.found(call, [answer for answer in answers if answer is not Answer.PENDING])
     asked, call = _requirements(call, placement, settings), orphan_objects.with_orphans(call, lost)
-    outcome = _compose(call, settings, placement, faults, asked)
+    if placement is None:
+        outcome = keep_observed(call, settings, asked, [references.invalid_placement(faults)])
+    else:
+        outcome = _compose(call, settings, placement, faults, asked)
     composed = dict(orphan_objects.kept(outcome.composed, call, lost))
     if Answer.PENDING in answers:
         composed = carry_over(call.observed) | composed
@@ -122,9 +123,8 @@ def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
 
 
 def asks(call: Call) -> dict[str, Requirement]:
-    """Return what is asked for a ModelPlacement; nothing for one that says nothing."""
-    placement = read_placement(call.xr).value
-    return _requirements(call, placement, read_settings(call.input, call.context).value) if placement else {}
+    """Return what is asked for a ModelPlacement; for one that names no environment only its Objects."""
+    return _requirements(call, read_placement(call.xr).value, read_settings(call.input, call.context).value)
 
 
 def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Condition | None:
@@ -137,7 +137,9 @@ def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Co
     return excess(placement, (p for p in PLACEMENTS.read(listed) if p and p.uid != placement.uid), settings.limits)
 
 
-def _requirements(call: Call, placement: Placement, settings: Settings) -> dict[str, Requirement]:
+def _requirements(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
+    if placement is None:
+        return _orphans(call, placement)
     asked = {
         requirements.MODEL: requirements.model(placement.model, placement.namespace),
         requirements.ENVIRONMENT: requirements.environment(placement.environment),
@@ -149,12 +151,13 @@ def _requirements(call: Call, placement: Placement, settings: Settings) -> dict[
     return asked | _orphans(call, placement)
 
 
-def _orphans(call: Call, placement: Placement) -> dict[str, Requirement]:
-    """Return what is asked for Objects that may be there unobserved."""
+def _orphans(call: Call, placement: Placement | None) -> dict[str, Requirement]:
+    """Return what is asked for Objects that may be there unobserved, also where the placement cannot be read."""
+    name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
     names = orphan_objects.expected(call, placement)
-    asked = {requirements.orphan(name): requirements.remote_object(name, placement.namespace) for name in names}
+    asked = {requirements.orphan(lost): requirements.remote_object(lost, namespace) for lost in names}
     if orphan_objects.unserved(call):
-        asked[requirements.OBJECTS] = requirements.objects_of(placement.name, placement.namespace)
+        asked[requirements.OBJECTS] = requirements.objects_of(name, namespace)
     return asked
 
 

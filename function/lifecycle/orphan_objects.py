@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from function.domain.placement import Placement
-from function.exchange import Answered, Call, Composed
+from function.exchange import Answer, Answered, Call, Composed, Requirement
 from function.kube.manifests import Manifest, flag, get, listing, strings, text
 from function.kube.names import COMPOSITION_KEY
 from function.lifecycle.carry_over import carry_over
@@ -28,19 +28,20 @@ def unserved(call: Call) -> bool:
     return not any(key.startswith(SERVICE) for key in call.observed)
 
 
-def expected(call: Call, placement: Placement) -> list[str]:
+def expected(call: Call, placement: Placement | None) -> list[str]:
     """Return the names of the Objects that may be there and are not observed, whatever their labels."""
     seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     listed = (ref for ref in listing(call.xr, "spec.crossplane.resourceRefs") if text(ref, "kind") == "Object")
     names = {text(ref, "name") for ref in listed if text(ref, "apiVersion") == API_VERSION}
     if unserved(call):
-        names |= {object_name(placement.name, SERVICE + name) for name in _services(call.xr, placement)}
+        owner = text(call.xr, "metadata.name")
+        names |= {object_name(owner, SERVICE + name) for name in _services(call.xr, placement)}
     return sorted(names - seen - {""})
 
 
-def _services(xr: Manifest, placement: Placement) -> set[str]:
+def _services(xr: Manifest, placement: Placement | None) -> set[str]:
     """Return the names of the services that a placement says it has, and of the one it shall have."""
-    wanted = {service_name(placement, placement.shape)} if placement.shape else set[str]()
+    wanted = {service_name(placement, placement.shape)} if placement and placement.shape else set[str]()
     return {text(xr, "status.service.name"), *wanted} - {""}
 
 
@@ -68,6 +69,13 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
 def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manifest]) -> Mapping[str, Composed]:
     """Return what is composed; where an orphan would leave, everything as it is, until Crossplane observes it."""
     return adopted(composed if lost.keys() <= composed.keys() else carry_over(call.observed), lost)
+
+
+def carried(call: Call, asked: Mapping[str, Requirement]) -> Mapping[str, Composed]:
+    """Return everything as it is: what is observed, and what was found of the Objects that were asked for."""
+    answers = [call.answer(name) for name, wanted in asked.items() if wanted.kind == "Object"]
+    lost = found(call, [answer for answer in answers if answer is not Answer.PENDING])
+    return adopted(carry_over(with_orphans(call, lost).observed), lost)
 
 
 def with_orphans(call: Call, lost: Mapping[str, Manifest]) -> Call:

@@ -30,9 +30,13 @@ def _message(placement: Placement, found: Admission) -> str:
     wanted = f"pool {asks.pool} of {placement.environment}: {_size(asks)} wanted"
     if found.replicas:
         wanted += f", {found.replicas} admitted"
+    environment = f"InferenceEnvironment {placement.environment}"
     if not found.judged:
-        return f"{wanted}; InferenceEnvironment {placement.environment} has not judged it yet"
+        others = f": there is no room for {found.bound} others there, and it names no more" if found.bound else " yet"
+        return f"{wanted}; {environment} has not judged it{others}"
     then = "its deployment decides again" if found.reason is Admitted.YIELDS else "it is admitted when there is room"
+    if found.bound:
+        return f"{wanted}; {environment} has admitted {found.bound} placements and names no more; {then}"
     return f"{wanted}, {_free(found.free)}; {then}"
 
 

@@ -15,9 +15,10 @@ from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 from function.scheduling.ledger import PoolLedger, by_name, settle
 
-# Placements that an environment's status has room for: a row takes some 200 bytes of the 1 MiB that an object may have
-# (docs/performance.md).
-MOST = 4_000
+# Placements that an environment's status has room for, of the 1 MiB that an object may have: those admitted with some
+# 200 bytes each, those that there is no room for with 75 (docs/performance.md). Whoever is beyond the latter is not
+# judged: those before it decide again, and leave.
+MOST, MOST_NAMED = 4_000, 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,11 @@ class EnvironmentLedger:
 
     @property
     def yields(self) -> tuple[tuple[str, str], ...]:
-        """Whom there is no room for, by uid and pool; not what users wrote, as there may be any number of it."""
-        return tuple(sorted((p.uid, p.pool) for ledger in self.pools.values() for p in ledger.yields if p.owner))
+        """Whom there is no room for, by uid and pool, as many as are named; not what users wrote, as there may be any
+        number of it.
+        """
+        found = sorted((p.uid, p.pool) for ledger in self.pools.values() for p in ledger.yields if p.owner)
+        return tuple(found[:MOST_NAMED])
 
 
 def admit(environment: Environment, placements: Iterable[Placement]) -> EnvironmentLedger:
@@ -59,7 +63,8 @@ def _counts(environment: Environment, placement: Placement) -> bool:
 class Admission:
     """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `free` is what
     its environment says is left of its pool, None where it does not say. `labels`: those that it lacks, as they should
-    be. `excess`: why its namespace may not take what it asks for.
+    be. `excess`: why its namespace may not take what it asks for. `bound`: as many placements its environment names,
+    where that is why it waits.
     """
 
     reason: Admitted
@@ -68,6 +73,7 @@ class Admission:
     free: Free | None = None
     labels: Mapping[str, str]
     excess: Excess | None = None
+    bound: int | None = None
 
     @property
     def open(self) -> bool:
@@ -102,7 +108,15 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
         judged=judged,
         free=environment.free.get(placement.pool),
         labels=missing,
+        bound=None if reason is Admitted.ADMITTED or granted else _bound(environment, judged=judged),
     )
+
+
+def _bound(environment: Environment, *, judged: bool) -> int | None:
+    """Return how many placements an environment names, of those that this one would be among, if it names no more."""
+    if judged:
+        return MOST if len(environment.admitted) >= MOST else None
+    return MOST_NAMED if len(environment.yields) >= MOST_NAMED else None
 
 
 def limited(found: Admission, placement: Placement, environment: Environment, excess: Excess | None) -> Admission:

@@ -49,9 +49,9 @@ class Exit(IntEnum):
 
 
 PROGRAM = "/storage-initializer/scripts/initializer-entrypoint"
-STATE = ".modelplane"
-MARKER = f"{STATE}/complete.json"
-PARTIALS = ".cache/huggingface/download"
+STATE, PARTIALS = ".modelplane", ".cache/huggingface/download"
+MARKER, IGNORED = f"{STATE}/complete.json", "STORAGE_IGNORE_PATTERNS"
+RESERVED = (f"{STATE}/*", f"{PARTIALS}/*")  # no repository brings a marker of ours
 TAIL, LINE, FAULTS, SHARDS = 64 * 1024, 4096, 100, 10_000
 STATUS = re.compile(
     r"\b([45]\d\d) (?:Client|Server) Error|(?:Client|Server) error '([45]\d\d)|status code ([45]\d\d)"
@@ -111,9 +111,10 @@ def fetch(uri: str, root: Path) -> tuple[int, str]:
 
     before = signal.signal(signal.SIGTERM, forward)
     command = [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(root)]
+    env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED])}
     tail, begins = "", True
     with Popen(  # noqa: S603  # arguments, never a shell
-        command, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
+        command, env=env, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
     ) as child:
         running.append(child.pid)
         # What follows in an overlong line is not said: a secret that is cut in two could not be told.
@@ -158,7 +159,7 @@ def patterns(name: str) -> list[str]:
 def wanted(path: str) -> bool:
     """Tell whether the patterns let this file through."""
     allowed = any(fnmatch(path, pattern) for pattern in patterns("STORAGE_ALLOW_PATTERNS") or ["*"])
-    return allowed and not any(fnmatch(path, pattern) for pattern in patterns("STORAGE_IGNORE_PATTERNS"))
+    return allowed and not any(fnmatch(path, pattern) for pattern in patterns(IGNORED))
 
 
 def partials(root: Path) -> set[Path]:

@@ -68,6 +68,14 @@ def test_totals_by_accelerator() -> None:
     ]
 
 
+def test_a_picture_has_the_totals_by_accelerator() -> None:
+    drawn = said("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes", "-o", "svg")
+    assert "3 environments with 96 GPUs: 0 in use, 96 free" in drawn
+    for kind in ("nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-141gb"):
+        assert f">{kind}: 32 GPUs: 0 in use, 32 free, in 1 environment</text>" in drawn
+    assert "cannot be used" not in drawn
+
+
 def squares(drawn: str) -> Counter[str | None]:
     """Return how many squares of GPUs have which colour."""
     rects = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}rect")

@@ -59,13 +59,15 @@ def test_capacity_says_what_can_be_used(kimi: list[Manifest], tmp_path: Path) ->
 
 def test_a_picture_of_capacity_counts_what_cannot_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
     drawn = said("capacity", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
-    assert drawn.count('fill="url(#lost)"') == 8
+    assert drawn.count('fill="url(#lost)"') == 8 + 1, "the GPUs of one node, and the legend"
+    assert drawn.count(">cannot be used</text>") == 1
     assert "1 environment with 32 GPUs: 16 in use, 8 free, 8 cannot be used" in drawn
 
 
 def test_a_picture_hatches_what_cannot_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
     drawn = said("plan", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
-    assert drawn.count('fill="url(#lost)"') == 8
+    assert drawn.count('fill="url(#lost)"') == 8 + 1, "the GPUs of one node, and the legend"
+    assert drawn.count(">cannot be used</text>") == 1
     assert "cannot be used: 8" in drawn
     assert "lost 1 of 4 nodes (h200-4 cordoned)" in drawn
 

@@ -9,7 +9,7 @@ import pytest
 
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
-from function.composers import compose
+from function.composers import compose, recover
 from function.exchange import Answered, Call, Composed, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping, strings, text
 from tests.composers.plane import change, only, plane
@@ -38,6 +38,13 @@ class Scene:
         found = compose(Call(xr=self.xr, observed=call.observed, answers=answers))
         assert found.requirements == asked, "what is asked for depends on no answer"
         return found
+
+    def recovered(self, *, observed: Mapping[str, Manifest] | None = None) -> Outcome:
+        """Return what a call that came to no end composes when Crossplane observes as much and finds what is asked."""
+        call = Call(xr=self.xr, observed={**(observed or {})})
+        asked = recover(call).requirements
+        assert asked == compose(call).requirements
+        return recover(replace(call, answers={name: self._find(wanted) for name, wanted in asked.items()}))
 
     def at_rest(self) -> Outcome:
         return self.outcome(observed=self.objects)
@@ -120,6 +127,32 @@ def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None]) -> None:
     for key in kept.composed.keys() & scene.objects.keys():
         assert lost.composed[key] == scene.only(key, kept.composed[key]), key
     assert scene.service() in lost.composed
+
+
+def _unreadable(scene: Scene) -> None:
+    mapping(scene.xr, "spec")["inferenceEnvironmentRef"] = "dallas"
+
+
+def _of_nothing(scene: Scene) -> None:
+    scene.xr["spec"] = {}
+
+
+@pytest.mark.parametrize("harm", [_unreadable, _of_nothing])
+def test_a_placement_that_cannot_be_read_loses_nothing(harm: Callable[[Scene], None]) -> None:
+    scene = Scene(SEVERAL_NODES)
+    harm(scene)
+    kept, lost = scene.at_rest(), scene.outcome()
+    assert kept.composed.keys() == scene.objects.keys()
+    assert lost.composed == {key: scene.only(key, item) for key, item in kept.composed.items()}
+
+
+@pytest.mark.parametrize("harm", [lambda _: None, _unreadable])
+def test_a_call_that_comes_to_no_end_loses_nothing(harm: Callable[[Scene], None]) -> None:
+    scene = Scene(SEVERAL_NODES)
+    harm(scene)
+    kept, lost = scene.recovered(observed=scene.objects), scene.recovered()
+    assert kept.composed.keys() == scene.objects.keys()
+    assert lost.composed == {key: scene.only(key, item) for key, item in kept.composed.items()}
 
 
 def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is_observed() -> None:

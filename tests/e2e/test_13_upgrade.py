@@ -38,7 +38,8 @@ def _earlier(into: Path) -> Path:
     commits = _git("log", "--format=%H", "--", *_RELEASE).decode().split()
     earlier = os.environ.get("EARLIER_RELEASE") or (commits if changed else commits[1:] or commits)[0]
     with tarfile.open(fileobj=io.BytesIO(_git("archive", earlier))) as archive:
-        archive.extractall(into, filter="data")
+        archive.extraction_filter = lambda member, _: member  # Python 3.11.2 knows no other way to say which
+        archive.extractall(into)
     return into
 
 

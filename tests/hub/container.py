@@ -9,11 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from function.domain.model import HuggingFaceSource
+from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
+from function.storage import job
+from function.storage.credentials import credential
+from function.storage.job import DownloadSpec
+
+SOURCE = HuggingFaceSource(repo="owner/model")
 
 STAND_IN = Path(__file__).with_name("initializer.py")
 LIMIT = 30
@@ -92,6 +99,29 @@ class Container:
     @property
     def _program(self) -> Path:
         return self.claim.with_name("initializer-entrypoint")
+
+
+def downloading(
+    endpoint: str,
+    claim: Path,
+    source: HuggingFaceSource = SOURCE,
+    *,
+    retry: str = "",
+    backoff: int = 6,
+    token: str = "",
+) -> Container:
+    """Return the container of the Job that downloads a source from a hub."""
+    env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": endpoint},)
+    task = DownloadSpec(
+        namespace="team",
+        stem="kimi",
+        claim="claim",
+        source=source,
+        download=replace(BUILT_IN.download, env=env, backoff_limit=backoff),
+        credential=credential(source, None, "copy", lasting=False),
+        retry=retry,
+    )
+    return Container(job=job.build(task), claim=claim, secrets={("copy", "HF_TOKEN"): token})
 
 
 def expanded(value: JSON, env: dict[str, str]) -> str:

@@ -12,18 +12,12 @@ from pathlib import Path
 import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey
-from function.domain.settings import BUILT_IN
-from function.kube.manifests import Manifest
 from function.storage import download_script as script
-from function.storage import job
-from function.storage.credentials import credential
 from function.storage.download_script import MARKER, Exit
-from function.storage.job import DownloadSpec
 from tests.hub import weights
-from tests.hub.container import Container
+from tests.hub.container import SOURCE, Container, downloading
 from tests.hub.hub import COMMIT, Hub, serving
 
-SOURCE = HuggingFaceSource(repo="owner/model")
 TOKEN = "hf_a_token_that_must_not_be_seen"
 Start = Callable[..., Container]
 
@@ -41,17 +35,7 @@ def container(hub: Hub, tmp_path: Path) -> Start:
     (claim / "lost+found").mkdir(parents=True, mode=0o700)
 
     def compose(source: HuggingFaceSource = SOURCE, *, retry: str = "", backoff: int = 6) -> Container:
-        env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": hub.endpoint},)
-        task = DownloadSpec(
-            namespace="team",
-            stem="kimi",
-            claim="claim",
-            source=source,
-            download=replace(BUILT_IN.download, env=env, backoff_limit=backoff),
-            credential=credential(source, None, "copy", lasting=False),
-            retry=retry,
-        )
-        return Container(job=job.build(task), claim=claim, secrets={("copy", "HF_TOKEN"): TOKEN})
+        return downloading(hub.endpoint, claim, source, retry=retry, backoff=backoff, token=TOKEN)
 
     return compose
 
@@ -154,6 +138,17 @@ def test_refused_at_first_then_over_what_came_then_complete(hub: Hub, container:
     assert container().run()[0] == 0
     assert own(container().directory) == weights.SHARDED
     assert weights.FIRST not in hub.fetched(), "what came is kept"
+
+
+def test_a_repositorys_own_files_under_names_of_ours_prove_nothing(hub: Hub, container: Start) -> None:
+    hub.files = {**weights.SINGLE, MARKER: b"{}", f"{script.PARTIALS}/x.incomplete": b"x"}
+    hub.statuses = {f"/resolve/{COMMIT}/config.json": 404}
+    assert container().run()[0] == Exit.NOT_FOUND
+    assert not (container().directory / MARKER).exists(), "only the script says that it is complete"
+    hub.statuses = {}
+    code, said = container().run()
+    assert code == 0, said
+    assert own(container().directory) == weights.SINGLE
 
 
 def test_hub_gone_over_complete_files_is_no_proof(hub: Hub, container: Start) -> None:

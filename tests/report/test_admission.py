@@ -38,6 +38,20 @@ CASES = (
         f"{WANTED}; InferenceEnvironment env has not judged it yet",
     ),
     Case(
+        "beyond-whom-a-status-names",
+        Admission(reason=Admitted.WAITING, bound=1000, labels={}),
+        "False",
+        f"{WANTED}; InferenceEnvironment env has not judged it: there is no room for 1000 others there, and it "
+        "names no more",
+    ),
+    Case(
+        "beyond-whom-a-status-admits",
+        Admission(reason=Admitted.YIELDS, judged=True, bound=4000, free=FREE, labels={}),
+        "False",
+        f"{WANTED}; InferenceEnvironment env has admitted 4000 placements and names no more; its deployment decides "
+        "again",
+    ),
+    Case(
         "by-hand",
         Admission(reason=Admitted.WAITING, judged=True, free=NOTHING, labels={}),
         "False",

@@ -8,7 +8,8 @@ from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.shares import Free, Grant, Share
 from function.reasons import Admitted
-from function.scheduling.admission import admission, admit
+from function.scheduling import admission as module
+from function.scheduling.admission import MOST, MOST_NAMED, admission, admit
 from tests import builders
 
 LABELS = {"modelplane.ai/environment": "env"}
@@ -43,7 +44,23 @@ CASES = (
     Case(
         "from-a-file", "an environment without a uid keeps nobody out", environment(uid=""), Admitted.ADMITTED, True, 2
     ),
+    Case(
+        "none-from-a-file",
+        "nor is it given what it does not ask for",
+        environment(uid=""),
+        Admitted.ADMITTED,
+        True,
+        0,
+        replace(MINE, replicas=0),
+    ),
     Case("not-judged", "its uid stands nowhere", environment(), Admitted.WAITING),
+    Case(
+        "one-not-judged",
+        "one is not granted either",
+        environment(),
+        Admitted.WAITING,
+        placement=replace(MINE, replicas=1),
+    ),
     Case(
         "another-uid",
         "one of its name that was there before",
@@ -98,6 +115,8 @@ CASES = (
 def test_who_may_start(case: Case) -> None:
     found = admission(case.placement, case.environment, LABELS)
     assert (found.reason, found.open, found.replicas) == (case.want, case.open, case.replicas), case.reason
+    assert found.free == (FREE["pool"] if case.environment.uid and case.placement.asks else None), "for who waits"
+    assert bool(found.labels) is (case.want is Admitted.LABEL_MISSING)
 
 
 def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:
@@ -137,6 +156,40 @@ def test_of_what_users_wrote_only_who_is_admitted_is_published() -> None:
     """There may be any number of it, and nobody moves it: a list of all of it would fill the environment's status."""
     ours, theirs = replace(MINE, replicas=9), replace(MINE, uid="by-hand", name="by-hand", replicas=9, owner="")
     assert admit(environment(), [ours, theirs]).yields == (("me", "pool"),)
+
+
+def _many(count: int, **more: object) -> list[Placement]:
+    one = replace(MINE, replicas=9, **more)  # type: ignore[arg-type]  # fields of a placement
+    return [replace(one, uid=f"{number:04}", name=f"p-{number}") for number in range(count)]
+
+
+def test_no_more_is_said_of_whom_there_is_no_room_for_than_a_status_has_room_for() -> None:
+    found = admit(environment(), _many(MOST_NAMED + 1))
+    assert len(found.yields) == MOST_NAMED
+    there = environment(yields=frozenset(found.yields))
+    first, last = (admission(p, there, LABELS) for p in (_many(1)[0], _many(MOST_NAMED + 1)[-1]))
+    assert (first.reason, first.judged, first.bound) == (Admitted.YIELDS, True, None)
+    assert (last.reason, last.judged, last.bound) == (Admitted.WAITING, False, MOST_NAMED), "it is not judged, and why"
+
+
+def test_where_an_environment_has_admitted_all_that_it_can_name_the_bound_is_said() -> None:
+    full = environment(admitted=tuple(grant(1, f"{number}") for number in range(MOST)))
+    yielding = replace(full, yields=frozenset({("me", "pool")}))
+    assert admission(MINE, yielding, LABELS).bound == MOST
+    assert admission(MINE, full, LABELS).bound is None, "it is judged next"
+    there = replace(full, yields=frozenset({("7", "pool")}))
+    assert admission(replace(MINE, uid="7", replicas=1), there, LABELS).bound is None, "it is admitted"
+    assert admission(replace(MINE, uid="7", replicas=2), there, LABELS).bound is None, "who is there may grow"
+
+
+def test_the_placements_of_all_pools_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    there = environment(pools=(builders.pool(), builders.pool("other")), admitted=(grant(1),))
+    mine = replace(MINE, replicas=1)
+    more = [replace(mine, uid=uid, name=name, pool="other") for uid, name in (("b", "a-first"), ("c", "b-second"))]
+    found = admit(there, [mine, *more])
+    assert [(g.name, g.share.pool) for g in found.grants] == [("a-first", "other"), ("chat-env", "pool")], "by name"
+    assert found.yields == (("c", "other"),)
 
 
 def test_in_files_everything_counts() -> None:

@@ -132,3 +132,11 @@ TURNS = (
 @pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
 def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
     assert Ledger(turn.others).keeps(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
+
+
+def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
+    """They are what a remembered answer depends on: those on an environment that is believed change nothing of it."""
+    there = other("a", "2026-01-01")
+    assert Ledger((there,)).counted(environment("env", uid="e")) == ()
+    assert Ledger((there,)).counted(environment("env")) == (there,)
+    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == (there,)

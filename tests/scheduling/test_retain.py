@@ -211,6 +211,13 @@ CASES = (
         want=YIELDS,
     ),
     Case(
+        id="admitted-and-not-ready",
+        reason="it was admitted, so something may be composed at any moment",
+        environment=environment("env", pool(), uid="e", ready=False, admitted=(HALF,)),
+        placement=MINE,
+        want=STAYS,
+    ),
+    Case(
         id="begun-and-not-ready",
         reason="what was composed was admitted once",
         environment=environment("env", pool(), uid="e", ready=False),

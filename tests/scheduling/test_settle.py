@@ -49,6 +49,10 @@ OLD, YOUNG = "2026-01-01", "2026-01-09"
 TWO = shape(2, 8)
 CASES = (
     Case("nobody", "there is nothing to charge", (), (), {}),
+    Case("grant-of-no-nodes", "is none", (), (grant("a", share(nodes=0)),), {}),
+    Case("grant-of-no-gpus", "is none", (), (grant("a", share(gpus=0)),), {}),
+    Case("grant-of-one-gpu", "is one", (), (grant("a", share(gpus=1)),), {"a": 1}),
+    Case("grant-of-another-pool", "is that one's", (), (grant("a", share(pool="other")),), {}),
     Case("room-for-all", "each gets what it asks for", (asks("a"), asks("b", 3)), (), {"a": 1, "b": 3}),
     Case(
         "older-first",

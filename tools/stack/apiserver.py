@@ -1,7 +1,7 @@
 """etcd and the API servers of both clusters, which share it under a prefix each."""
 
 from tools import programs
-from tools.stack import layout
+from tools.stack import audit, layout
 from tools.stack.layout import Home
 from tools.stack.processes import Program
 
@@ -53,6 +53,7 @@ def apiserver(home: Home, name: str) -> Program:
             "--disable-admission-plugins=ServiceAccount",  # nothing here runs as a pod with a token
             "--endpoint-reconciler-type=none",
             "--allow-privileged=true",
+            *audit.arguments(home, name),
         ),
     )
 

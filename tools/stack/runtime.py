@@ -1,4 +1,4 @@
-"""The function as a process: from a source tree, or from the image that its package carries.
+"""The function as a process: from the image that its package carries, or from a source tree that has none.
 
 The image is taken back out of the registry, so what runs is what was pushed: in a root of its own that cannot be
 written to, as the user that the image names, with the certificates where Crossplane's runtime puts them.
@@ -20,8 +20,8 @@ NAME = "function-modelplane"
 _TLS = "tls/server"
 # In a mount namespace of its own, with the two folders that every container is given; $0 is the root.
 _CONFINED = (
-    'mount --bind "$0" "$0" && mount --bind /dev "$0/dev" && mount --bind /proc "$0/proc"'
-    ' && mount -o remount,bind,ro "$0" && exec "$@"'
+    'mount --bind "$0" "$0" && mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc"'
+    ' && mount -o remount,bind,ro,nosuid,nodev "$0" && exec "$@"'
 )
 
 
@@ -37,10 +37,7 @@ def from_source(home: Home, source: Path) -> Program:
 
 
 def from_package(home: Home, reference: str) -> Program:
-    """Unpack the image that a package in the registry carries. Needs root, to be somebody else afterwards.
-
-    The package's own two layers come along; nothing reads them.
-    """
+    """Unpack the image that a package in the registry carries; the two layers of its own come along unread."""
     crane = str(programs.path("crane"))
     image = json.loads(subprocess.run((crane, "config", reference), check=True, capture_output=True).stdout)["config"]
     root = home.root / "function"
@@ -55,10 +52,20 @@ def from_package(home: Home, reference: str) -> Program:
     for file in certificates.iterdir():
         file.chmod(0o644)  # as in a volume from a Secret
     confined = ("unshare", "--mount", "sh", "-c", _CONFINED, str(root))
-    user = (str(shutil.which("chroot")), f"--userspec={image['User']}", str(root))
     command = (*image["Entrypoint"], _address(), f"--tls-server-certs-dir=/{_TLS}")
     given = (*image["Env"], *(f"{key}={value}" for key, value in _metrics().items()))
-    return Program(name=NAME, argv=(*confined, "env", "-i", *given, *user, *command))
+    return Program(name=NAME, argv=(*confined, "env", "-i", *given, *_as(image["User"], root), *command))
+
+
+def _as(user: str, root: Path) -> tuple[str, ...]:
+    """Return what to put before a command so that it runs in a root as a user ("uid:gid").
+
+    Who is nobody but himself, as an ordinary user is in the stack's namespace, can only be called so.
+    """
+    if int(Path("/proc/self/uid_map").read_text().split()[2]) > 1:
+        return (str(shutil.which("chroot")), f"--userspec={user}", str(root))
+    uid, gid = user.split(":")
+    return (str(shutil.which("unshare")), "--user", f"--map-user={uid}", f"--map-group={gid}", f"--root={root}")
 
 
 def _metrics() -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Anything anywhere: in requests to the function, and in the directories and repositories of the download script."""

@@ -1,0 +1,126 @@
+"""How many replicas a placement that stays gets, and the whole refusal where it has not all: what is missing, where."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.domain.shares import Grant, Share
+from function.reasons import Refused
+from function.scheduling.checks import CHECKS, FIRST_OF_POOL, shared_storage
+from function.scheduling.growth import keep
+from function.scheduling.judge import NEVER, NOT_NOW
+from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Field, Miss, Refusal, Use
+from function.storage.checks import FaultKind, StorageFault
+from tests.builders import GIB, deployment, environment, model, placement, pool, profile, shape
+
+ONE = shape()
+FAULT = StorageFault(kind=FaultKind.STORAGE_CLASS, field="spec.storage.storageClassName")
+FOUR = environment("env", pool(nodes=4))
+
+
+def storage(*faults: StorageFault) -> SchedulingRequest:
+    """Return a request for three replicas that the planner finds these faults with."""
+    return SchedulingRequest(deployment=deployment(replicas=3), model=model(), unstorable=lambda *_: faults)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    environment: Environment
+    want: Miss | None
+    replicas: int = 1
+    others: tuple[Placement, ...] = ()
+    request: SchedulingRequest = storage()
+    mine: Placement = placement()
+
+
+def room(reason: Refused, found: int, use: Use) -> Refusal:
+    return Refusal(
+        reason=reason,
+        field=Field.REPLICAS,
+        environment="env",
+        profile="default",
+        pool="pool",
+        wanted=3,
+        found=found,
+        shape=ONE,
+        use=use,
+    )
+
+
+def unstorable(*refusals: Refusal) -> Miss:
+    storage = Refusal(
+        reason=Refused.SHARED_STORAGE_MISSING,
+        field=Field.STORAGE,
+        environment="env",
+        profile="default",
+        pool="pool",
+        shape=ONE,
+        storage=FAULT,
+    )
+    return Miss(environment="env", refusals=(storage, *refusals), step=CHECKS.index(shared_storage), keeps=1)
+
+
+def unread(field: Field, *broken: str) -> Miss:
+    refusal = Refusal(
+        reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", found=broken or None
+    )
+    return Miss(environment="env", refusals=(refusal,), step=FIRST_OF_POOL, keeps=1)
+
+
+FULL = room(Refused.INSUFFICIENT_CAPACITY, 2, Use(nodes=4, nodes_in_use=2, placements=1, lost=0, unusable=()))
+SMALL = room(Refused.POOL_TOO_SMALL, 2, Use(nodes=2, nodes_in_use=0, placements=0, lost=0, unusable=()))
+TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
+CASES = (
+    Case("room", "three of four nodes", FOUR, None, replicas=3),
+    Case("full", "two of four are another's", FOUR, Miss(environment="env", refusals=(FULL,), step=NOT_NOW, keeps=1),
+         others=TWO_OF_OTHERS),
+    Case("too-small", "it never fits", environment("env", pool(nodes=2)),
+         Miss(environment="env", refusals=(SMALL,), step=NEVER, keeps=1)),
+    Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
+    Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
+         others=TWO_OF_OTHERS),
+    Case("no-pool", "nothing is known of it", environment("env", broken_pools=("pool",)),
+         unread(Field.NODE_POOLS, "pool")),
+    Case("broken", "nor where all of it is broken", environment("env", broken=True), unread(Field.ENVIRONMENT)),
+    Case("fewer", "always", environment("env"), None, replicas=3, mine=placement(replicas=5)),
+    Case("as-many", "nothing is asked", environment("env"), None, replicas=3, mine=placement(replicas=3)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_it_gets(case: Case) -> None:
+    assignment, miss = keep(case.request, case.environment, case.mine, ONE, Ledger(case.others))
+    assert miss == case.want, case.reason
+    assert (assignment.environment, assignment.profile, assignment.pool) == ("env", "default", "pool")
+    assert (assignment.shape, assignment.replicas, assignment.placement) == (ONE, case.replicas, case.mine)
+
+
+@pytest.mark.parametrize(
+    ("declared", "want", "reason"),
+    [
+        (shape(), "40Gi", "what made its shape stays with it"),
+        (None, "100Gi", "VRAM maths made its shape: it is computed by what the model says now"),
+    ],
+)
+def test_the_memory_that_made_its_shape(declared: object, want: str, reason: str) -> None:
+    asked = model(profile(shape=declared), vram="100Gi")  # type: ignore[arg-type]  # a shape or none
+    request = SchedulingRequest(deployment=deployment(), model=asked)
+    assignment, _ = keep(request, FOUR, placement(vram="40Gi"), ONE, Ledger(()))
+    assert assignment.vram == int(want.removesuffix("Gi")) * GIB, reason
+
+
+@pytest.mark.parametrize(("granted", "want"), [((), 0), ((1,), 1), ((2,), 2), ((9,), 3)])
+def test_one_that_has_to_yield_has_what_it_was_admitted_for(granted: tuple[int, ...], want: int) -> None:
+    shares = (Share(pool="pool", nodes=1, gpus_per_node=8, replicas=replicas) for replicas in granted)
+    grants = tuple(Grant(uid="me", namespace="team", name="chat-env", share=share) for share in shares)
+    there = environment("env", pool(nodes=4), uid="e", admitted=grants, yields=(("me", "pool"),))
+    mine, others = placement(uid="me", replicas=3), placement(deployment="other", replicas=4, uid="other", served=True)
+    request = replace(storage(), deployment=deployment(replicas=9))
+    assignment, _ = keep(request, there, mine, ONE, Ledger((others,), (mine,)))
+    assert assignment.replicas == want

@@ -1,0 +1,106 @@
+"""What a quota leaves of an admission, and of a decision: what is there stays, what is new waits for room."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.domain.quota import Excess, Limits
+from function.domain.shares import Grant, Share
+from function.reasons import Admitted, Refused
+from function.scheduling.admission import Admission, limited
+from function.scheduling.quota import within_quota
+from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
+from tests.builders import environment, placement, pool, shape
+
+ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)
+BEYOND = Excess(namespace="team", limits=Limits(placements=1), placements=1, gpus=8, wanted=16, holders=(("a", 8),))
+MINE = placement(uid="me", replicas=2)
+SERVES = replace(MINE, served=True, takes=ONE)
+GRANTED = environment("env", pool(), uid="e", admitted=(Grant(uid="me", namespace="team", name="chat-env", share=ONE),))
+NEW = environment("env", pool(), uid="e")
+FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, labels={})
+BARE = Admission(reason=Admitted.LABEL_MISSING, replicas=2, labels={"a": "b"})
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    placement: Placement
+    environment: Environment
+    excess: Excess | None
+    want: Admission
+    found: Admission = FOUND
+
+
+def left(replicas: int, excess: Excess | None = BEYOND) -> Admission:
+    return replace(FOUND, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, excess=excess)
+
+
+SAID_SO = replace(MINE, over_quota=True)
+CASES = (
+    Case("within", "nothing is taken away", MINE, GRANTED, None, FOUND),
+    Case("unlabelled", "that comes first", MINE, GRANTED, BEYOND, BARE, BARE),
+    Case("beyond", "nothing of it is there", MINE, GRANTED, BEYOND, left(0)),
+    Case("serves-one-of-two", "it keeps the one", SERVES, GRANTED, BEYOND, left(1)),
+    Case("admitted-for-none", "nor does it get more", SERVES, NEW, BEYOND, left(0), replace(FOUND, replicas=0)),
+    Case("serves-another-shape", "it asks for something else", replace(SERVES, shape=shape(2)), GRANTED, BEYOND,
+         left(0)),
+    Case("cannot-be-read", "nobody knows what it asks for", replace(SERVES, shape=None), GRANTED, BEYOND, left(0)),
+    Case("room-again", "its grant was another's meanwhile", SAID_SO, GRANTED, None, left(0, None)),
+    Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, NEW, None, FOUND),
+    Case("room-again-and-begun", "what was begun never left the ledger", replace(SAID_SO, uri="pvc://x"), GRANTED, None,
+         FOUND),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_a_quota_leaves_of_an_admission(case: Case) -> None:
+    assert limited(case.found, case.placement, case.environment, case.excess) == case.want, case.reason
+
+
+def _assigned(name: str, there: Placement | None = None) -> Assignment:
+    return Assignment(environment=name, profile="default", pool="pool", shape=shape(), replicas=1, placement=there)
+
+
+def _made(assignment: Assignment) -> Placement:
+    return placement(assignment.environment, name=assignment.environment)
+
+
+def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
+    mine = placement("b", name="b", served=True)
+    mine = replace(mine, takes=mine.asks)
+    earlier = Miss(environment="d", refusals=(Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
+    decision = Decision(
+        assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), wanted=3
+    )
+    found = within_quota(decision, _made, [mine], Limits(placements=2))
+    assert [a.environment for a in found.assignments] == ["a", "b"], "one of two new ones beside the one that is there"
+    beyond = Excess(
+        namespace="team", limits=Limits(placements=2), placements=2, gpus=16, wanted=8, holders=(("a", 8), ("b", 8))
+    )
+    miss, other = found.refusals
+    assert other == earlier
+    assert (miss.environment, miss.keeps) == ("c", None)
+    assert miss.refusals == (
+        Refusal(
+            reason=Refused.QUOTA_EXCEEDED,
+            field=Field.QUOTA,
+            environment="c",
+            profile="default",
+            pool="pool",
+            shape=shape(),
+            wanted=8,
+            excess=beyond,
+        ),
+    )
+    assert replace(found, assignments=decision.assignments, refusals=decision.refusals) == decision
+
+
+def test_what_is_new_comes_after_everything_that_is_there() -> None:
+    """Also after what has not begun: else each of two deployments would think that the other waits."""
+    waits = placement("z", name="z")
+    found = within_quota(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))
+    assert found.assignments == ()
