@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "freed-before-it-is-let-go",
         "13: what is not admitted is executed: GPUs are granted while a service still has them",
-        ("create_cache", "create_reader", "create_deployment", "reshape_model+crowd"),
+        ("create_on_claim", "reshape_model+crowd"),
         (
             Change(
                 "function.scheduling.ledger",

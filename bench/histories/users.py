@@ -92,6 +92,13 @@ class Users:
         """Create a deployment, with weights of one kind or another."""
         self._create_deployment(cached=self.random.random() < 0.5)
 
+    def create_on_claim(self) -> None:
+        """Create a deployment of a model over two nodes, with a claim of its own."""
+        weights: Manifest = {"modelCache": {"type": "PVC"}}
+        made = fleet.deployment(self.step, modelRef={"name": "two-nodes"}, **weights)
+        made["metadata"] = {"name": f"d-{self.step}", "namespace": self.namespace()}
+        self.tell(f"create {self.plane.create(made)} {made['spec']}")
+
     def create_reader(self) -> None:
         """Create a deployment that reads from a ModelCache, where there is one."""
         self._create_deployment(cached=True)
