@@ -14,7 +14,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-up e2e-shell e2e-down image package \
+.PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-long e2e-up e2e-shell e2e-down image package \
   bench fleet fleet-races simulate simulate-short mutants fuzz mutation instructions lock clean
 
 $(BIN)/python:
@@ -81,6 +81,10 @@ STACK := MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack
 
 e2e: $(VENV)/dev.stamp image
 	$(STACK) test
+
+# What takes long: five minutes of heartbeats, a thousand nodes; EARLIER_RELEASE names what is upgraded from.
+e2e-long: $(VENV)/dev.stamp image
+	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py
 
 e2e-up: $(VENV)/dev.stamp image
 	$(STACK) up

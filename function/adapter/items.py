@@ -7,9 +7,9 @@ resourceVersion and size. Files have not: an exported manifest that is edited ke
 render` such a name would answer with what the file said before. Which caller it is, main.py knows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from crossplane.function.proto.v1.run_function_pb2 import Resource
 from google.protobuf.message import DecodeError
@@ -17,7 +17,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 
 from function.adapter.split import MalformedError, metadata
 from function.exchange import Answered, Pause, RequiredResource, never
-from function.kube.manifests import Manifest
+from function.kube.manifests import JSON, Manifest
 
 Identify: TypeAlias = Callable[[Sequence[bytes], Pause], Answered]
 
@@ -60,8 +60,34 @@ def _with_content(items: Sequence[bytes], index: int, item: bytes, pause: Pause)
 
 def manifest(struct: Struct) -> Manifest:
     """Return a manifest with sorted keys and whole numbers as integers, at every depth."""
+    found: Manifest = {}
     fields = struct.fields
-    return {key: _json(fields[key]) for key in sorted(fields)}
+    for key in sorted(fields):
+        value = fields[key]
+        kind = value.WhichOneof("kind")
+        # Most of them: a call for each would be a tenth of the time.
+        found[key] = value.string_value if kind == "string_value" else _READERS[kind](value)
+    return found
+
+
+def _number(value: Value) -> int | float:
+    number = value.number_value
+    return int(number) if number.is_integer() else number
+
+
+def _list(value: Value) -> list[JSON]:
+    return [_READERS[item.WhichOneof("kind")](item) for item in value.list_value.values]
+
+
+_READERS: Mapping[str | None, Callable[[Value], JSON]] = {
+    "string_value": lambda value: value.string_value,
+    "struct_value": lambda value: manifest(value.struct_value),
+    "list_value": _list,
+    "number_value": _number,
+    "bool_value": lambda value: value.bool_value,
+    "null_value": lambda _: None,
+    None: lambda _: None,
+}
 
 
 def _load(items: Sequence[bytes], index: int, pause: Pause) -> Manifest:
@@ -79,19 +105,3 @@ def _struct(item: bytes) -> Struct:
     if said is not None and _WRITERS in said.struct_value.fields:
         del said.struct_value.fields[_WRITERS]
     return struct
-
-
-def _json(value: Value) -> Any:
-    match value.WhichOneof("kind"):
-        case "string_value":
-            return value.string_value
-        case "struct_value":
-            return manifest(value.struct_value)
-        case "list_value":
-            return [_json(item) for item in value.list_value.values]
-        case "number_value":
-            number = value.number_value
-            return int(number) if number.is_integer() else number
-        case "bool_value":
-            return value.bool_value
-    return None

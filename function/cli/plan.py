@@ -66,7 +66,8 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
         _tell(plans, wide=form is Form.WIDE, diff=diff)
         if changed is not None:
             click.echo(f"\n{told(changed)}")
-        hint(_next(plans, sources))
+        else:  # no other command knows what was only supposed
+            hint(_next(plans, sources))
     if any(p.decision.status is not Status.TRUE for p in plans):
         context.exit(Code.REFUSED)
 

@@ -47,6 +47,7 @@ MEMORIES: Mapping[str, Tally] = {
     "verdicts": deployment.VERDICTS.tally,
     "nodes": nodes.MEMBERS.tally,
 }
+_KEEPS_A_LEDGER = "InferenceEnvironment"
 # A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
 _RETRY_SECONDS = 60
 
@@ -60,7 +61,7 @@ def compose(call: Call) -> Outcome:
     settings = read_settings(call.input, call.context)
     outcome = COMPOSERS[kind](call, settings.value)
     conditions = with_slips(outcome.conditions, settings.problems)
-    return replace(outcome, conditions=conditions, version=outcome.version or _version(call, outcome))
+    return replace(outcome, conditions=conditions, version=_version(call, outcome))
 
 
 def _version(call: Call, outcome: Outcome) -> str:
@@ -68,10 +69,11 @@ def _version(call: Call, outcome: Outcome) -> str:
 
     Crossplane reads a composite from a cache that may be older than its own last write: written over it, what was
     latched would be lost, or two statuses would follow each other for ever. Where what is composed changes there is
-    none, since Crossplane writes the list of it first, and looks again at once.
+    none, since Crossplane writes the list of it first, and looks again at once: but for an environment, whose ledger
+    is never written over another one.
     """
     same = outcome.composed.keys() == call.observed.keys()
-    return text(call.xr, "metadata.resourceVersion") if same else ""
+    return text(call.xr, "metadata.resourceVersion") if same or _kind(call.xr) == _KEEPS_A_LEDGER else ""
 
 
 def _kind(xr: Manifest) -> str:

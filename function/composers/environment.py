@@ -32,12 +32,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
     parsed = read_environment(call.xr, settings)
     access, environment = parsed.access, parsed.value
-    version = text(call.xr, "metadata.resourceVersion")
     asked = _asked(call, environment)
     if access is None or environment.broken:
         invalid = report.invalid(parsed.pool_problems, parsed.other_problems)
         held = keep_observed(call, settings, asked, invalid)
-        return replace(held, status={**held.status, **(_ledger(call, environment) or {})}, version=version)
+        return replace(held, status={**held.status, **(_ledger(call, environment) or {})})
     seen = nodes.seen(call, environment)
     environment = seen.environment
     writer = ObjectWriter(
@@ -55,7 +54,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         report.storage_ready(environment.storage.class_name, storage_class),
         hardware.as_declared(environment.pools, seen.sight),
     ]
-    outcome = finish(
+    return finish(
         call,
         settings,
         requirements=asked,
@@ -67,7 +66,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
         conditions=conditions,
         settled=all(item.ready for item in composed.values()),
     )
-    return replace(outcome, version=version)
 
 
 def asks(call: Call) -> dict[str, Requirement]:

@@ -5,8 +5,9 @@ so that the rules across fields still look at everything else and the list of pr
 holds what was found all the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache, reduce
 from typing import overload
 
 from pydantic import BaseModel
@@ -38,10 +39,13 @@ class Faults:
         """Take in several faults."""
         self._own.update(problems)
 
+    @property
+    def any(self) -> bool:
+        """Tell whether there is any fault at all."""
+        return bool(self._shape or self._own)
+
     def within(self, path: str) -> tuple[Problem, ...]:
         """Return the sorted faults at a path and below; where a rule of ours speaks, the schema is silent."""
-        if not self._shape and not self._own:
-            return ()
         spoken = {p.path for p in self._own}
         everything = self._own.union(p for p in self._shape.values() if p.path not in spoken)
         return tuple(sorted(p for p in everything if _is_within(p.path, path)))
@@ -52,12 +56,22 @@ def _is_within(path: str, outer: str) -> bool:
 
 
 class Block:
-    """The fields of one map."""
+    """The fields of one map. Its path is made when somebody asks: where nothing is wrong nobody does."""
 
-    def __init__(self, value: JSON, path: str, faults: Faults) -> None:
+    __slots__ = ("_path", "faults", "fields")
+
+    def __init__(self, value: JSON, path: "str | tuple[Block, tuple[str | int, ...]]", faults: Faults) -> None:
         self.fields: Manifest = value if isinstance(value, dict) else {}
-        self.path = path
+        self._path = path
         self.faults = faults
+
+    @property
+    def path(self) -> str:
+        """Where the map stands."""
+        if not isinstance(self._path, str):
+            outer, keys = self._path
+            self._path = reduce(join, keys, outer.path)
+        return self._path
 
     @classmethod
     def checked(cls, schema: type[BaseModel], value: JSON, path: str) -> "Block":
@@ -66,7 +80,7 @@ class Block:
 
     def problems(self, key: str = "") -> tuple[Problem, ...]:
         """Return the faults of a field and of all below it, or of the whole map."""
-        return self.faults.within(self.at(key))
+        return self.faults.within(self.at(key)) if self.faults.any else ()
 
     def at(self, key: str) -> str:
         """Return the path of a field, given relative to this map; of the map itself for none."""
@@ -90,12 +104,12 @@ class Block:
 
     def block(self, key: str) -> "Block":
         """Return a map among the fields, an empty one where it is absent."""
-        return Block(self.fields.get(key), self.at(key), self.faults)
+        return Block(self.fields.get(key), (self, (key,)), self.faults)
 
     def blocks(self, key: str) -> tuple["Block", ...]:
         """Return the items of a list of maps."""
         items = enumerate(self._items(key))
-        return tuple(Block(item, join(self.at(key), index), self.faults) for index, item in items)
+        return tuple(Block(item, (self, (key, index)), self.faults) for index, item in items)
 
     def text(self, key: str, default: str = "") -> str:
         """Return a text field."""
@@ -160,19 +174,19 @@ class Block:
         Those in `also` are accepted without being listed where the text is refused.
         """
         found = self.optional_text(key)
-        return None if found is None else self._member(self.at(key), found, known, also)
+        return None if found is None else self._member((key,), found, known, also)
 
     def members(self, key: str, known: Sequence[str]) -> tuple[str, ...]:
         """Return the texts of a list, each one of those known whatever its case."""
         found = enumerate(self._items(key))
-        named = (self._member(join(self.at(key), i), t, known, ()) for i, t in found if isinstance(t, str))
+        named = (self._member((key, i), text, known, ()) for i, text in found if isinstance(text, str))
         return tuple(name for name in named if name is not None)
 
-    def _member(self, path: str, found: str, known: Sequence[str], also: Sequence[str]) -> str | None:
-        accepted = {name.lower(): name for name in (*known, *also)}
-        if found.lower() not in accepted:
-            self.faults.add(unknown(path, found, known, also))
-        return accepted.get(found.lower())
+    def _member(self, keys: tuple[str | int, ...], found: str, known: Sequence[str], also: Sequence[str]) -> str | None:
+        name = _spelled(tuple(known), tuple(also)).get(found.lower())
+        if name is None:
+            self.faults.add(unknown(reduce(join, keys, self.path), found, known, also))
+        return name
 
     def _quantity(self, key: str) -> Decimal | None:
         found = self.fields.get(key)
@@ -191,8 +205,14 @@ class Block:
         return None
 
     def _get(self, key: str) -> JSON:
-        return None if self.faults.misshapen(self, key) else self.fields.get(key)
+        found = self.fields.get(key)
+        return None if found is None or self.faults.misshapen(self, key) else found
 
     def _items(self, key: str) -> list[JSON]:
         found = self.fields.get(key)
         return found if isinstance(found, list) else []
+
+
+@lru_cache(maxsize=64)  # there are a dozen such lists in all
+def _spelled(known: tuple[str, ...], also: tuple[str, ...]) -> Mapping[str, str]:
+    return {name.lower(): name for name in (*known, *also)}

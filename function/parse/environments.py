@@ -73,7 +73,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         name=name,
         uid=text(manifest, "metadata.uid"),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
-        pools=tuple(replace(pool, facts=read_facts(published.get(pool.name, {}))) for pool in pools),
+        pools=tuple(_observed(pool, published.get(pool.name, {})) for pool in pools),
         broken_pools=broken_pools,
         broken=any(problem not in pool_problems for problem in problems),
         storage=storage,
@@ -180,6 +180,11 @@ def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
         read_bandwidth=None if bandwidth is None else int(bandwidth * 10**9),
         download=read_download(block.block("download"), settings.download),
     )
+
+
+def _observed(pool: Pool, published: Manifest) -> Pool:
+    facts = read_facts(published)
+    return replace(pool, facts=facts) if facts else pool
 
 
 def _free(pool: Manifest) -> Free:

@@ -109,3 +109,10 @@ def test_files_are_compared_with_the_control_plane(live: Live, tmp_path: Path) -
     done = run("diff", write(tmp_path, other), "--live", *live())
     assert done.stdout.startswith("+ ModelDeployment assistants/second\n    not there\n -> Placed: ")
     assert run("diff", KIMI).returncode == 2
+
+
+def test_no_next_command_that_knows_nothing_of_what_was_supposed() -> None:
+    done = run("plan", "-f", KIMI, "--set", "h200-east/h200.maxNodeCount=1")
+    assert "PoolTooSmall" in done.stdout
+    # `why` and `render` would look at the world as it is, and say that it is placed.
+    assert "Next:" not in done.stderr

@@ -3,6 +3,7 @@
 What serves stays whatever becomes of its nodes, and what is new goes where nodes can be used.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -26,7 +27,9 @@ FIRST, SECOND, LACKING = "l40s-5-0", "l40s-5-1", "medium-0-3"
 LABEL = "modelplane.ai/pool"
 # provider-kubernetes polls every 20 seconds here; its collection, then its Objects.
 _POLL_SECONDS, _NEWS_SECONDS = 20, 120
-_BEATS = 3
+# `make e2e-long`: five minutes of heartbeats, and a thousand nodes that no pool declares.
+_LONG = "E2E_LONG" in os.environ
+_BEATS, _STRAYS = (15, 1_000) if _LONG else (3, 100)
 
 
 def l40s(name: str = "l40s", **more: JSON) -> Manifest:
@@ -120,7 +123,7 @@ def _versions(world: World) -> dict[str, str]:
 def test_nodes_of_nobody_change_nothing(world: World) -> None:
     """Nodes that no pool declares are not even looked at, however many there are."""
     before = _versions(world)
-    nodes = [f"stray-{number}" for number in range(100)]
+    nodes = [f"stray-{number}" for number in range(_STRAYS)]
     for name in nodes:
         world.stack.remote.apply(
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"e2e": "x"}}}
