@@ -103,6 +103,15 @@ def test_what_is_left_is_known_of_the_pools_that_were_published() -> None:
     assert [Ledger(()).knows(there, each) for each in there.pools] == [True, False]
 
 
+def test_what_is_left_is_what_was_published() -> None:
+    """Of a pool whose nodes shrank, what they can hold; nothing where nothing was published."""
+    left = {"pool": Free(placements=2, nodes=((4, 1), (8, 2), (16, 1)))}
+    room = Ledger(()).room(environment("env", uid="e", free=left), pool())
+    assert (room.free, room.placements, room.nodes) == ({4: 1, 8: 2}, 2, 4)
+    nothing = Ledger(()).room(environment("env", uid="e"), pool())
+    assert (nothing.free, nothing.placements) == ({}, 0)
+
+
 SMALLEST = Preference.SMALLEST_SUFFICIENT
 
 
@@ -173,5 +182,6 @@ def test_what_is_decided_again_is_so_beside_what_stays_and_past_what_is_gone() -
     own = [placement("a"), placement("b"), placement("c", pool="gone")]
     decision = schedule(asked(environments=2), [environment(name, pool()) for name in "ac"], own)
     assert [(a.environment, a.pool) for a in decision.assignments] == [("a", "pool"), ("c", "pool")]
+    assert [a.placement for a in decision.assignments] == [own[0], own[2]], "in place"
     one = schedule(asked(environments=1), [environment(name, pool()) for name in "ac"], own)
     assert [a.environment for a in one.assignments] == ["a"], "no more than wanted"
