@@ -10,7 +10,7 @@ from function.domain.placement import Preference
 from function.domain.shares import Free
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, gpus_per_node
-from function.scheduling.judge import READINESS, SELECTION, judge
+from function.scheduling.judge import NEVER, READINESS, SELECTION, judge
 from function.scheduling.ledger import Ledger, use
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.request import SchedulingRequest
@@ -71,7 +71,20 @@ class Case:
     want: Miss
 
 
+FULL = Refusal(
+    reason=Refused.POOL_TOO_SMALL,
+    field=Field.REPLICAS,
+    environment="env",
+    profile="default",
+    pool="pool",
+    wanted=5,
+    found=4,
+    shape=shape(),
+    use=Use(nodes=4, nodes_in_use=0, placements=0, lost=0, unusable=()),
+)
 CASES = (
+    Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
+         Miss(environment="env", refusals=(FULL,), step=NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
     Case("model's selector", asked(model(selector=EUROPE)), ASIA, not_selected(Field.MODEL_SELECTOR)),
     Case("profile's selector", asked(model(profile("here", shape(), selector=EUROPE))), ASIA,
@@ -110,6 +123,17 @@ def test_what_is_left_is_what_was_published() -> None:
     assert (room.free, room.placements, room.nodes) == ({4: 1, 8: 2}, 2, 4)
     nothing = Ledger(()).room(environment("env", uid="e"), pool())
     assert (nothing.free, nothing.placements) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("free", "field"), [({}, Field.LEDGER), ({"pool": Free(placements=4, nodes=())}, Field.REPLICAS)]
+)
+def test_no_room_is_told_from_not_known_yet(free: dict[str, Free], field: Field) -> None:
+    found = judge(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
+    assert isinstance(found, Miss)
+    (refusal,) = found.refusals
+    said = (refusal.reason, refusal.field, refusal.environment, refusal.wanted, refusal.found)
+    assert said == (Refused.INSUFFICIENT_CAPACITY, field, "env", 1, 0)
 
 
 SMALLEST = Preference.SMALLEST_SUFFICIENT
@@ -161,6 +185,13 @@ def test_a_fault_needs_no_environment_to_be_seen() -> None:
     assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
     none = schedule(asked(), [], []).fault
     assert none == Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
+
+
+def test_where_a_deployment_is_it_counts_and_does_not_believe() -> None:
+    """What is published there counts its own replicas among those that are taken."""
+    there = environment("a", pool(nodes=4), uid="e", free={"pool": Free(placements=1, nodes=())})
+    decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", served=True)])
+    assert [a.replicas for a in decision.assignments] == [2]
 
 
 def test_of_several_on_one_environment_all_but_one_go_and_the_others_stay() -> None:
