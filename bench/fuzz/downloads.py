@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from bench.fuzz.repositories import Repository, litter, own, repository
+from bench.fuzz.repositories import FORGED, Repository, litter, own, repository
 from function.storage.download_script import MARKER, Exit
 from tests.hub.container import Container, downloading
 from tests.hub.hub import Hub, serving
@@ -85,7 +85,8 @@ class _Scene:
 
     def _judge(self, code: int, said: str, how: str) -> None:
         """Take note of what must never be, whatever was done."""
-        marked, root = (self.container.directory / MARKER).is_file(), self.container.directory
+        root = self.container.directory
+        marked = (root / MARKER).is_file() and (code == 0 or (root / MARKER).read_bytes() != FORGED)
         if code == 0 and not marked:
             self.fail(how, "success without a marker")
         if marked and code != 0 and "killed" not in how:

@@ -9,6 +9,8 @@ from function.storage.download_script import MARKER, PARTIALS
 from tests.hub import weights
 
 Files = dict[str, bytes]
+# A marker that stood there before anything of ours ran; it says nothing until the script has looked at it.
+FORGED = b'{"uri": "hf://owner/model", "key": "forged"}'
 KINDS: dict[str, Files] = {
     "sharded": weights.SHARDED,
     "single": {**weights.SINGLE, "tokenizer.json": b"{}"},
@@ -97,7 +99,7 @@ def litter(root: Path, found: Repository, random: Random, outside: Path) -> str:
             path.write_bytes(data if what == "some" else cut)
     if what == "marker":  # over weights that were lost
         (root / MARKER).parent.mkdir(parents=True)
-        (root / MARKER).write_text('{"uri": "hf://owner/model", "key": "x"}')
+        (root / MARKER).write_bytes(FORGED)
     if what == "foreign":
         root.mkdir(parents=True, exist_ok=True)
         (root / "foreign.safetensors").write_bytes(weights.safetensors()[:-5])

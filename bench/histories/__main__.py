@@ -12,7 +12,7 @@ import click
 from crossplane.function import logging
 
 from bench.histories.history import History, play, shrink
-from bench.histories.mutants import MUTANTS, Mutant, named, planted
+from bench.histories.mutants import MUTANTS, named, planted
 
 PIECE = 100
 
@@ -74,19 +74,21 @@ def one(seed: int, *, smaller: bool) -> None:
 @cli.command()
 @click.argument("names", nargs=-1)
 @click.option("--histories", default=300, show_default=True, help="So many, aimed at each.")
-def mutants(names: tuple[str, ...], histories: int) -> None:
+@click.option("--processes", default=2, show_default=True, help="How many at once.")
+def mutants(names: tuple[str, ...], histories: int, processes: int) -> None:
     """Bring defects back, one after the other, and look for each; fails where one is not found."""
-    missed = 0
-    for mutant in [named(name) for name in names] or MUTANTS:
-        found = _found(mutant, histories)
-        missed += found is None
-        said = f"seed {found.seed}: {found.violations[0]}" if found else "NOT FOUND"
-        click.echo(f"{mutant.name}: {said}")
+    missed, wanted = 0, names or [mutant.name for mutant in MUTANTS]
+    with ProcessPoolExecutor(processes, initializer=_give_way) as pool:
+        for name, found in zip(wanted, pool.map(_found, wanted, [histories] * len(wanted)), strict=True):
+            missed += found is None
+            said = f"seed {found.seed}: {found.violations[0]}" if found else "NOT FOUND"
+            click.echo(f"{name}: {said}")
     sys.exit(bool(missed))
 
 
-def _found(mutant: Mutant, histories: int) -> History | None:
+def _found(name: str, histories: int) -> History | None:
     """Return the first history in which a defect shows and which is clean without it."""
+    mutant = named(name)
     for seed in range(histories):
         with planted(mutant):
             found = play(seed, aim=mutant.aim)

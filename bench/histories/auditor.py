@@ -8,14 +8,16 @@ simulator's own auditor's.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.histories.clusters import config, pods, remote
+from bench.histories.clusters import Place, config, place_of, pods, remote
 from bench.histories.plane import Plane
 from bench.histories.words import Words
-from bench.simulator import invariants
+from bench.simulator import fleet, invariants
+from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
 from function.composers import COMPOSERS
-from function.kube.manifests import condition, get, integer, listing, mapping, text
+from function.domain.quota import Limits
+from function.kube.manifests import JSON, condition, get, integer, listing, mapping, text
 from function.lifecycle.readers import claim_of, deletes
 from function.parse.shares import read_share
 from function.report.conditions import OWNED
@@ -24,7 +26,11 @@ from function.scheduling.pool_capacity import PoolCapacity
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
+_DIGITS = 19
+SEEN_SECONDS = 30.0  # after which everybody knows what has started
+GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
+_PARALLELISM = "spec.forProvider.manifest.spec.parallelism"
 _SECRET = SECRET_VALUE.encode()
 
 
@@ -42,9 +48,17 @@ class Auditor(invariants.Auditor):
 
     def __init__(self, plane: Plane, words: Words) -> None:
         self.plane, self.words = plane, words
+        self.limits = Limits()
         self._filled: dict[Directory, str] = {}
         self._changed: dict[str, float] = {}
+        self._reshaped: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
         super().__init__(plane)
+
+    def emptied(self, place: Place) -> None:
+        """Take note that all claims of a namespace on a cluster are gone."""
+        for directory in [d for d in self._filled if (d.cluster, d.namespace) == place]:
+            del self._filled[directory]
 
     def say(self, what: str) -> None:
         """Take note of what must never happen."""
@@ -64,6 +78,14 @@ class Auditor(invariants.Auditor):
         version = event.now or event.before
         assert version is not None
         kind = text(remote(version), "kind")
+        if event.before is None and kind not in {"Namespace", "Node"}:
+            self._look_at_quota(version)
+        if (
+            event.now
+            and (event.before is None or remote(event.before) != remote(event.now))
+            and _endless(remote(version))
+        ):
+            self._say(f"{event.ref} holds a number that no API server takes")
         going = event.before is not None and not event.before.deleting and (event.now is None or event.now.deleting)
         if kind == "PersistentVolumeClaim":
             self._look_at_claim(version, going=going)
@@ -73,6 +95,25 @@ class Auditor(invariants.Auditor):
             self._look_at_pods(event, going=going)
         if kind != "Secret" and event.now and _SECRET in event.now.wire:
             self._say(f"{event.ref} holds the value of a Secret")
+
+    def _look_at_quota(self, made: Version) -> None:
+        """Find what starts although its namespace has what it may have, and had it for long enough to be seen."""
+        owner = self._owner(made)
+        if owner is None or owner.uid in self._begun:
+            return
+        now = self._begun[owner.uid] = self.plane.kernel.now
+        others = [
+            v
+            for v in self.plane.all("ModelPlacement")
+            if v.ref.namespace == owner.ref.namespace and self._begun.get(v.uid, now) < now - SEEN_SECONDS
+        ]
+        gpus = sum(held_gpus(held) for uid, held in self._services.values() if uid in {v.uid for v in others})
+        nodes, each, replicas = self._shape(owner)
+        limits = self.limits
+        if limits.placements and len(others) >= limits.placements:
+            self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
+        if limits.gpus and gpus + nodes * each * replicas > limits.gpus:
+            self._say(f"{owner.ref} starts beside {gpus} GPUs of {limits.gpus}")
 
     def _look_at_claim(self, version: Version, *, going: bool) -> None:
         name = text(remote(version), "metadata.name")
@@ -115,7 +156,7 @@ class Auditor(invariants.Auditor):
 
     def _look_at_job(self, version: Version) -> None:
         seen = mapping(version.manifest, "status.atProvider.manifest")
-        if integer(seen, "status.succeeded"):
+        if integer(seen, "status.succeeded") and text(condition(version.manifest, "Synced"), "status") == "True":
             template = mapping(remote(version), "spec.template.spec")
             (container,) = listing(template, "containers")
             source, directory = _texts(container.get("args"))
@@ -141,10 +182,18 @@ class Auditor(invariants.Auditor):
         after = pods(remote(event.now))
         if before != after:
             self._look_at_bytes(event.now)
-            if before and self._serves(event.now) and not self._excused(owner, event.now.uid):
-                fields = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+            if before and self._serves(event.now) and not self._may_change(owner, event):
+                fields = sorted(key for key in {**before, **after} if before.get(key) != after.get(key))
                 self._say(f"{event.ref} serves, and its {', '.join(fields)} change without a word")
             self._changed[event.now.uid] = self.plane.kernel.now
+
+    def _may_change(self, owner: Version, event: Event) -> bool:
+        """Tell whether somebody has asked for these pods, or for their shape, which is written for itself."""
+        uid, shapes = owner.uid, [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
+        if shapes[0] != shapes[-1] and self.words.on_shape(owner) >= self._reshaped.get(uid, 0.0):
+            self._reshaped[uid] = self.plane.kernel.now
+            return True
+        return event.now is not None and self._excused(owner, event.now.uid)
 
     def _excused(self, owner: Version, uid: str) -> bool:
         """Tell whether somebody has said something for these pods since they were last written."""
@@ -152,7 +201,9 @@ class Auditor(invariants.Auditor):
 
     def _serves(self, version: Version) -> bool:
         seen = mapping(version.manifest, "status.atProvider.manifest")
-        return text(condition(seen, "Ready"), "status") == "True"
+        return (
+            text(condition(seen, "Ready"), "status") == "True" and place_of(version) not in self.plane.provider.ending
+        )
 
     def _look_at_bytes(self, version: Version) -> None:
         """A service is written on bytes that are there, and are its model's."""
@@ -178,6 +229,16 @@ class Auditor(invariants.Auditor):
             self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
         if moved:
             self._changed[f"place {now.uid}"] = self.plane.kernel.now
+
+    def _shape(self, asking: Version) -> tuple[int, int, int]:
+        model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
+        vram = text(model.manifest, "spec.resources.vram") if model else ""
+        if asking.ref.kind == "ModelPlacement" or not vram:
+            return super()._shape(asking)
+        gpus = -(-int(vram.removesuffix("Gi")) // GPU_GIB)
+        wanted = integer(asking.manifest, "spec.scaling.fixed.replicas", 1)
+        # As the engines split attention heads: the next power of two in a node, whole nodes beyond it.
+        return (1, 1 << (gpus - 1).bit_length(), wanted) if gpus <= fleet.GPUS else (-(-gpus // fleet.GPUS), 8, wanted)
 
     # -- at rest
     def at_rest(self) -> None:
@@ -239,17 +300,39 @@ class Auditor(invariants.Auditor):
         if text(condition(there.manifest, "Ready"), "status") != "True":
             return False
         (pool,) = listing(there.manifest, "spec.nodePools")
-        room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"))
+        lost = self.plane.nodes.unusable(environment)
+        room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"), lost=lost)
         alive = {v.uid for v in self.plane.all("ModelPlacement")}
         for row in listing(there.manifest, "status.admitted"):
             if text(row, "uid") in alive:
                 take(room, read_share(row))
         nodes, gpus, replicas = self._shape(asking)
+        if not self._within_quota(asking.ref.namespace, nodes * gpus * replicas):
+            return False
         return room.fits(nodes, gpus, replicas) >= replicas > 0
+
+    def _within_quota(self, namespace: str, wanted: int) -> bool:
+        """Tell whether a namespace may take so many GPUs beside all that it has asked for."""
+        there = [v for v in self.plane.all("ModelPlacement") if v.ref.namespace == namespace]
+        shapes = [self._shape(v) for v in there]
+        gpus = wanted + sum(nodes * each * replicas for nodes, each, replicas in shapes)
+        many = self.limits.placements and len(there) >= self.limits.placements
+        return not many and not (self.limits.gpus and gpus > self.limits.gpus)
 
 
 def _reason(version: Version, type_: str) -> str:
     return text(condition(version.manifest, type_), "reason")
+
+
+def _endless(value: JSON) -> bool:
+    """Tell whether there is a number in it beyond 64 bits, or a quantity of more digits than those have."""
+    if isinstance(value, dict):
+        return any(map(_endless, value.values()))
+    if isinstance(value, list):
+        return any(map(_endless, value))
+    if isinstance(value, str):
+        return len(value) > _DIGITS and value.rstrip("KMGTPEi").isdigit()
+    return isinstance(value, int | float) and abs(value) >= 1 << 63
 
 
 def _texts(value: object) -> list[str]:

@@ -4,16 +4,18 @@ Jobs fail or vanish, claims bind late or never, services come slowly and roll wh
 misses an event and looks again later, a cluster does not answer for a while.
 """
 
+import copy
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from random import Random
+from typing import TypeAlias
 
 from bench.simulator.kernel import Kernel, Process
 from bench.simulator.objects import Event, Version
 from bench.simulator.provider import Provider
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.cli.remote_stages import condition
+from function.cli.remote_stages import condition, uid
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from tools.world import World
 
@@ -22,6 +24,12 @@ LATE, POLL_SECONDS = 8.0, 60.0
 OUTAGE = (
     f"cannot get object: Get https://10.0.0.1:6443/{'a' * 3000}: dial tcp 10.0.0.1:6443: connect: connection refused"
 )
+
+FORBIDDEN = (
+    'create failed: cannot apply object: {kind}s "{name}" is forbidden: unable to create new content in namespace '
+    "because it is being terminated"
+)
+Place: TypeAlias = tuple[str, str]
 
 
 class Clusters(Provider):
@@ -34,6 +42,8 @@ class Clusters(Provider):
         self.out: set[str] = set()
         self.faults: Counter[str] = Counter()
         self._world, self._rolling = World(), set[str]()
+        self.ending: set[Place] = set()
+        self._lives: Counter[Place] = Counter()
 
     def fate(self, version: Version) -> str:
         """Return what becomes of a remote object: `late`, `fails`, `never`, `vanishes`, or nothing odd."""
@@ -59,6 +69,28 @@ class Clusters(Provider):
         self.faults["node gone"] += 1
         self._kernel.spawn(self._roll(version))
 
+    def soon(self, what: Callable[[], None]) -> None:
+        """Do something when the provider looks next."""
+        self._kernel.at(self._jitter(self._settings.stage_seconds), what)
+
+    def end_namespace(self, place: Place) -> None:
+        """Let somebody on a cluster delete a namespace, with all that is in it; the provider makes it again."""
+        self.faults["namespace ended"] += 1
+        self.ending.add(place)
+        self._lives[place] += 1
+        for version in self._within(place):
+            self._observe(version, 1)
+        self.soon(lambda: self._ended(place))
+
+    def _ended(self, place: Place) -> None:
+        self.ending.discard(place)
+        for version in self._within(place):
+            self._kernel.spawn(self._again(version))
+
+    def _within(self, place: Place) -> list[Version]:
+        every = [v for v in self._server.latest.values() if v.ref.kind == "Object"]
+        return [v for v in every if place_of(v) == place and v.uid in self._steps and not v.deleting]
+
     def vanish(self, version: Version) -> None:
         """Let a remote object be deleted by somebody on the cluster; the provider makes it again."""
         if version.uid in self._steps:
@@ -66,6 +98,8 @@ class Clusters(Provider):
             self._kernel.spawn(self._again(version))
 
     def _watch(self, event: Event) -> None:
+        if event.now and text(remote(event.now), "kind") == "Node":
+            return  # see nodes.py
         missed = event.before is not None and event.now is not None and not event.now.deleting
         if event.ref.kind == "Object" and missed and event.now and self._random.random() < 0.03:
             if get(event.now.manifest, "spec") != get(event.before.manifest if event.before else {}, "spec"):
@@ -121,11 +155,42 @@ class Clusters(Provider):
         if fate == "fails" and step >= 3:  # the step in which a Job completes
             self.faults["Job failed"] += text(mapping(now.manifest, "status"), "failed") == ""
             told = {**told, "status": _failed(mapping(told, "status"))}
+        if life := self._lives[place_of(now)]:
+            told = self._of_another_life(now, told, life)
         if config(now) in self.out:
-            seen = mapping(now.manifest, "status.atProvider")
-            conditions: list[JSON] = [condition("Synced", ok=False, reason="ReconcileError", message=OUTAGE)]
-            told = {**now.manifest, "status": {"atProvider": seen, "conditions": conditions}}
+            told = _unsynced(now, OUTAGE)
         self._server.put(now.ref, told)
+
+    def _of_another_life(self, now: Version, told: Manifest, life: int) -> Manifest:
+        """Return what is reported in a namespace that ends, or was made again."""
+        kind, name = text(remote(now), "kind"), text(remote(now), "metadata.name")
+        seen = copy.deepcopy(mapping(told, "status.atProvider.manifest"))
+        policies = get(now.manifest, "spec.managementPolicies")
+        if place_of(now) in self.ending:
+            if kind == "Namespace":
+                seen["status"] = {"phase": "Terminating"}
+                return {**told, "status": {**mapping(told, "status"), "atProvider": {"manifest": seen}}}
+            return _unsynced(now, FORBIDDEN.format(kind=kind.lower(), name=name))
+        if kind == "Job" and isinstance(policies, list) and not {"*", "Create"} & {*map(str, policies)}:
+            return _unsynced(now, "observe failed: external resource does not exist")
+        mapping(seen, "metadata")["uid"] = uid(f"{place_of(now)} {kind} {name} {life}")
+        return {**told, "status": {**mapping(told, "status"), "atProvider": {"manifest": seen}}}
+
+
+def place_of(version: Version) -> Place:
+    """Return the cluster and the namespace in which a remote object is; a namespace is in itself."""
+    manifest = remote(version)
+    of_its_own = text(manifest, "kind") == "Namespace"
+    return config(version), text(manifest, "metadata.name" if of_its_own else "metadata.namespace")
+
+
+def _unsynced(now: Version, said: str) -> Manifest:
+    """Return an Object whose provider fails; what is mirrored tells the past."""
+    conditions: list[JSON] = [condition("Synced", ok=False, reason="ReconcileError", message=said)]
+    return {
+        **now.manifest,
+        "status": {"atProvider": mapping(now.manifest, "status.atProvider"), "conditions": conditions},
+    }
 
 
 def remote(version: Version) -> Manifest:

@@ -7,17 +7,21 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from bench.histories.auditor import Auditor
+from bench.histories.harm import Everybody
 from bench.histories.plane import MOST_ROUNDS, Plane, forget
-from bench.histories.users import Users
 from bench.histories.words import Words
 from bench.simulator.plane import UnsettledError
 from bench.simulator.settings import Settings
+from function.domain.quota import Limits
 
 STEPS = 10
 # Longer than any TTL: whoever missed an event looks again by then.
 LOOKS_AGAIN_SECONDS = 700.0
 LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
-HOSTILE = 0.2
+# How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.
+HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
+# How many answers are asked for a second time where something is aimed at.
+TWICE_AIMED = 0.25
 
 
 @dataclass(slots=True)
@@ -43,7 +47,16 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> H
     words = Words()
     auditor = Auditor(plane, words)
     plane.core.function.say = auditor.say
-    users = Users(plane, auditor, words, seed)
+    if aim:
+        plane.core.function.twice = TWICE_AIMED
+    if drawn.random() < LIMITED:
+        auditor.limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40)))
+        plane.core.function.limit(
+            {"placementsPerNamespace": auditor.limits.placements, "gpusPerNamespace": auditor.limits.gpus}
+        )
+    if drawn.random() < OBSERVED:
+        plane.nodes.show()
+    users = Everybody(plane, auditor, words, seed)
     users.hostile, users.aim = hostile and not aim, tuple(aim)
     history = History(seed, hostile=hostile, done=users.done)
     try:
@@ -60,7 +73,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> H
     return history
 
 
-def _play(plane: Plane, users: Users, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:
+def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:
     users.begin()
     plane.rest()
     for step in range(STEPS):

@@ -1,6 +1,6 @@
 """Defects that were there once, brought back while histories are played: each must be found.
 
-A mutant replaces a line of one function, in place: whoever has imported the function runs the mutant. `aim` names what
+A mutant replaces a line of a function, in place: whoever has imported the function runs the mutant. `aim` names what
 users do, in this order, in the histories that look for it.
 """
 
@@ -8,22 +8,29 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A defect: in `function` of `module`, `line` becomes `broken`. `issue` says where it was reported."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """In `function` of `module`, `line` becomes `broken`."""
 
-    name: str
-    issue: str
     module: str
     function: str
     line: str
     broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A defect, in as many changes as there are guards against it. `issue` says where it was reported."""
+
+    name: str
+    issue: str
     aim: tuple[str, ...]
+    changes: tuple[Change, ...]
 
 
 _SERVE = ("create_deployment", "create_deployment")
@@ -31,128 +38,209 @@ _CACHE = ("create_cache", "create_reader", "edit_cache")
 
 MUTANTS = (
     Mutant(
-        name="edit-before-bytes",
-        issue="10: a model's edit reaches the service before its weights are there",
-        module="function.lifecycle.services",
-        function="write",
-        line="    if not stored.open and text(observed, _URI) != stored.plan.uri:\n        return earlier\n",
-        aim=(*_SERVE, "edit_model", "edit_model"),
+        "edit-before-bytes",
+        "10: a model's edit reaches the service before its weights are there",
+        (*_SERVE, "edit_model", "edit_model"),
+        (
+            Change(
+                "function.lifecycle.services",
+                "write",
+                "    if not stored.open and text(observed, _URI) != stored.plan.uri:\n        return earlier\n",
+            ),
+        ),
     ),
     Mutant(
-        name="another-models-cache",
-        issue="10: a ModelCache of another model is served under this name",
-        module="function.storage.checks",
-        function="named_cache",
-        line="named.path == directory(found)",
-        broken="named.path",
-        aim=("create_cache", "create_cache", "create_reader", "name_anothers_cache", "name_anothers_cache"),
+        "another-models-cache",
+        "10: a ModelCache of another model is served under this name",
+        ("create_cache", "create_cache", "create_reader", "name_anothers_cache", "name_anothers_cache"),
+        (
+            Change(
+                "function.storage.checks",
+                "named_cache",
+                "named.path == directory(found)",
+                "named.path",
+            ),
+        ),
     ),
     Mutant(
-        name="derived-restarts",
-        issue="10: a number that is derived restarts pods",
-        module="function.lifecycle.services",
-        function="_kept",
-        line="        return observed\n",
-        broken="        return built\n",
-        aim=(*_SERVE, "resize_model", "resize_model"),
+        "derived-restarts",
+        "10: a number that is derived restarts pods",
+        (*_SERVE, "resize_model", "resize_model"),
+        (
+            Change(
+                "function.lifecycle.services",
+                "_kept",
+                "        return observed\n",
+                "        return built\n",
+            ),
+        ),
     ),
     Mutant(
-        name="cache-drops-what-is-read",
-        issue="10, data loss: a ModelCache drops a claim under a running service",
-        module="function.lifecycle.readers",
-        function="is_read",
-        line="any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)",
-        broken="False",
-        aim=_CACHE,
+        "cache-drops-what-is-read",
+        "10, data loss: a ModelCache drops a claim under a running service",
+        _CACHE,
+        (
+            Change(
+                "function.lifecycle.readers",
+                "is_read",
+                "any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)",
+                "False",
+            ),
+        ),
     ),
     Mutant(
-        name="quantity-without-bound",
-        issue="10: `vram: 1e999` ends in an internal error",
-        module="function.parse.block",
-        function="Block._quantity",
-        line="parsed > quantity.MOST",
-        broken="False",
-        aim=(*_SERVE, "break_model"),
+        "planned-for-served",
+        "10, data loss: a ModelCache takes where a placement shall read for where its service reads",
+        ("create_cache", "create_reader", "edit_model", "edit_model"),
+        (
+            Change(
+                "function.lifecycle.readers",
+                "_uri",
+                'placement.reads or ("" if placement.served else placement.uri)',
+                "placement.uri",
+            ),
+        ),
     ),
     Mutant(
-        name="composite-without-its-placements",
-        issue="10 and decision 9: a stale read of a deployment loses its placements",
-        module="function.lifecycle.orphans",
-        function="orphans",
-        line="    found: dict[str, Manifest] = {}\n",
-        broken="    return {}\n    found: dict[str, Manifest] = {}\n",
-        aim=(*_SERVE, "wipe_references", "edit_deployment"),
+        "quantity-without-bound",
+        "10: `vram: 1e999` passes; what is derived from it overflows",
+        ("create_deployment", "inflate_model", "create_deployment", "create_deployment"),
+        (
+            Change(
+                "function.parse.block",
+                "Block._quantity",
+                "parsed > quantity.MOST",
+                "False",
+            ),
+        ),
     ),
     Mutant(
-        name="composite-without-its-objects",
-        issue="13: a placement that is read without its references loses its service's Object",
-        module="function.composers.placement",
-        function="_orphans",
-        line="    return asked\n",
-        broken="    return {}\n",
-        aim=(*_SERVE, "wipe_references", "wipe_references", "edit_model"),
+        "composite-without-its-placements",
+        "10 and decision 9: a stale read of a deployment loses its placements",
+        (*_SERVE, "wipe_references", "edit_deployment"),
+        (
+            Change(
+                "function.lifecycle.orphans",
+                "orphans",
+                "    found: dict[str, Manifest] = {}\n",
+                "    return {}\n    found: dict[str, Manifest] = {}\n",
+            ),
+        ),
     ),
     Mutant(
-        name="served-unadmitted",
-        issue="13: a placement written by hand that does not fit is served",
-        module="function.scheduling.ledger",
-        function="settle",
-        line="full or not _fits(_charged(pool, others) if mine else room, asks)",
-        broken="full",
-        aim=("create_deployment", "place_by_hand", "hoard"),
+        "composite-without-its-objects",
+        "13: a placement that is read without its references loses its service's Object",
+        (*_SERVE, "wipe_references", "wipe_references", "edit_model"),
+        (
+            Change(
+                "function.composers.placement",
+                "_orphans",
+                "    return asked\n",
+                "    return {}\n",
+            ),
+        ),
     ),
     Mutant(
-        name="forged-owner",
-        issue="13: a placement of another namespace with a forged owner is composed",
-        module="function.lifecycle.orphans",
-        function="orphans",
-        line="        and placement.namespace == namespace\n",
-        aim=(*_SERVE, "forge_owner"),
+        "served-unadmitted",
+        "13: a placement written by hand that does not fit is served",
+        ("create_deployment", "place_by_hand", "hoard"),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "settle",
+                "full or not _fits(_charged(pool, others) if mine else room, asks)",
+                "full",
+            ),
+        ),
     ),
     Mutant(
-        name="freed-before-it-is-let-go",
-        issue="13: what is not admitted is executed: GPUs are granted while a service still has them",
-        module="function.scheduling.ledger",
-        function="_kept",
-        line="(placement.claims, placement.takes)",
-        broken="(placement.claims,)",
-        aim=("create_deployment", "create_deployment", "edit_deployment", "place_by_hand", "edit_model"),
+        "forged-owner",
+        "13: a placement of another namespace with a forged owner is composed",
+        (*_SERVE, "forge_owner"),
+        (
+            Change(
+                "function.lifecycle.orphans",
+                "orphans",
+                "        and placement.namespace == namespace\n",
+            ),
+            Change(
+                "function.composers.views",
+                "near",
+                "requirements.placements_of(deployment.name, deployment.namespace)",
+                'requirements.placements_of(deployment.name, "")',
+            ),
+        ),
     ),
     Mutant(
-        name="messages-without-bound",
-        issue="13: messages without bound",
-        module="function.report.conditions",
-        function="complete",
-        line="clip(c.message)",
-        broken="c.message",
-        aim=(*_SERVE, "lose_or_find_cluster"),
+        "freed-before-it-is-let-go",
+        "13: what is not admitted is executed: GPUs are granted while a service still has them",
+        ("create_on_claim", "reshape_model+crowd"),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "_kept",
+                "(placement.claims, placement.takes)",
+                "(placement.claims,)",
+            ),
+        ),
     ),
     Mutant(
-        name="secret-written-back",
-        issue="13: nobody's credentials get out",
-        module="function.lifecycle.carry_over",
-        function="_spec",
-        line='if key not in {"data", "stringData"}',
-        broken="",
-        aim=(*_SERVE, "break_model", "break_model", "delete_environment"),
+        "quota-by-name-only",
+        "13, section 4: what is beyond the quota of its namespace is composed",
+        (*_SERVE, "place_by_hand", "place_by_hand"),
+        (Change("function.composers.placement", "_excess", "if not settings.limits.any:", "if settings.limits:"),),
     ),
     Mutant(
-        name="users-claim-is-owned",
-        issue="13: a user's claims are observed only",
-        module="function.lifecycle.object_writer",
-        function="ObjectWriter.compose",
-        line="list(lifetime.value)",
-        broken='["*"]',
-        aim=_SERVE,
+        "messages-without-bound",
+        "13: messages without bound",
+        ("break_model",),
+        (
+            Change(
+                "function.report.conditions",
+                "complete",
+                "clip(c.message)",
+                "c.message",
+            ),
+        ),
     ),
     Mutant(
-        name="order-of-a-list",
-        issue="13: same state, same bytes",
-        module="function.scheduling.schedule",
-        function="_scene",
-        line="sorted((e for e in environments if not e.deleting), key=lambda e: e.name)",
-        broken="[e for e in environments if not e.deleting]",
-        aim=_SERVE,
+        "secret-written-back",
+        "13: nobody's credentials get out",
+        (*_SERVE, "break_model", "break_model", "delete_environment"),
+        (
+            Change(
+                "function.lifecycle.carry_over",
+                "_spec",
+                'if key not in {"data", "stringData"}',
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "users-claim-is-owned",
+        "13: a user's claims are observed only",
+        _SERVE,
+        (
+            Change(
+                "function.lifecycle.object_writer",
+                "ObjectWriter.compose",
+                "list(lifetime.value)",
+                '["*"]',
+            ),
+        ),
+    ),
+    Mutant(
+        "order-of-a-list",
+        "13: same state, same bytes",
+        _SERVE,
+        (
+            Change(
+                "function.scheduling.schedule",
+                "_scene",
+                "sorted((e for e in environments if not e.deleting), key=lambda e: e.name)",
+                "[e for e in environments if not e.deleting]",
+            ),
+        ),
     ),
 )
 
@@ -162,19 +250,25 @@ def planted(mutant: Mutant) -> Iterator[None]:
     """Let a defect be there.
 
     Raises:
-        LookupError: The line that it replaces is not there, or not once.
+        LookupError: A line that it replaces is not there, or not once.
     """
-    function = _function(mutant)
+    with ExitStack() as stack:
+        for change in mutant.changes:
+            stack.enter_context(_changed(change))
+        yield
+
+
+@contextmanager
+def _changed(change: Change) -> Iterator[None]:
+    function = _function(change)
     source = textwrap.dedent(inspect.getsource(function))
-    if source.count(mutant.line) != 1:
-        raise LookupError(
-            f"{mutant.name}: {mutant.line!r} stands {source.count(mutant.line)} times in {mutant.function}"
-        )
-    lines = source.replace(mutant.line, mutant.broken).splitlines(keepends=True)
+    if source.count(change.line) != 1:
+        raise LookupError(f"{change.line!r} stands {source.count(change.line)} times in {change.function}")
+    lines = source.replace(change.line, change.broken).splitlines(keepends=True)
     while lines[0].startswith("@"):
         lines.pop(0)
     names = dict(function.__globals__)
-    exec(compile("".join(lines), mutant.module, "exec"), names)  # noqa: S102  # our own source, but for a line
+    exec(compile("".join(lines), change.module, "exec"), names)  # noqa: S102  # our own source, but for a line
     made = names[function.__name__]
     before: CodeType = function.__code__
     function.__code__ = made.__code__
@@ -184,9 +278,9 @@ def planted(mutant: Mutant) -> Iterator[None]:
         function.__code__ = before
 
 
-def _function(mutant: Mutant) -> FunctionType:
-    found: object = importlib.import_module(mutant.module)
-    for name in mutant.function.split("."):
+def _function(change: Change) -> FunctionType:
+    found: object = importlib.import_module(change.module)
+    for name in change.function.split("."):
         found = inspect.getattr_static(found, name)
     if isinstance(found, property):
         found = found.fget

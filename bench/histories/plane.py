@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
+from crossplane.function import resource
 from crossplane.function.proto.v1.run_function_pb2 import (
     SEVERITY_FATAL,
     Resource,
@@ -11,6 +12,7 @@ from crossplane.function.proto.v1.run_function_pb2 import (
 )
 
 from bench.histories.clusters import Clusters
+from bench.histories.nodes import Nodes
 from bench.simulator import plane
 from bench.simulator.core import Core
 from bench.simulator.kernel import Kernel, Process
@@ -30,38 +32,47 @@ from tools.world import SECRET_VALUE
 
 # One write in so many is core's last before it starts again, and one answer in so many is asked for a second time.
 DIES, TWICE = 0.01, 0.03
-MOST_ROUNDS = 4
+# Three rounds of requirements, and the call that asks for no more.
+MOST_ROUNDS = 3 + 1
 
 
 class Watched(Function):
     """The function. Whatever it answers, `say` is told what is wrong with it."""
 
     say: Callable[[str], None]
+    twice = TWICE
+
+    def limit(self, limits: Manifest) -> None:
+        """Call the function with these limits for each namespace."""
+        settings = resource.dict_to_struct({"limits": limits})
+        self._input = RunFunctionRequest(input=settings).SerializeToString()
 
     def __init__(self, random: Random) -> None:
         super().__init__()
-        self._drawn = random
+        self._drawn, self._input = random, b""
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response, once it was looked at."""
-        response = super().call(xr, request)
-        for wrong in (*_wrong(xr.kind, response), *self._differs(request, response)):
+        request += self._input
+        response = self._answer(request)
+        self.meter.calls[xr.kind] += 1
+        for wrong in (*_wrong(xr, response), *self._differs(request, response)):
             self.say(f"{xr}: {wrong}")
         return response
 
     def _differs(self, request: bytes, response: RunFunctionResponse) -> Iterable[str]:
-        if self._drawn.random() < TWICE:
+        if self._drawn.random() < self.twice:
             forget()
             again = self._answer(shuffled(request, self._drawn))
             if again.SerializeToString(deterministic=True) != response.SerializeToString(deterministic=True):
                 yield "the same state in another order, with nothing remembered, has another answer"
 
 
-def _wrong(kind: str, response: RunFunctionResponse) -> Iterable[str]:
+def _wrong(xr: Ref, response: RunFunctionResponse) -> Iterable[str]:
     """Yield what no answer may be."""
     if any(result.severity == SEVERITY_FATAL for result in response.results):
         yield "a fatal result"
-    if {condition.type for condition in response.conditions} != set(OWNED.get(kind, ())):
+    if {condition.type for condition in response.conditions} != set(OWNED.get(xr.kind, ())):
         yield f"conditions are {[condition.type for condition in response.conditions]}"
     if any(condition.reason == "InternalError" for condition in response.conditions):
         yield "an internal error"
@@ -70,6 +81,12 @@ def _wrong(kind: str, response: RunFunctionResponse) -> Iterable[str]:
         yield "a message without bound"
     if SECRET_VALUE.encode() in response.SerializeToString():
         yield "the value of a Secret"
+    for name, item in response.desired.resources.items():
+        if xr.namespace and get(resource.struct_to_dict(item.resource), "metadata.namespace") not in (
+            None,
+            xr.namespace,
+        ):
+            yield f"{name} is composed in another namespace"
 
 
 def shuffled(request: bytes, random: Random) -> bytes:
@@ -141,4 +158,5 @@ class Plane(plane.Plane):
         self.server = ApiServer(self.kernel, self.settings)
         self.core = DyingCore(self.kernel, settings, random, self.server)
         self.provider = Clusters(self.kernel, settings, random, self.server)
+        self.nodes = Nodes(self.server, self.provider)
         self.server.watchers.append(self._count)

@@ -1,59 +1,39 @@
-"""Users: what they do to every kind, and what those do who mean harm.
+"""Authors: what they do to models, deployments, ModelCaches and placements of their own.
 
 Each action draws from a source of its own, made of the seed and the number of the step, so that a history without one
 of its steps is otherwise the same: that is how a failing one is made smaller.
 """
 
-from collections.abc import Callable
 from random import Random
 
 from bench.histories.auditor import OWN_CLAIM, Auditor
-from bench.histories.clusters import config, remote
-from bench.histories.plane import Plane, forget
+from bench.histories.models import NAMES, other_bytes, other_shape, other_size, served_otherwise
+from bench.histories.plane import Plane
 from bench.histories.words import Words
 from bench.simulator import fleet
 from bench.simulator.objects import Version
+from bench.simulator.races import MODELS as DECLARED
 from bench.simulator.races import by_hand
 from function.cli.store import Ref
-from function.composers import COMPOSERS
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
-from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT
-from function.parse.environments import provider_config
+from function.kube.manifests import JSON, Manifest, get, mapping, text
 
-ENVIRONMENTS, DEPLOYMENTS, CACHES = 3, 5, 2
-MODELS = {"one-node": 1, "two-nodes": 2}
+DEPLOYMENTS, CACHES = 5, 2
 NAMESPACES = ("team-a", "team-b")
 
 
 class Users:
-    """All users of one control plane. `done` has what they did, with the time; some of them mean harm where `hostile`,
-    and all do what `aim` names, again and again in its order, if it names anything.
+    """Users of one control plane. `done` has what they did, with the time; `broken` are models that one has broken, who
+    mends them in a moment.
     """
 
     def __init__(self, plane: Plane, auditor: Auditor, words: Words, seed: int) -> None:
         self.plane, self.auditor, self.words, self.seed = plane, auditor, words, seed
         self.random, self.done = Random(seed), list[str]()  # noqa: S311  # the same history for the same seed
-        self._step, self.hostile, self.aim = 0, False, tuple[str, ...]()
-
-    def begin(self) -> None:
-        """Make models and environments."""
-        for name, nodes in MODELS.items():
-            self.plane.create(model(name, nodes))
-        for number in range(ENVIRONMENTS - 1):
-            self._add_environment(number)
-
-    def act(self, step: int) -> None:
-        """Do something, or one of the things that are aimed at."""
-        self._step, self.random = step, Random(f"{self.seed} {step}")  # noqa: S311  # see above
-        harm = self.hostile and self.random.random() < 0.5  # every other step
-        if self.aim:
-            getattr(self, self.aim[step % len(self.aim)])()
-        else:
-            self.random.choice(HOSTILE if harm else ACTIONS)(self)
+        self.step, self.broken = 0, set[Ref]()
 
     def tell(self, what: str) -> None:
         """Take note of what was done."""
-        self.done.append(f"{self.plane.kernel.now:.3f} s: {self._step}: {what}")
+        self.done.append(f"{self.plane.kernel.now:.3f} s: {self.step}: {what}")
 
     def any(self, kind: str, *, composed: bool | None = None) -> Version | None:
         """Return one of the objects of a kind; `composed` or not, where that matters."""
@@ -66,7 +46,11 @@ class Users:
         """Lay fields over a spec; `pods`: pods see it."""
         self.tell(f"edit {version.ref} {change}")
         (self.words.pods if pods else self.words.place)(version.ref, self.plane.kernel.now)
-        self.plane.edit(version.ref, lambda m: mapping(m, "spec").update(change))
+        self.lay(version.ref, change)
+
+    def lay(self, ref: Ref, change: Manifest) -> None:
+        """Lay fields over a spec, which is nobody's word."""
+        self.plane.edit(ref, lambda m: mapping(m, "spec").update(change))
 
     def delete(self, version: Version) -> None:
         """Delete an object by hand."""
@@ -78,30 +62,42 @@ class Users:
     # -- models
     def edit_model(self) -> None:
         """Give a model another revision, other arguments or another image."""
-        if not (found := self.any("ClusterModel")):
-            return
-        spec = mapping(found.manifest, "spec")
-        profile = next(iter(listing(spec, "serving")), {})
-        if not profile:
-            return  # somebody has broken it, and mends it in a moment
-        engine = mapping(profile, "engine")
-        number = self.random.randint(1, 9)
-        changes: tuple[Manifest, ...] = (
-            {"huggingFace": {**mapping(spec, "huggingFace"), "revision": f"v{number}"}},
-            {"serving": [{**profile, "engine": {**engine, "args": [f"--seed={number}"]}}]},
-            {"serving": [{**profile, "engine": {**engine, "image": f"vllm/vllm-openai:v0.12.{number}"}}]},
-        )
-        self.edit(found, self.random.choice(changes), pods=True)
+        if found := self._model():
+            self.edit(found, served_otherwise(mapping(found.manifest, "spec"), self.random), pods=True)
+
+    def reshape_model(self) -> None:
+        """Give a model another topology, one that is placed if any is, and mostly other bytes with it."""
+        placed = {text(v.manifest, "spec.modelRef.name") for v in self.plane.all("ModelPlacement")}
+        names = sorted(placed & {*NAMES}) or NAMES
+        found = self.plane.server.latest[Ref("ClusterModel", "", self.random.choice(names))]
+        if found.ref not in self.broken:
+            spec = mapping(found.manifest, "spec")
+            bytes_ = other_bytes(spec, self.random.randint(1, 9)) if self.random.random() < 0.7 else {}
+            self.edit(found, {**other_shape(spec, self.random), **bytes_}, pods=True)
+            self.words.shape(found.ref, self.plane.kernel.now)
 
     def resize_model(self) -> None:
-        """Say otherwise how large a model is, which pods do not see."""
-        if found := self.any("ClusterModel"):
-            self.edit(found, {"resources": {"disk": f"{self.random.randint(1, 9)}00Gi"}}, pods=False)
+        """Say otherwise how large a model is, which is a word for nothing that runs."""
+        if found := self._model():
+            change = other_size(mapping(found.manifest, "spec"), self.random)
+            self.tell(f"edit {found.ref} {change}")
+            self.lay(found.ref, change)
+
+    def _model(self) -> Version | None:
+        found = self.any("ClusterModel")
+        return None if found and found.ref in self.broken else found
 
     # -- deployments
     def create_deployment(self) -> None:
         """Create a deployment, with weights of one kind or another."""
         self._create_deployment(cached=self.random.random() < 0.5)
+
+    def create_on_claim(self) -> None:
+        """Create a deployment of a model over two nodes, with a claim of its own."""
+        weights: Manifest = {"modelCache": {"type": "PVC"}}
+        made = fleet.deployment(self.step, modelRef={"name": "two-nodes"}, **weights)
+        made["metadata"] = {"name": f"d-{self.step}", "namespace": self.namespace()}
+        self.tell(f"create {self.plane.create(made)} {made['spec']}")
 
     def create_reader(self) -> None:
         """Create a deployment that reads from a ModelCache, where there is one."""
@@ -111,12 +107,12 @@ class Users:
         if len(self.plane.all("ModelDeployment")) >= DEPLOYMENTS:
             return
         cache = self.any("ModelCache") if cached else None
-        name = text(cache.manifest, "spec.modelRef.name") if cache else self.random.choice(sorted(MODELS))
+        name = text(cache.manifest, "spec.modelRef.name") if cache else self.random.choice(NAMES)
         weights: Manifest = {"modelCache": {"name": cache.ref.name}} if cache else self._weights()
         spec: Manifest = {"modelRef": {"name": name}, "environments": self.random.choice((1, 1, 2)), **weights}
-        made = fleet.deployment(self._step, **spec, **self._selected())
-        namespace = cache.ref.namespace if cache else self._namespace()
-        made["metadata"] = {"name": f"d-{self._step}", "namespace": namespace}
+        made = fleet.deployment(self.step, **spec, **self._selected())
+        namespace = cache.ref.namespace if cache else self.namespace()
+        made["metadata"] = {"name": f"d-{self.step}", "namespace": namespace}
         self.tell(f"create {self.plane.create(made)} {made['spec']}")
 
     def _weights(self) -> Manifest:
@@ -129,7 +125,8 @@ class Users:
         )
         return self.random.choice(choices)
 
-    def _namespace(self) -> str:
+    def namespace(self) -> str:
+        """Return somebody's namespace."""
         return self.random.choice(NAMESPACES)
 
     def _selected(self) -> Manifest:
@@ -144,11 +141,13 @@ class Users:
             ({"environments": self.random.randint(1, 3)}, False),
             ({"scaling": {"signal": "Fixed", "fixed": {"replicas": self.random.randint(0, 2)}}}, False),
             (self._selected() or {"environmentSelector": {}}, False),
-            ({"modelRef": {"name": self.random.choice(sorted(MODELS))}}, True),
+            ({"modelRef": {"name": self.random.choice(NAMES)}}, True),
             (self._weights() or {"modelCache": None}, True),
         )
         change, pods = self.random.choice(changes)
         self.edit(found, change, pods=pods)
+        if "modelRef" in change:
+            self.words.shape(found.ref, self.plane.kernel.now)
 
     def delete_deployment(self) -> None:
         """Delete a deployment."""
@@ -164,9 +163,9 @@ class Users:
         made: Manifest = {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelCache",
-            "metadata": {"name": f"c-{self._step}", "namespace": self._namespace()},
+            "metadata": {"name": f"c-{self.step}", "namespace": self.namespace()},
             "spec": {
-                "modelRef": {"name": self.random.choice(sorted(MODELS))},
+                "modelRef": {"name": self.random.choice(NAMES)},
                 "storage": {"size": "1Ti"},
                 "environmentSelector": {"matchLabels": self.random.choice(zones)},
             },
@@ -201,11 +200,19 @@ class Users:
     def place_by_hand(self) -> None:
         """Write a placement, as a user may."""
         if environment := self.any("InferenceEnvironment"):
-            name = self.random.choice(sorted(MODELS))
-            made = by_hand(f"h-{self._step}", name, environment.ref.name)
-            mapping(made, "metadata")["namespace"] = self._namespace()
+            name = self.random.choice(sorted(DECLARED))
+            made = by_hand(f"h-{self.step}", name, environment.ref.name)
+            mapping(made, "metadata")["namespace"] = self.namespace()
             mapping(made, "spec")["replicas"] = self.random.choice((1, 1, 2))
             self.tell(f"create {self.plane.create(made)} of {name} on {environment.ref.name}")
+
+    def crowd(self) -> None:
+        """Write two placements for every environment, which take what comes free."""
+        for environment in self.plane.all("InferenceEnvironment"):
+            for number in range(2):
+                made = by_hand(f"h-{self.step}-{environment.ref.name}-{number}", "one-node", environment.ref.name)
+                mapping(made, "metadata")["namespace"] = NAMESPACES[number]
+                self.tell(f"create {self.plane.create(made)}")
 
     def edit_by_hand(self) -> None:
         """Give a placement that a user wrote another number of replicas."""
@@ -216,163 +223,3 @@ class Users:
         """Delete a placement that a user wrote."""
         if found := self.any("ModelPlacement", composed=False):
             self.delete(found)
-
-    # -- environments
-    def create_environment(self) -> None:
-        """Create an environment, one that was there before or another."""
-        if numbers := fleet.absent((v.ref.name for v in self.plane.all("InferenceEnvironment")), ENVIRONMENTS):
-            self._add_environment(self.random.choice(numbers))
-
-    def _add_environment(self, number: int) -> None:
-        made, nodes = fleet.returning(self.seed, number)
-        self.tell(f"create {self.plane.create(made)} with {nodes} nodes")
-
-    def delete_environment(self) -> None:
-        """Delete an environment."""
-        if found := self.any("InferenceEnvironment"):
-            self.delete(found)
-
-    def lose_or_find_cluster(self) -> None:
-        """Let a cluster be out of reach, or answer again."""
-        if found := self.any("InferenceEnvironment"):
-            name = provider_config(found.ref.name)
-            self.tell(f"{'find' if name in self.plane.provider.out else 'lose'} the cluster of {found.ref}")
-            self.plane.provider.answers(self.plane.provider.out ^ {name})
-
-    def lose_a_node(self) -> None:
-        """Let a service lose its pods for a while."""
-        services = [v for v in self.plane.all("Object") if text(remote(v), "kind") == "LLMInferenceService"]
-        if services:
-            found = self.random.choice(services)
-            self.tell(f"a node goes under {found.ref} on {config(found)}")
-            self.plane.provider.stumble(found)
-
-    def restart(self) -> None:
-        """Let the function start again, and core look at everything once more."""
-        self.tell("restart")
-        forget()
-        for kind in COMPOSERS:
-            for version in self.plane.all(kind):
-                self.plane.core.wake(version.ref)
-
-    # -- harm
-    def relabel(self) -> None:
-        """Take the labels off a placement, whoever wrote it."""
-        if found := self.any("ModelPlacement"):
-            self.tell(f"take the labels off {found.ref}")
-            self.plane.edit(found.ref, lambda m: mapping(m, "metadata").update({"labels": None}))
-
-    def wipe_status(self) -> None:
-        """Empty the status of something of a namespace."""
-        if found := self.any(self.random.choice(("ModelPlacement", "ModelDeployment"))):
-            self.tell(f"wipe the status of {found.ref}")
-            self.plane.edit(found.ref, lambda m: m.update({"status": {}}))
-
-    def wipe_references(self) -> None:
-        """Take from a composite the list of what it composed, as a stale read of it does."""
-        if found := self.any(self.random.choice(("ModelPlacement", "ModelPlacement", "ModelDeployment"))):
-            self.tell(f"wipe the references of {found.ref}")
-            self.plane.edit(found.ref, lambda m: mapping(m, "spec.crossplane").update({"resourceRefs": []}))
-
-    def forge_owner(self) -> None:
-        """Write a placement that says a deployment of another namespace composed it."""
-        deployment, there = self.any("ModelDeployment"), self.any("ModelPlacement", composed=True)
-        if deployment is None or there is None:
-            return
-        made: Manifest = {key: there.manifest[key] for key in ("apiVersion", "kind", "spec")}
-        made["metadata"] = {
-            "name": f"f-{self._step}",
-            "namespace": self.random.choice((*NAMESPACES, "harm")),
-            "labels": {**mapping(there.manifest, "metadata.labels")},
-            "annotations": {**mapping(there.manifest, "metadata.annotations")},
-            "ownerReferences": [{**there.controller, "uid": deployment.uid, "name": deployment.ref.name}],
-        }
-        if mapping(made, "metadata")["namespace"] != deployment.ref.namespace:
-            self.tell(f"forge {self.plane.create(made)}, of {deployment.ref}")
-
-    def hoard(self) -> None:
-        """Write placements by hand that want more than there is."""
-        environment = self.any("InferenceEnvironment")
-        for number in range(2 if environment else 0):
-            assert environment is not None
-            made = by_hand(f"x-{self._step}-{number}", "one-node", environment.ref.name)
-            mapping(made, "spec")["replicas"] = self.random.randint(3, 9)
-            self.tell(f"create {self.plane.create(made)}, too large")
-
-    def break_model(self) -> None:
-        """Give a model what nobody can read, and take it back a moment later."""
-        if not (found := self.any("ClusterModel")):
-            return
-        before = mapping(found.manifest, "spec")
-        odd: tuple[Manifest, ...] = ({"resources": {"vram": "1e999"}}, {"resources": {"disk": "-1"}}, {"serving": []})
-        change = self.random.choice(odd)
-        self.tell(f"break {found.ref} {change}")
-        self.plane.edit(found.ref, lambda m: mapping(m, "spec").update(change))
-        kept: Manifest = {key: before.get(key) for key in change}
-        self.plane.kernel.at(self.random.uniform(1, 60), lambda: self._mend(found.ref, kept))
-
-    def _mend(self, ref: Ref, kept: Manifest) -> None:
-        if ref in self.plane.server.latest:
-            self.plane.edit(ref, lambda m: mapping(m, "spec").update(kept))
-
-    def name_anothers_cache(self) -> None:
-        """Have a deployment read from a ModelCache, of whatever model."""
-        deployment, cache = self.any("ModelDeployment"), self.any("ModelCache")
-        if deployment and cache and deployment.ref.namespace == cache.ref.namespace:
-            self.edit(deployment, {"modelCache": {"name": cache.ref.name}}, pods=True)
-
-    def label_as_anothers(self) -> None:
-        """Let a placement be found under another environment and cache than its own."""
-        if found := self.any("ModelPlacement", composed=False):
-            labels: Manifest = {
-                **strings(found.manifest, "metadata.labels"),
-                LABEL_ENVIRONMENT: "odd",
-                LABEL_CACHE: "odd",
-            }
-            self.tell(f"mislabel {found.ref}")
-            self.plane.edit(found.ref, lambda m: mapping(m, "metadata").update({"labels": labels}))
-
-
-def model(name: str, nodes: int) -> Manifest:
-    """Return a model of so many nodes whose repository needs a token, and is named as it is served."""
-    made = fleet.model(name, nodes)
-    spec = mapping(made, "spec")
-    source: Manifest = {"repo": f"org/{name}", "secretRef": {"name": "hf-token"}}
-    return {**made, "spec": {**spec, "model": {"name": f"org/{name}"}, "huggingFace": source}}
-
-
-ACTIONS: tuple[Callable[[Users], None], ...] = (
-    Users.edit_model,
-    Users.resize_model,
-    Users.create_deployment,
-    Users.create_deployment,
-    Users.create_deployment,
-    Users.edit_deployment,
-    Users.edit_deployment,
-    Users.delete_deployment,
-    Users.create_cache,
-    Users.create_cache,
-    Users.edit_cache,
-    Users.edit_cache,
-    Users.delete_cache,
-    Users.place_by_hand,
-    Users.edit_by_hand,
-    Users.delete_by_hand,
-    Users.create_environment,
-    Users.delete_environment,
-    Users.lose_or_find_cluster,
-    Users.lose_a_node,
-    Users.restart,
-)
-HOSTILE: tuple[Callable[[Users], None], ...] = (
-    Users.relabel,
-    Users.wipe_status,
-    Users.wipe_references,
-    Users.wipe_references,
-    Users.forge_owner,
-    Users.hoard,
-    Users.break_model,
-    Users.name_anothers_cache,
-    Users.name_anothers_cache,
-    Users.label_as_anothers,
-)

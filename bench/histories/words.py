@@ -16,12 +16,18 @@ class Words:
 
     def __init__(self) -> None:
         self._pods: dict[Ref, float] = defaultdict(lambda: -1.0)
+        self._shape: dict[Ref, float] = defaultdict(lambda: -1.0)
         self._place: dict[Ref, float] = defaultdict(lambda: -1.0)
         self.deleted: set[Ref] = set()
 
     def pods(self, ref: Ref, now: float) -> None:
         """Take note that a user asked for something that pods see."""
         self._pods[ref] = self._place[ref] = now
+
+    def shape(self, ref: Ref, now: float) -> None:
+        """Take note that a user asked for another shape, which pods get in a write of its own."""
+        self.pods(ref, now)
+        self._shape[ref] = now
 
     def place(self, ref: Ref, now: float) -> None:
         """Take note that a user asked for another place, or number."""
@@ -34,6 +40,10 @@ class Words:
     def on_pods(self, placement: Version) -> float:
         """Return when somebody last asked for something that a placement's pods see."""
         return max(self._pods[ref] for ref in behind(placement))
+
+    def on_shape(self, placement: Version) -> float:
+        """Return when somebody last asked for something that the shape of a placement's replicas follows from."""
+        return max(self._shape[ref] for ref in behind(placement))
 
     def on_place(self, placement: Version) -> float:
         """Return when somebody last asked for something that a placement's place follows from."""

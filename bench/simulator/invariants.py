@@ -65,10 +65,20 @@ class Auditor:
     def _check(self, pool: tuple[str, str]) -> None:
         nodes, gpus = self._pools[pool]
         alive = {v.uid for v in self._plane.all(_PLACEMENT)}
-        held = {ref: held for ref, (owner, held) in self._services.items() if held.pool == pool and owner in alive}
+        held = {
+            ref: held
+            for ref, (owner, held) in self._services.items()
+            if held.pool == pool and owner in alive and not self._makes_way(ref)
+        }
         if not _fit(PoolCapacity(nodes, gpus), held.values()):
             listed = ", ".join(f"{ref.name} {h.replicas} x {h.nodes} x {h.gpus}" for ref, h in sorted(held.items()))
             self._say(f"{nodes} nodes of {gpus} GPUs of {pool[0]} are held by {listed}")
+
+    def _makes_way(self, ref: Ref) -> bool:
+        """Tell whether a service goes for another of its own placement: its pods are ending."""
+        there, owner = self._plane.server.latest.get(ref), self._services[ref][0]
+        others = any(other != ref and whose == owner for other, (whose, _) in self._services.items())
+        return others and (there is None or there.deleting)
 
     # -- what serves is not taken away
     def _look_at_placement(self, event: Event) -> None:
@@ -150,6 +160,11 @@ def _fit(room: PoolCapacity, held: Iterable[Held]) -> bool:
             return False
         room.take(service.nodes, service.gpus, service.replicas)
     return True
+
+
+def gpus(held: Held) -> int:
+    """Return how many GPUs a service holds."""
+    return held.nodes * held.gpus * held.replicas
 
 
 def _held(manifest: Manifest) -> Held | None:

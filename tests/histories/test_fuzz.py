@@ -1,12 +1,18 @@
 """Anything anywhere gets an answer: a few of the requests of `make fuzz`, and that each is its number."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
-from bench.fuzz.requests import Counts, ask, request
+from bench.fuzz.downloads import Downloads, play
+from bench.fuzz.requests import NO_REQUEST, Counts, ask, request
+from function.adapter.split import MalformedError
 from function.fn import Runner
+
+# A sound repository with records like the client's, a marker over nothing, and nobody who kills: found by it once.
+SOUND = 7
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +24,19 @@ def _no_logs() -> Iterator[None]:
 def test_a_request_is_its_number() -> None:
     assert request(3) == request(3)
     assert len({request(number).data for number in range(5)}) == 5
+
+
+def test_what_is_made_to_be_no_request_is_none() -> None:
+    for number in range(0, 1000, NO_REQUEST):
+        with pytest.raises(MalformedError):
+            Runner()._answer(request(number).data)  # noqa: SLF001  # what the server does with the bytes
+
+
+def test_a_download_is_judged_by_its_bytes(tmp_path: Path) -> None:
+    counts = Downloads()
+    play(counts, SOUND, tmp_path)
+    assert (counts.wrong, counts.attempts) == ([], 2)
+    assert counts.seen["exit code 0"] == 2
 
 
 def test_anything_gets_an_answer() -> None:

@@ -29,7 +29,7 @@ def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> Non
 
 
 # The cheapest of those in docs/reliability.md; `make mutants` looks for all.
-@pytest.mark.parametrize(("name", "seed"), [("users-claim-is-owned", 0), ("edit-before-bytes", 0)])
+@pytest.mark.parametrize(("name", "seed"), [("users-claim-is-owned", 0), ("messages-without-bound", 0)])
 def test_a_defect_that_is_brought_back_is_found(name: str, seed: int) -> None:
     mutant = named(name)
     with planted(mutant):

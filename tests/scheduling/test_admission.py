@@ -116,7 +116,7 @@ def test_who_may_start(case: Case) -> None:
     found = admission(case.placement, case.environment, LABELS)
     assert (found.reason, found.open, found.replicas) == (case.want, case.open, case.replicas), case.reason
     assert found.free == (FREE["pool"] if case.environment.uid and case.placement.asks else None), "for who waits"
-    assert bool(found.labels) is (case.want is Admitted.LABEL_MISSING)
+    assert bool({**found.labels}) is (case.want is Admitted.LABEL_MISSING)
 
 
 def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:

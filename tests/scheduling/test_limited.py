@@ -10,6 +10,7 @@ from function.domain.quota import Excess, Limits
 from function.domain.shares import Grant, Share
 from function.reasons import Admitted, Refused
 from function.scheduling.admission import Admission, limited
+from function.scheduling.judge import READINESS
 from function.scheduling.quota import within_quota
 from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
 from tests.builders import environment, placement, pool, shape
@@ -84,6 +85,7 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
     miss, other = found.refusals
     assert other == earlier
     assert (miss.environment, miss.keeps) == ("c", None)
+    assert miss.step > READINESS, "nothing else stood in its way"
     assert miss.refusals == (
         Refusal(
             reason=Refused.QUOTA_EXCEEDED,
@@ -97,6 +99,12 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
         ),
     )
     assert replace(found, assignments=decision.assignments, refusals=decision.refusals) == decision
+
+
+def test_what_is_there_stays_whatever_the_quota() -> None:
+    there = [placement(name, name=name) for name in "ab"]
+    decision = Decision(assignments=tuple(_assigned(each.environment, each) for each in there))
+    assert within_quota(decision, _made, there, Limits(placements=1)) == decision
 
 
 def test_what_is_new_comes_after_everything_that_is_there() -> None:

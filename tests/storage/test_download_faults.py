@@ -132,6 +132,12 @@ FILES = (
         {**weights.SINGLE, "config.json": b""},
         {"config.json": "is no JSON object"},
     ),
+    Files(
+        "description-list",
+        "engines read a map",
+        {**weights.SINGLE, "config.json": b"[1]"},
+        {"config.json": "is no JSON object"},
+    ),
     Files("one-file-alone", "a known single-file format", without(weights.SINGLE, "config.json"), {}),
     Files(
         "sharded-without-description",
@@ -216,6 +222,7 @@ DEEP = b"[" * 100_000
 INDEXES = (
     ("text", b"{"),
     ("list", b"[]"),
+    ("list-of-something", b"[1]"),
     ("no-map", b"{}"),
     ("map-is-a-list", b'{"weight_map": []}'),
     ("map-is-empty", b'{"weight_map": {}}'),
@@ -259,6 +266,9 @@ SAFETENSORS = (
     File("no-tensors", "metadata alone is allowed", headed(b'{"__metadata__": {"format": "pt"}}'), ""),
     File("padded", "writers align the data with spaces", headed(b"{}      "), ""),
     File("no-length", "a header's length has 8 bytes", b"\0" * 7, "is truncated"),
+    File("empty-tensor", "a tensor may have no elements", offsets("[0, 0]"), ""),
+    File("no-header", "nor is there a header in no bytes", long(0), UNREADABLE),
+    File("cut-in-a-short-header", "four of ten bytes", long(10) + b"{}  ", "is truncated"),
     File("cut", "one byte of the data is missing", offsets("[0, 3]", b"ab"), "is truncated"),
     File("longer", "two writers appended; the library refuses it", offsets("[0, 3]", b"abcd"), LONGER),
     File("nan", "an offset is a number", offsets("[0, NaN]"), UNREADABLE),

@@ -1,0 +1,67 @@
+"""The models of a history: two that say their topology, and one that is sized by its vram."""
+
+from random import Random
+
+from bench.simulator import fleet
+from bench.simulator.races import MODELS as DECLARED
+from function.kube.manifests import JSON, Manifest, integer, listing, mapping, text
+
+SIZED = "sized"
+NAMES = (*sorted(DECLARED), SIZED)
+# What fits so many GPUs of 141Gi: 2, and 8, which are a whole node.
+FITS_TWO, FITS_EIGHT = (150, 280), (570, 1100)
+
+
+def models() -> list[Manifest]:
+    """Return all of them, as they are at first."""
+    sized = _named(fleet.model(SIZED, 1))
+    spec = mapping(sized, "spec")
+    (profile,) = listing(spec, "serving")
+    serving: list[JSON] = [{key: value for key, value in profile.items() if key != "replicaTopology"}]
+    sized = {**sized, "spec": {**spec, "serving": serving, "resources": {"vram": "200Gi"}}}
+    return [*(_named(fleet.model(name, nodes)) for name, nodes in DECLARED.items()), sized]
+
+
+def _named(made: Manifest) -> Manifest:
+    """Return a model whose repository needs a token, and is named as it is served."""
+    name = str(mapping(made, "metadata")["name"])
+    source: Manifest = {"repo": f"org/{name}", "secretRef": {"name": "hf-token"}}
+    return {**made, "spec": {**mapping(made, "spec"), "model": {"name": f"org/{name}"}, "huggingFace": source}}
+
+
+def served_otherwise(spec: Manifest, random: Random) -> Manifest:
+    """Return other bytes, arguments or another image for a model: what its pods see."""
+    number, (profile,) = random.randint(1, 9), listing(spec, "serving")
+    engine = mapping(profile, "engine")
+    changes: tuple[Manifest, ...] = (
+        other_bytes(spec, number),
+        {"serving": [{**profile, "engine": {**engine, "args": [f"--seed={number}"]}}]},
+        {"serving": [{**profile, "engine": {**engine, "image": f"vllm/vllm-openai:v0.12.{number}"}}]},
+    )
+    return random.choice(changes)
+
+
+def other_bytes(spec: Manifest, number: int) -> Manifest:
+    """Return another revision for a model."""
+    return {"huggingFace": {**mapping(spec, "huggingFace"), "revision": f"v{number}"}}
+
+
+def other_shape(spec: Manifest, random: Random) -> Manifest:
+    """Return another topology for a model, or a vram that makes one."""
+    (profile,) = listing(spec, "serving")
+    if "replicaTopology" in profile:
+        nodes = 3 - integer(profile, "replicaTopology.nodes")  # of 1 and 2 the other
+        topology: Manifest = {"nodes": nodes, "parallelism": {"tensor": fleet.GPUS, "pipeline": nodes}}
+        return {"serving": [{**profile, "replicaTopology": {**mapping(profile, "replicaTopology"), **topology}}]}
+    return {"resources": {"vram": f"{random.randint(*(FITS_EIGHT if _fits(spec) is FITS_TWO else FITS_TWO))}Gi"}}
+
+
+def other_size(spec: Manifest, random: Random) -> Manifest:
+    """Return another size for a model, which pods do not see and no shape follows from."""
+    if "vram" not in mapping(spec, "resources"):
+        return {"resources": {"disk": f"{random.randint(1, 9)}00Gi"}}
+    return {"resources": {"vram": f"{random.randint(*_fits(spec))}Gi"}}
+
+
+def _fits(spec: Manifest) -> tuple[int, int]:
+    return FITS_TWO if int(text(spec, "resources.vram").removesuffix("Gi")) <= FITS_TWO[1] else FITS_EIGHT

@@ -1,0 +1,218 @@
+"""What refusals and decisions record, whole: whoever words them, or goes on by them, has nothing else."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.environment import Environment
+from function.domain.nodes import PoolFacts, Unfit, Unusable
+from function.domain.placement import Preference
+from function.domain.shares import Free
+from function.reasons import Refused
+from function.scheduling.checks import CHECKS, FIRST_OF_POOL, gpus_per_node
+from function.scheduling.judge import NEVER, READINESS, SELECTION, judge
+from function.scheduling.ledger import Ledger, use
+from function.scheduling.pool_capacity import PoolCapacity
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import DropCause, Field, Fit, Miss, Refusal, Use
+from function.storage.checks import FaultKind, StorageFault
+from tests.builders import GIB, deployment, environment, model, placement, pool, profile, requires, selector, shape
+
+WIDE = model(profile("wide", shape(1, 16)))
+EUROPE = selector(region="europe")
+ASIA = environment("env", pool(), labels={"region": "asia"})
+
+
+def asked(wanted: object = None, **more: object) -> SchedulingRequest:
+    return SchedulingRequest(deployment=deployment(**more), model=wanted or model())  # type: ignore[arg-type]  # as named
+
+
+def not_selected(field: Field, profile: str = "") -> Miss:
+    refusal = Refusal(
+        reason=Refused.NO_ENVIRONMENT_MATCHES,
+        field=field,
+        environment="env",
+        profile=profile,
+        wanted=EUROPE.requirements,
+        found=(("region", "asia"),),
+    )
+    return Miss(environment="env", refusals=(refusal,), step=SELECTION)
+
+
+def unready(message: str) -> Miss:
+    refusal = Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", found=message or None)
+    return Miss(environment="env", refusals=(refusal,), step=READINESS)
+
+
+def unread(*broken: str) -> Miss:
+    reason = Refused.NO_POOL_SATISFIES_REQUIREMENTS
+    refusal = Refusal(reason=reason, field=Field.NODE_POOLS, environment="env", found=broken or None)
+    return Miss(environment="env", refusals=(refusal,), step=FIRST_OF_POOL)
+
+
+TOO_WIDE = Refusal(
+    reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+    field=Field.GPUS_PER_NODE,
+    environment="env",
+    profile="wide",
+    pool="pool",
+    wanted=16,
+    found=8,
+    shape=shape(1, 16),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    request: SchedulingRequest
+    environment: Environment
+    want: Miss
+
+
+FULL = Refusal(
+    reason=Refused.POOL_TOO_SMALL,
+    field=Field.REPLICAS,
+    environment="env",
+    profile="default",
+    pool="pool",
+    wanted=5,
+    found=4,
+    shape=shape(),
+    use=Use(nodes=4, nodes_in_use=0, placements=0, lost=0, unusable=()),
+)
+CASES = (
+    Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
+         Miss(environment="env", refusals=(FULL,), step=NEVER)),
+    Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
+    Case("model's selector", asked(model(selector=EUROPE)), ASIA, not_selected(Field.MODEL_SELECTOR)),
+    Case("profile's selector", asked(model(profile("here", shape(), selector=EUROPE))), ASIA,
+         not_selected(Field.PROFILE_SELECTOR, "here")),
+    Case("not ready", asked(), environment("env", pool(), ready=False, ready_message="away"), unready("away")),
+    Case("not ready and no word", asked(), environment("env", pool(), ready=False), unready("")),
+    Case("broken pools", asked(), environment("env", broken_pools=("a", "b")), unread("a", "b")),
+    Case("no pools", asked(), environment("env"), unread()),
+    Case("a check", asked(WIDE), environment("env", pool()),
+         Miss(environment="env", refusals=(TOO_WIDE,), step=CHECKS.index(gpus_per_node))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_a_refusal_says_who_what_and_where(case: Case) -> None:
+    assert judge(case.request, case.environment, Ledger(())) == case.want
+
+
+def test_how_full_a_pool_is_says_what_cannot_be_used() -> None:
+    facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=Unfit.CORDONED, count=1, nodes=("n",)),))
+    room = PoolCapacity(4, 8, lost=1)
+    seen = use(room, replace(pool(nodes=4), facts=facts))
+    assert seen == Use(nodes=4, nodes_in_use=0, placements=0, lost=1, unusable=facts.unusable)
+    assert use(room, pool(nodes=4)) == replace(seen, unusable=())
+
+
+def test_what_is_left_is_known_of_the_pools_that_were_published() -> None:
+    there = environment("env", pool(), pool("new"), uid="e", free={"pool": Free(placements=0, nodes=((8, 4),))})
+    assert [Ledger(()).knows(there, each) for each in there.pools] == [True, False]
+
+
+def test_what_is_left_is_what_was_published() -> None:
+    """Of a pool whose nodes shrank, what they can hold; nothing where nothing was published."""
+    left = {"pool": Free(placements=2, nodes=((4, 1), (8, 2), (16, 1)))}
+    room = Ledger(()).room(environment("env", uid="e", free=left), pool())
+    assert (room.free, room.placements, room.nodes) == ({4: 1, 8: 2}, 2, 4)
+    nothing = Ledger(()).room(environment("env", uid="e"), pool())
+    assert (nothing.free, nothing.placements) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("free", "field"), [({}, Field.LEDGER), ({"pool": Free(placements=4, nodes=())}, Field.REPLICAS)]
+)
+def test_no_room_is_told_from_not_known_yet(free: dict[str, Free], field: Field) -> None:
+    found = judge(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
+    assert isinstance(found, Miss)
+    (refusal,) = found.refusals
+    said = (refusal.reason, refusal.field, refusal.environment, refusal.wanted, refusal.found)
+    assert said == (Refused.INSUFFICIENT_CAPACITY, field, "env", 1, 0)
+
+
+SMALLEST = Preference.SMALLEST_SUFFICIENT
+
+
+@pytest.mark.parametrize(
+    ("memory", "spare"),
+    [("40Gi", 160 * GIB), (None, 320 * GIB)],
+    ids=["asked for by GPU", "not asked for"],
+)
+def test_spare_memory_is_that_of_a_replica(memory: str | None, spare: int) -> None:
+    """Four GPUs of 80Gi; what is required is required of each."""
+    four = model(profile("four", shape(1, 4), requires=requires(memory=memory)))
+    found = judge(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
+    assert isinstance(found, Fit)
+    assert found.rank is not None
+    assert found.rank.spare == spare
+
+
+def test_the_smallest_is_of_the_first_profile_that_anything_satisfies() -> None:
+    """A second profile's smaller pool, or one in between that is refused by its selector, changes nothing."""
+    two = model(
+        profile("whole", shape(1, 8)), profile("elsewhere", shape(1, 1), selector=EUROPE), profile("one", shape(1, 1))
+    )
+    there = environment("env", pool("large", memory="141Gi"), pool("middle"), pool("also", memory="96Gi"))
+    found = judge(asked(two, prefer=SMALLEST), there, Ledger(()))
+    assert isinstance(found, Fit)
+    assert (found.profile, found.pool) == ("whole", "middle")
+
+
+FAULT = StorageFault(kind=FaultKind.EMPTY_DIR, field="spec.modelCache.type")
+
+
+def test_a_fault_of_the_deployment_starts_nothing_and_says_what_it_is() -> None:
+    """What stays and can be read is kept; neither is anything decided again nor anew, and nothing goes."""
+    request = replace(asked(environments=3), unstorable=lambda *_: (FAULT,))
+    everywhere = [environment(name, pool()) for name in "abc"]
+    moving = placement("b", pool="gone")
+    decision = schedule(request, everywhere, [placement("a"), moving])
+    assert decision.fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
+    assert [a.environment for a in decision.assignments] == ["a"]
+    assert (decision.carried, decision.dropped) == ((moving,), ())
+    assert (decision.candidates, decision.wanted) == (3, 3)
+
+
+def test_a_fault_needs_no_environment_to_be_seen() -> None:
+    request = replace(asked(), unstorable=lambda *_: (FAULT,))
+    fault = schedule(request, [], []).fault
+    assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
+    none = schedule(asked(), [], []).fault
+    assert none == Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
+
+
+def test_where_a_deployment_is_it_counts_and_does_not_believe() -> None:
+    """What is published there counts its own replicas among those that are taken."""
+    there = environment("a", pool(nodes=4), uid="e", free={"pool": Free(placements=1, nodes=())})
+    decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", served=True)])
+    assert [a.replicas for a in decision.assignments] == [2]
+
+
+def test_of_several_on_one_environment_all_but_one_go_and_the_others_stay() -> None:
+    own = [
+        placement("a", name="a-1"),
+        placement("a", name="a-2"),
+        placement("b", name="b-1"),
+        placement("b", name="b-2"),
+    ]
+    decision = schedule(asked(environments=2), [environment(name, pool()) for name in "ab"], own)
+    assert [a.placement.name for a in decision.assignments if a.placement] == ["a-1", "b-1"]
+    assert [(d.placement.name, d.cause) for d in decision.dropped] == [
+        ("a-2", DropCause.SCALED_DOWN), ("b-2", DropCause.SCALED_DOWN),
+    ]  # fmt: skip
+
+
+def test_what_is_decided_again_is_so_beside_what_stays_and_past_what_is_gone() -> None:
+    """Of three one stays, one's environment is gone and one's pool is: the last is decided in place."""
+    own = [placement("a"), placement("b"), placement("c", pool="gone")]
+    decision = schedule(asked(environments=2), [environment(name, pool()) for name in "ac"], own)
+    assert [(a.environment, a.pool) for a in decision.assignments] == [("a", "pool"), ("c", "pool")]
+    assert [a.placement for a in decision.assignments] == [own[0], own[2]], "in place"
+    one = schedule(asked(environments=1), [environment(name, pool()) for name in "ac"], own)
+    assert [a.environment for a in one.assignments] == ["a"], "no more than wanted"
