@@ -63,7 +63,9 @@ def _as(user: str, root: Path) -> tuple[str, ...]:
     Who is nobody but himself, as an ordinary user is in the stack's namespace, can only be called so.
     """
     if int(Path("/proc/self/uid_map").read_text().split()[2]) > 1:
-        return (str(shutil.which("chroot")), f"--userspec={user}", str(root))
+        # On nobody's path but root's, and not on that of each root.
+        chroot = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        return (str(chroot), f"--userspec={user}", str(root))
     uid, gid = user.split(":")
     return (str(shutil.which("unshare")), "--user", f"--map-user={uid}", f"--map-group={gid}", f"--root={root}")
 
