@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, get, integer, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.lifecycle import hydration, preparation
 from function.lifecycle.carry_over import carried
@@ -159,7 +159,7 @@ def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted
     claim = writer.read(CLAIM + planned.claim_name)
     if planned.job is None:
         return _Seen(claim=claim, job_key=None, job=None, done=False, outdated=False, adopted=False)
-    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job) or _elsewhere(writer, planned.job)
+    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job) or _unasked(writer, planned.job)
     key = adopted or JOB + planned.job.name
     job = writer.read(key)
     outdated = hydration.outdated(earlier, wanted, claim, job)
@@ -263,15 +263,27 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
     return next((key for key in alike if assess(writer.read(key).manifest).level is not Level.FAILED), None)
 
 
-def _elsewhere(writer: ObjectWriter, job: JobPlan) -> str | None:
-    """Return the observed Job that differs in nothing but the nodes it may run on, and runs."""
-    same = (key for key in _alike(writer, job) if _anywhere(writer.observed[key], _MANIFEST) == _anywhere(job.manifest))
-    return next((key for key in same if integer(writer.read(key).manifest, "status.ready")), None)
+def _unasked(writer: ObjectWriter, job: JobPlan) -> str | None:
+    """Return the observed Job that differs in nothing that anybody asked for, unless it has failed.
+
+    Another release's script ends no download; nor, where it runs, do other nodes that it might run on.
+    """
+    for key in _alike(writer, job):
+        status = writer.read(key).manifest
+        nodes = not integer(status, "status.ready")
+        same = _asked(mapping(writer.observed[key], _MANIFEST), nodes=nodes) == _asked(job.manifest, nodes=nodes)
+        if same and assess(status).level is not Level.FAILED:
+            return key
+    return None
 
 
-def _anywhere(found: Manifest, path: str = "") -> Manifest:
-    pod = mapping(found, f"{path}.spec.template.spec".strip("."))
-    return {key: value for key, value in pod.items() if key not in ("nodeSelector", "tolerations")}
+def _asked(job: Manifest, *, nodes: bool) -> Manifest:
+    """Return of a Job's pod what somebody asked for: no script, and where it may run only if that counts."""
+    pod = mapping(job, "spec.template.spec")
+    kept = {key: value for key, value in pod.items() if nodes or key not in ("nodeSelector", "tolerations")}
+    for key in ("initContainers", "containers"):
+        kept[key] = [{**container, "command": None} for container in listing(pod, key)]
+    return kept
 
 
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:

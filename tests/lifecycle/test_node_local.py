@@ -3,8 +3,11 @@
 import copy
 from dataclasses import dataclass, field
 
+import pytest
+
 from function.cli.control_plane import ControlPlane
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
+from function.storage import job
 from tests.composers.plane import manifests, only, plane, remote, said
 from tests.lifecycle.scene import put
 from tools.world import World
@@ -108,3 +111,22 @@ def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
     assert replicas(control) == [1]
     message = text(condition(control.composites[placement], "StorageReady"), "message")
     assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message
+
+
+@pytest.mark.parametrize("ready", [0, 1], ids=["waits for a node", "runs"])
+def test_another_release_s_script_ends_no_download(monkeypatch: pytest.MonkeyPatch, ready: int) -> None:
+    """Where nothing else differs nobody asked for another Job; and back to the first release it is the same, too."""
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": ready}]))
+    before = remote(control, only(control, "ModelPlacement"), "job-")
+    monkeypatch.setattr(job, "SCRIPT", "another release's")
+    edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
+    assert remote(control, only(control, "ModelPlacement"), "job-") == before
+
+
+def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+    control = settled(ONCE, Local(running=[failed]))
+    monkeypatch.setattr(job, "SCRIPT", "today's")
+    edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
+    (container,) = listing(pod_of_job(control), "containers")
+    assert container["command"] == ["python3", "-c", "today's"]
