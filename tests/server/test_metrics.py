@@ -7,6 +7,7 @@ import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -237,8 +238,15 @@ def listening(pid: int) -> int:
     """Return how many sockets a process listens on."""
     tables = (Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6"))
     inodes = {fields[9] for table in tables for fields in map(str.split, table.splitlines()[1:]) if fields[3] == "0A"}
-    held = [re.match(r"socket:\[(\d+)\]", str(fd.readlink())) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    held = [re.match(r"socket:\[(\d+)\]", _link(fd)) for fd in Path(f"/proc/{pid}/fd").iterdir()]
     return sum(each is not None and each[1] in inodes for each in held)
+
+
+def _link(descriptor: Path) -> str:
+    """Return what a descriptor is of, empty where it was closed meanwhile."""
+    with suppress(FileNotFoundError):
+        return str(descriptor.readlink())
+    return ""
 
 
 def test_off_is_off(watched: Watched, server: Running) -> None:
