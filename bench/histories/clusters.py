@@ -30,6 +30,7 @@ FORBIDDEN = (
     "because it is being terminated"
 )
 Place: TypeAlias = tuple[str, str]
+_COMPLETED = "status.atProvider.manifest.status.completionTime"
 
 
 class Clusters(Provider):
@@ -44,6 +45,7 @@ class Clusters(Provider):
         self._world, self._rolling = World(), set[str]()
         self.ending: set[Place] = set()
         self._lives: Counter[Place] = Counter()
+        self._completed: dict[tuple[str, int], str] = {}
 
     def fate(self, version: Version) -> str:
         """Return what becomes of a remote object: `late`, `fails`, `never`, `vanishes`, or nothing odd."""
@@ -155,11 +157,20 @@ class Clusters(Provider):
         if fate == "fails" and step >= 3:  # the step in which a Job completes
             self.faults["Job failed"] += text(mapping(now.manifest, "status"), "failed") == ""
             told = {**told, "status": _failed(mapping(told, "status"))}
+        if get(told, _COMPLETED):
+            told = self._in_its_time(now, told)
         if life := self._lives[place_of(now)]:
             told = self._of_another_life(now, told, life)
         if config(now) in self.out:
             told = _unsynced(now, OUTAGE)
         self._server.put(now.ref, told)
+
+    def _in_its_time(self, now: Version, told: Manifest) -> Manifest:
+        """Return what is reported of a Job that has completed: each at a time of its own."""
+        when = self._completed.setdefault((now.uid, self._lives[place_of(now)]), self._server.time())
+        seen = copy.deepcopy(told)
+        mapping(seen, _COMPLETED.rpartition(".")[0])["completionTime"] = when
+        return seen
 
     def _of_another_life(self, now: Version, told: Manifest, life: int) -> Manifest:
         """Return what is reported in a namespace that ends, or was made again."""
