@@ -14,7 +14,7 @@ from function.domain.environment import Environment
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
 from function.kube.quantity import gib
-from function.report.sentences import count, replica, sentence, show, unmet
+from function.report.sentences import count, joined, replica, sentence, show, unmet
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
@@ -58,7 +58,7 @@ class Row:
     @property
     def message(self) -> str:
         """Everything that refuses it."""
-        return "; ".join([*map(sentence, self.refusals), *map(str, self.faults)])
+        return joined([*map(sentence, self.refusals), *map(str, self.faults)])
 
     @property
     def closeness(self) -> tuple[int, ...]:

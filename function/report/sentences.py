@@ -4,7 +4,7 @@ The sentences are made of records only, and are the same whatever order the reco
 what to do where one thing alone stands in the way and one change alone clears it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from function.domain.model import Shape
 from function.kube.quantity import exact
@@ -21,9 +21,13 @@ from function.storage.checks import FaultKind
 def describe(miss: Miss) -> str:
     """Say why an environment was refused, every fault of its nearest pool."""
     profile = miss.refusals[0].profile
-    sentences = [sentence(refusal) for refusal in miss.refusals]
-    text = "; ".join(sentences).replace(f"{SHARED_STORAGE};", SHARED_STORAGE)
+    text = joined(map(sentence, miss.refusals))
     return f"profile {profile}: {text}" if profile else text
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """Return sentences as one; that of the API ends in a full stop."""
+    return "; ".join(sentences).replace(f"{SHARED_STORAGE};", SHARED_STORAGE)
 
 
 def sentence(refusal: Refusal) -> str:
