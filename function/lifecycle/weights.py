@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
+from function.domain.settings import INITIALIZER_IMAGE
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
@@ -33,6 +34,7 @@ from function.storage.volume_claim import Ownership
 
 CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
+_PINNED = INITIALIZER_IMAGE.rpartition(":")[0]
 _MANIFEST = "spec.forProvider.manifest"
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
@@ -266,24 +268,32 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
 def _unasked(writer: ObjectWriter, job: JobPlan) -> str | None:
     """Return the observed Job that differs in nothing that anybody asked for, unless it has failed.
 
-    Another release's script ends no download; nor, where it runs, do other nodes that it might run on.
+    Another release's script or pin of the image ends no download; nor, where it runs, do other nodes that it might run
+    on.
     """
+    containers = listing(job.manifest, "spec.template.spec.containers")
+    pinned = all(container.get("image") == INITIALIZER_IMAGE for container in containers)
     for key in _alike(writer, job):
-        status = writer.read(key).manifest
+        status, observed = writer.read(key).manifest, mapping(writer.observed[key], _MANIFEST)
         nodes = not integer(status, "status.ready")
-        same = _asked(mapping(writer.observed[key], _MANIFEST), nodes=nodes) == _asked(job.manifest, nodes=nodes)
+        same = _asked(observed, nodes=nodes, pinned=pinned) == _asked(job.manifest, nodes=nodes, pinned=pinned)
         if same and assess(status).level is not Level.FAILED:
             return key
     return None
 
 
-def _asked(job: Manifest, *, nodes: bool) -> Manifest:
-    """Return of a Job's pod what somebody asked for: no script, and where it may run only if that counts."""
+def _asked(job: Manifest, *, nodes: bool, pinned: bool) -> Manifest:
+    """Return of a Job's pod what somebody asked for: where it may run and the image's tag only if they count."""
     pod = mapping(job, "spec.template.spec")
     kept = {key: value for key, value in pod.items() if nodes or key not in ("nodeSelector", "tolerations")}
     for key in ("initContainers", "containers"):
-        kept[key] = [{**container, "command": None} for container in listing(pod, key)]
+        kept[key] = [{**c, "command": None, "image": _image(c, pinned=pinned)} for c in listing(pod, key)]
     return kept
+
+
+def _image(container: Manifest, *, pinned: bool) -> str:
+    image = text(container, "image")
+    return _PINNED if pinned and image.startswith(f"{_PINNED}:") else image
 
 
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:

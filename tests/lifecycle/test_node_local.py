@@ -123,6 +123,20 @@ def test_another_release_s_script_ends_no_download(monkeypatch: pytest.MonkeyPat
     assert remote(control, only(control, "ModelPlacement"), "job-") == before
 
 
+def test_another_pin_of_the_image_ends_no_download_and_a_platform_s_word_does() -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
+    edit(control, "InferenceEnvironment", "spec.storage.download", {"image": "kserve/storage-initializer:v0.19.0"})
+    assert images(control) == ["kserve/storage-initializer:v0.19.0"], "somebody said so"
+    edit(control, "InferenceEnvironment", "spec.storage.download", {})
+    assert images(control) == ["kserve/storage-initializer:v0.19.0"], "as a release with another pin would find it"
+    edit(control, "InferenceEnvironment", "spec.storage.download", {"image": "mirror/storage-initializer:v0.20.0"})
+    assert images(control) == ["mirror/storage-initializer:v0.20.0"]
+
+
+def images(control: ControlPlane) -> list[str]:
+    return [text(container, "image") for container in listing(pod_of_job(control), "containers")]
+
+
 def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     control = settled(ONCE, Local(running=[failed]))
