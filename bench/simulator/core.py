@@ -152,10 +152,10 @@ class Core:
             yield self._settings.api_seconds
             manifest, ref = wanted[name], Ref.of(wanted[name])
             there = self._server.latest.get(ref)
-            uid, version = text(manifest, "metadata.uid"), text(manifest, "metadata.resourceVersion")
-            # A version of what is not there is made; a uid is not.
-            if uid not in ("", there.uid if there else "") or (there and version not in ("", str(there.number))):
-                raise ConflictError(str(ref))  # as the API server: what is applied with these is that or nothing
+            version = text(manifest, "metadata.resourceVersion")
+            assert "uid" not in mapping(manifest, "metadata"), "core would list it, and the list's schema knows none"
+            if there and version not in ("", str(there.number)):
+                raise ConflictError(str(ref))  # as the API server; a version of what is not there is made
             if there is None:
                 self._server.create(manifest)
                 self.function.meter.made[ref.kind] += 1

@@ -3,9 +3,9 @@
 What is written back is what a function may desire: no status, none of Crossplane's own annotations, labels and
 bookkeeping, and never the data of a Secret (the provider copies it anew).
 
-A call that knew more may have written since. What is only repeated is written over the uid and resourceVersion that
-were seen and nothing else: otherwise the API server refuses it (409), and Crossplane looks again. Without that, two
-readings of a list that is late can take turns for ever, and what was deleted comes back.
+A call that knew more may have written since. What is only repeated is written over the resourceVersion that was seen
+and no other: over another one the API server refuses it (409), and Crossplane looks again. Without that, two readings
+of a list that is late can take turns for ever.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,17 @@ def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
 
 def repeated(manifest: Manifest) -> Composed:
     """Return one observed resource as desired for as long as nobody else writes it."""
-    found, seen = carried(manifest), mapping(manifest, "metadata")
-    exactly: Manifest = {key: seen[key] for key in ("uid", "resourceVersion") if key in seen}
-    return replace(found, manifest={**found.manifest, "metadata": {**mapping(found.manifest, "metadata"), **exactly}})
+    return over_version(carried(manifest), manifest)
+
+
+def over_version(item: Composed, seen: Manifest) -> Composed:
+    """Return an item that is written over this version of what was seen and no other.
+
+    Not its uid: Crossplane would write that into its list of what it composed, whose schema knows none.
+    """
+    version = text(seen, "metadata.resourceVersion")
+    metadata: Manifest = {**mapping(item.manifest, "metadata"), **({"resourceVersion": version} if version else {})}
+    return replace(item, manifest={**item.manifest, "metadata": metadata})
 
 
 def carried(manifest: Manifest) -> Composed:

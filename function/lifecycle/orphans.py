@@ -9,18 +9,17 @@ Only what lives in the composite's namespace can be one: an owner's uid can be w
 observed keeps its composition-resource-name; of several orphans that claim one, the oldest uid gets it, and the others
 one of their own.
 
-What is listed may be gone by now. It is composed with the uid that was seen, so that the API server refuses to make it
-anew (409: no object of that uid) and Crossplane looks again; without it a list that is late for long keeps bringing
-back what was deleted.
+What is listed may have changed by now. It is composed over the version that was seen: over another one the API server
+refuses it (409), and Crossplane looks again. What is gone by now is made anew, and goes when it is observed.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from function.domain.placement import Placement
 from function.exchange import Composed, RequiredResource
-from function.kube.manifests import Manifest, mapping, strings, text
+from function.kube.manifests import Manifest, strings, text
 from function.kube.names import COMPOSITION_KEY
+from function.lifecycle.carry_over import over_version
 
 
 def orphans(
@@ -49,13 +48,5 @@ def orphans(
 
 
 def adopted(composed: Mapping[str, Composed], lost: Mapping[str, Manifest]) -> dict[str, Composed]:
-    """Return what is composed; of the orphans among it exactly those that were seen, and none made anew."""
-    return {
-        key: _exactly(item, text(lost[key], "metadata.uid")) if key in lost else item for key, item in composed.items()
-    }
-
-
-def _exactly(item: Composed, uid: str) -> Composed:
-    """Return an item that only an object of this uid can become."""
-    metadata: Manifest = {**mapping(item.manifest, "metadata"), **({"uid": uid} if uid else {})}
-    return replace(item, manifest={**item.manifest, "metadata": metadata})
+    """Return what is composed; the orphans among it over the versions that were seen."""
+    return {key: over_version(item, lost[key]) if key in lost else item for key, item in composed.items()}
