@@ -29,6 +29,7 @@ class Scene:
         self.objects = {key: copy.deepcopy(m) for key, m in self.control.store.owned(self.ref).items()}
         for manifest in self.objects.values():
             listing(manifest, "metadata.ownerReferences")[0]["uid"] = ME
+            mapping(manifest, "metadata")["resourceVersion"] = "7"
 
     def outcome(self, *, observed: Mapping[str, Manifest] | None = None, answer: bool = True) -> Outcome:
         """Return what is composed when Crossplane observes as much and finds everything that is asked for."""
@@ -63,9 +64,9 @@ class Scene:
         assert wanted.labels, "else it is every Object"
         return wanted.labels.items() <= strings(manifest, "metadata.labels").items()
 
-    def only(self, key: str, item: Composed) -> Composed:
-        """Return an item as it is composed for the Object that was found, and for no other of that name."""
-        metadata = {**mapping(item.manifest, "metadata"), "uid": text(self.objects[key], "metadata.uid")}
+    def only(self, item: Composed) -> Composed:
+        """Return an item as it is composed over the Object that was found, as it was found."""
+        metadata = {**mapping(item.manifest, "metadata"), "resourceVersion": "7"}
         return replace(item, manifest={**item.manifest, "metadata": metadata})
 
     def service(self) -> str:
@@ -79,7 +80,7 @@ def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
     rest, lost = scene.at_rest(), scene.outcome()
     assert lost.composed.keys() == rest.composed.keys()
     for key, item in rest.composed.items():
-        assert lost.composed[key] == scene.only(key, item), key
+        assert lost.composed[key] == scene.only(item), key
     assert (lost.status, lost.conditions, lost.ready) == (rest.status, rest.conditions, rest.ready)
 
 
@@ -125,7 +126,7 @@ def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None]) -> None:
     harm(scene)
     kept, lost = scene.at_rest(), scene.outcome()
     for key in kept.composed.keys() & scene.objects.keys():
-        assert lost.composed[key] == scene.only(key, kept.composed[key]), key
+        assert lost.composed[key] == scene.only(kept.composed[key]), key
     assert scene.service() in lost.composed
 
 
@@ -143,7 +144,7 @@ def test_a_placement_that_cannot_be_read_loses_nothing(harm: Callable[[Scene], N
     harm(scene)
     kept, lost = scene.at_rest(), scene.outcome()
     assert kept.composed.keys() == scene.objects.keys()
-    assert lost.composed == {key: scene.only(key, item) for key, item in kept.composed.items()}
+    assert lost.composed == {key: scene.only(item) for key, item in kept.composed.items()}
 
 
 @pytest.mark.parametrize("harm", [lambda _: None, _unreadable])
@@ -152,7 +153,7 @@ def test_a_call_that_comes_to_no_end_loses_nothing(harm: Callable[[Scene], None]
     harm(scene)
     kept, lost = scene.recovered(observed=scene.objects), scene.recovered()
     assert kept.composed.keys() == scene.objects.keys()
-    assert lost.composed == {key: scene.only(key, item) for key, item in kept.composed.items()}
+    assert lost.composed == {key: scene.only(item) for key, item in kept.composed.items()}
 
 
 def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is_observed() -> None:
@@ -178,7 +179,7 @@ def test_what_the_composites_list_names_is_looked_for_too() -> None:
     seen = {key: m for key, m in scene.objects.items() if not key.startswith("job-")}
     rest = scene.at_rest().composed
     assert scene.outcome(observed=seen).composed == {
-        key: item if key in seen else scene.only(key, item) for key, item in rest.items()
+        key: item if key in seen else scene.only(item) for key, item in rest.items()
     }
 
 

@@ -95,17 +95,6 @@ def test_a_policy_refuses_it_at_once(world: World) -> None:
     world.stack.kubectl("delete", "-f", str(POLICY))
 
 
-@pytest.mark.parametrize("name", ["gone", "runs"])
-def test_what_is_applied_with_a_uid_is_that_or_nothing(world: World, name: str) -> None:
-    """An orphan is composed with the uid that was seen: what is gone by now is not made, and no other is changed."""
-    ghost = by_hand(mine(world) if name == "runs" else name, **{"modelplane.ai/environment": PLACE})
-    mapping(ghost, "metadata")["uid"] = "5d8c7a0e-0000-4000-8000-000000000000"
-    with pytest.raises(ChildProcessError, match="uid"):
-        world.stack.kubectl.apply([ghost], server_side=True)
-    there = world.stack.hub.get("ModelPlacement", text(ghost, "metadata.name"), TEAM)
-    assert (there is None) == (name == "gone")
-
-
 def test_what_is_repeated_is_written_over_what_was_seen_or_not(world: World) -> None:
     """Crossplane looks again after a conflict, and reports any other error."""
     stale = by_hand(mine(world), **{"modelplane.ai/environment": PLACE})

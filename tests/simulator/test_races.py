@@ -8,8 +8,8 @@ import structlog
 from bench.simulator.races import play
 
 # The first four held GPUs twice for a moment before environments kept ledgers. In the last two lists were a second
-# late: what had just been deleted came back for ever, until an orphan was composed with the uid that was seen; and what
-# a placement had was in sight in every second call, until it was asked for by a label.
+# late, and there was no end: what a placement had was in sight in every second call, until it was asked for by a label;
+# and what was carried over was written over what was newer.
 HISTORIES = [(0, 0.05), (3, 0.0), (7, 1.0), (8, 0.05), (1, 0.05), (2, 1.0), (23, 1.0), (123, 1.0)]
 
 
