@@ -18,7 +18,7 @@ from tools.stack.waiting import steady, until
 pytestmark = pytest.mark.e2e
 TEAM = "left-running"
 DEPLOYMENTS = ("several", "one")
-_REMOVAL = re.compile(r"^## Remove, and leave models running$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_REMOVAL = re.compile(r"^## Remove, and leave models running$.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
