@@ -14,7 +14,7 @@ from function.exchange import Call, Event, Outcome, Requirement
 from function.kube.manifests import Manifest, text
 from function.kube.names import GROUP, VERSION
 from function.lifecycle.carry_over import carry_over
-from function.lifecycle.orphan_objects import carried
+from function.lifecycle.orphan_objects import everything_as_it_is
 from function.lifecycle.ownership import own
 from function.parse.environments import ENVIRONMENTS
 from function.parse.placements import PLACEMENTS
@@ -97,7 +97,7 @@ def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR) -> O
     asked = REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {}
     outcome = Outcome(
         requirements=asked,
-        composed=carried(call, asked),
+        composed=everything_as_it_is(call, asked),
         status=observed_status(call.xr),
         conditions=complete(kind, (), unfinished, UNFINISHED[unfinished]) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,

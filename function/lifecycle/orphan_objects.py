@@ -71,7 +71,7 @@ def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manife
     return adopted(composed if lost.keys() <= composed.keys() else carry_over(call.observed), lost)
 
 
-def carried(call: Call, asked: Mapping[str, Requirement]) -> Mapping[str, Composed]:
+def everything_as_it_is(call: Call, asked: Mapping[str, Requirement]) -> Mapping[str, Composed]:
     """Return everything as it is: what is observed, and what was found of the Objects that were asked for."""
     answers = [call.answer(name) for name, wanted in asked.items() if wanted.kind == "Object"]
     lost = found(call, [answer for answer in answers if answer is not Answer.PENDING])

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
-from function.domain.settings import INITIALIZER_IMAGE
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
@@ -28,14 +27,15 @@ from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
 from function.storage.checks import SIZES, FaultKind, StorageFault
+from function.storage.initializer import pinned_alike
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
 
 CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
-_PINNED = INITIALIZER_IMAGE.rpartition(":")[0]
-_MANIFEST = "spec.forProvider.manifest"
+_MANIFEST, _POD = "spec.forProvider.manifest", "spec.template.spec"
+_CONTAINERS = ("initContainers", "containers")
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
     Ownership.MANAGED: Lifetime.OWNED,
@@ -271,29 +271,28 @@ def _unasked(writer: ObjectWriter, job: JobPlan) -> str | None:
     Another release's script or pin of the image ends no download; nor, where it runs, do other nodes that it might run
     on.
     """
-    containers = listing(job.manifest, "spec.template.spec.containers")
-    pinned = all(container.get("image") == INITIALIZER_IMAGE for container in containers)
     for key in _alike(writer, job):
         status, observed = writer.read(key).manifest, mapping(writer.observed[key], _MANIFEST)
         nodes = not integer(status, "status.ready")
-        same = _asked(observed, nodes=nodes, pinned=pinned) == _asked(job.manifest, nodes=nodes, pinned=pinned)
-        if same and assess(status).level is not Level.FAILED:
+        same = _asked(observed, nodes=nodes) == _asked(job.manifest, nodes=nodes)
+        pinned = all(map(pinned_alike, _images(job.manifest), _images(observed)))
+        if same and pinned and assess(status).level is not Level.FAILED:
             return key
     return None
 
 
-def _asked(job: Manifest, *, nodes: bool, pinned: bool) -> Manifest:
-    """Return of a Job's pod what somebody asked for: where it may run and the image's tag only if they count."""
-    pod = mapping(job, "spec.template.spec")
+def _asked(job: Manifest, *, nodes: bool) -> Manifest:
+    """Return of a Job's pod what somebody asked for besides images: where it may run only if that counts."""
+    pod = mapping(job, _POD)
     kept = {key: value for key, value in pod.items() if nodes or key not in ("nodeSelector", "tolerations")}
-    for key in ("initContainers", "containers"):
-        kept[key] = [{**c, "command": None, "image": _image(c, pinned=pinned)} for c in listing(pod, key)]
+    for key in _CONTAINERS:
+        kept[key] = [{**container, "command": None, "image": None} for container in listing(pod, key)]
     return kept
 
 
-def _image(container: Manifest, *, pinned: bool) -> str:
-    image = text(container, "image")
-    return _PINNED if pinned and image.startswith(f"{_PINNED}:") else image
+def _images(job: Manifest) -> list[str]:
+    pod = mapping(job, _POD)
+    return [text(container, "image") for key in _CONTAINERS for container in listing(pod, key)]
 
 
 def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:

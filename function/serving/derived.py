@@ -15,6 +15,7 @@ from function.serving.probes import PERIOD
 from function.serving.request import ServingRequest
 from function.serving.runtime import CACHE, READY_TIMEOUT, VARIABLES
 from function.serving.spread import affinity, keeps_pods_apart
+from function.storage.initializer import pinned_alike
 
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _PODS = ("template", "worker")
@@ -146,16 +147,8 @@ def _alike(ours: Manifest, theirs: Manifest, given: Initializer) -> bool:
     wanted = listing(named, "env")
     built_in = {text(entry, "name") for entry in listing(ours, "env") if entry not in wanted}
     return (
-        # Only another pin of the same image; what a platform named earlier was never built in.
-        (
-            ours.get("image") == theirs.get("image")
-            or ("image" not in named and _repository(ours) == _repository(theirs))
-        )
+        pinned_alike(text(ours, "image"), text(theirs, "image"))
         and ("resources" not in named or ours.get("resources") == theirs.get("resources"))
         and [entry for entry in listing(theirs, "env") if text(entry, "name") not in built_in] == wanted
         and ours.get("envFrom") == theirs.get("envFrom")
     )
-
-
-def _repository(container: Manifest) -> str:
-    return text(container, "image").partition(":")[0]

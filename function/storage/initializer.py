@@ -43,6 +43,15 @@ def initializer(download: Download, source: HuggingFaceSource | UriSource, secre
     )
 
 
+def pinned_alike(ours: str, theirs: str) -> bool:
+    """Tell whether two images are one, or ours is built in and theirs the same as another release pins it.
+
+    What a platform names itself, now or earlier, is no pin (decision 11).
+    """
+    built_in = BUILT_IN.download.image
+    return ours == theirs or (ours == built_in and theirs.partition(":")[0] == built_in.partition(":")[0])
+
+
 def _for_kserve(env: list[Manifest], name: str, directory: str) -> list[Manifest]:
     said = {manifests.text(entry, "name") for entry in env}
     ours = {_KSERVE_NAME: name, _KSERVE_FILE: f"{directory}/{_FILE}"}
