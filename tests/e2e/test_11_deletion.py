@@ -46,6 +46,8 @@ def test_a_namespace_that_goes_first_is_freed_by_the_documented_patch(world: Wor
     world.ready(DOOMED, "runs")
     world.stack.hub.delete("Namespace", DOOMED)
     stuck = until("the provider to say that it cannot", lambda: _stuck(world))
+    world.stack.remote.delete("Namespace", DOOMED)
+    until("what runs there to go, by hand", lambda: world.stack.remote.get("Namespace", DOOMED) is None)
     for name in stuck:
         world.stack.kubectl(
             "-n", DOOMED, "patch", "objects.kubernetes.m.crossplane.io", name, "--type", "merge", "-p", _documented()

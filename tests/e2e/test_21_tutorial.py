@@ -17,6 +17,7 @@ from tools.stack.shell import environment
 
 pytestmark = pytest.mark.e2e
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TEAM = "team"
 _MARK = "== end of block"
 
 
@@ -53,4 +54,4 @@ def test_every_command_of_the_tutorial_works_and_shows_what_it_says(world: World
     for (commands, lines), part in zip(told, shown, strict=False):
         missing = [line for line in lines if plain(line) not in plain(part)]
         assert not missing, f"{commands}\nshowed:\n{part}"
-    assert world.stack.remote.find("LLMInferenceService") == []
+    assert world.stack.remote.find("LLMInferenceService", TEAM) == []
