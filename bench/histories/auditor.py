@@ -13,6 +13,7 @@ from bench.histories.plane import Plane
 from bench.histories.words import Words
 from bench.simulator import fleet, invariants
 from bench.simulator.invariants import gpus as held_gpus
+from bench.simulator.invariants import held_by
 from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
 from function.composers import COMPOSERS
@@ -174,7 +175,7 @@ class Auditor(invariants.Auditor):
         version = event.now or event.before
         assert version is not None
         owner = self._owner(version)
-        if going and owner and not owner.deleting and self._serves(version) and not self._excused(owner, version.uid):
+        if going and owner and not owner.deleting and self._serves(version) and not self._may_make_way(owner, version):
             self._say(f"{event.ref} serves, and goes without a word")
         if event.now is None or event.now.deleting or owner is None:
             return
@@ -189,11 +190,24 @@ class Auditor(invariants.Auditor):
 
     def _may_change(self, owner: Version, event: Event) -> bool:
         """Tell whether somebody has asked for these pods, or for their shape, which is written for itself."""
-        uid, shapes = owner.uid, [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
-        if shapes[0] != shapes[-1] and self.words.on_shape(owner) >= self._reshaped.get(uid, 0.0):
-            self._reshaped[uid] = self.plane.kernel.now
+        shapes = [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
+        if shapes[0] != shapes[-1] and self._reshaped_by_word(owner):
             return True
         return event.now is not None and self._excused(owner, event.now.uid)
+
+    def _may_make_way(self, owner: Version, service: Version) -> bool:
+        """Tell whether a service may go: for other pods, or for a shape that its placement got when there was room."""
+        if self._excused(owner, service.uid):
+            return True
+        held = held_by(service.manifest)
+        return held is not None and (held.nodes, held.gpus) != self._shape(owner)[:2] and self._reshaped_by_word(owner)
+
+    def _reshaped_by_word(self, owner: Version) -> bool:
+        """Tell whether somebody has asked for another shape since a placement last got one, which it gets by this."""
+        if self.words.on_shape(owner) < self._reshaped.get(owner.uid, 0.0):
+            return False
+        self._reshaped[owner.uid] = self.plane.kernel.now
+        return True
 
     def _excused(self, owner: Version, uid: str) -> bool:
         """Tell whether somebody has said something for these pods since they were last written."""
