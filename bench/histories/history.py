@@ -43,7 +43,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> H
     forget()
     drawn = Random(seed)  # noqa: S311  # the same history for the same seed
     hostile, lag = drawn.random() < HOSTILE, drawn.choice(LAGS)
-    plane = Plane(replace(Settings(), seed=seed, lag=lag, ttl=True))
+    plane = Plane(replace(Settings(), seed=seed, lag=lag, lag_varies=True, ttl=True))
     words = Words()
     auditor = Auditor(plane, words)
     plane.core.function.say = auditor.say
