@@ -6,7 +6,7 @@ simulator's own auditor's.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.histories.clusters import Place, config, place_of, pods, remote
 from bench.histories.plane import Plane
@@ -18,6 +18,7 @@ from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits
+from function.domain.shares import Share
 from function.kube.manifests import JSON, condition, get, integer, listing, mapping, text
 from function.lifecycle.readers import claim_of, deletes
 from function.parse.shares import read_share
@@ -54,6 +55,7 @@ class Auditor(invariants.Auditor):
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
         self._begun: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -71,6 +73,8 @@ class Auditor(invariants.Auditor):
             self._look_at_object(event)
         elif event.ref.kind == "ModelPlacement" and event.before and event.now:
             self._look_at_place(event.before, event.now)
+        elif event.ref.kind == "InferenceEnvironment" and event.before and event.now:
+            self._look_at_grants(event.before, event.now)
         if event.now and event.ref.kind in COMPOSERS and _SECRET in event.now.wire:
             self._say(f"{event.ref} holds the value of a Secret")
 
@@ -233,8 +237,26 @@ class Auditor(invariants.Auditor):
             self._say(f"{version.ref} serves {source} as {served}")
 
     # -- places
+    def _look_at_grants(self, before: Version, now: Version) -> None:
+        """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes."""
+        granted, left = _grants(before), _grants(now)
+        for placement in self.plane.all("ModelPlacement") if granted != left else ():
+            asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
+            if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
+                continue
+            nodes, gpus, replicas = self._shape(placement)
+            pool = text(placement.manifest, "spec.pool")
+            grant = placement.uid, Share(pool=pool, nodes=nodes, gpus_per_node=gpus, replicas=0)
+            if left.get(grant, 0) < min(granted.get(grant, 0), replicas):
+                self._say(f"{placement.ref} serves, and {now.ref} admits {left.get(grant, 0)} of {replicas} replicas")
+
     def _look_at_place(self, before: Version, now: Version) -> None:
-        moved = [key for key in _PLACE if get(before.manifest, f"spec.{key}") != get(now.manifest, f"spec.{key}")]
+        asked = [
+            k for k in (*_PLACE, "replicas") if get(before.manifest, f"spec.{k}") != get(now.manifest, f"spec.{k}")
+        ]
+        moved = [key for key in asked if key in _PLACE]
+        if asked:
+            self._asked[now.uid] = self.plane.kernel.now
         if (
             moved
             and before.uid in self._served
@@ -332,6 +354,12 @@ class Auditor(invariants.Auditor):
         gpus = wanted + sum(nodes * each * replicas for nodes, each, replicas in shapes)
         many = self.limits.placements and len(there) >= self.limits.placements
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
+
+
+def _grants(environment: Version) -> dict[tuple[str, Share], int]:
+    """Return how many replicas are granted, by whose they are and their shape."""
+    rows = [(text(row, "uid"), read_share(row)) for row in listing(environment.manifest, "status.admitted")]
+    return {(uid, replace(share, replicas=0)): share.replicas for uid, share in rows}
 
 
 def _reason(version: Version, type_: str) -> str:
