@@ -33,7 +33,7 @@ from tools.world import SECRET_VALUE
 
 # One write in so many is core's last before it starts again, and one answer in so many is asked for a second time.
 DIES, TWICE = 0.01, 0.03
-# Three rounds of requirements, and the call that asks for no more.
+# Three rounds of requirements, and the call that asks for no more, where what is required stays meanwhile.
 MOST_ROUNDS = 3 + 1
 
 
