@@ -82,9 +82,9 @@ STACK := MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack
 e2e: $(VENV)/dev.stamp image
 	$(STACK) test
 
-# What takes long: five minutes of heartbeats, a thousand nodes; EARLIER_RELEASE names what is upgraded from.
+# What takes long: five minutes of heartbeats, a thousand nodes, services without us; EARLIER_RELEASE names what is upgraded from.
 e2e-long: $(VENV)/dev.stamp image
-	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py
+	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py
 
 e2e-up: $(VENV)/dev.stamp image
 	$(STACK) up
