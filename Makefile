@@ -15,7 +15,7 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
 .PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-long e2e-up e2e-shell e2e-down image package \
-  bench fleet fleet-races simulate simulate-short mutants fuzz mutation instructions lock clean
+  bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,10 @@ $(VENV)/docs.stamp: requirements/docs.txt $(VENV)/runtime.stamp
 
 $(VENV)/mutation.stamp: requirements/mutation.txt $(VENV)/dev.stamp
 	$(PIP) install --require-hashes -r requirements/mutation.txt
+	touch $@
+
+$(VENV)/fuzz.stamp: requirements/fuzz.txt $(VENV)/dev.stamp
+	$(PIP) install --require-hashes -r requirements/fuzz.txt
 	touch $@
 
 demo: $(VENV)/runtime.stamp
@@ -85,9 +89,9 @@ STACK := MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack
 e2e: $(VENV)/dev.stamp image
 	$(STACK) test
 
-# What takes long: five minutes of heartbeats, a thousand nodes; EARLIER_RELEASE names what is upgraded from.
+# What takes long: five minutes of heartbeats, a thousand nodes, services without us; EARLIER_RELEASE names what is upgraded from.
 e2e-long: $(VENV)/dev.stamp image
-	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py
+	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py
 
 e2e-up: $(VENV)/dev.stamp image
 	$(STACK) up
@@ -146,6 +150,10 @@ fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.fuzz memory
 	$(BIN)/python -m bench.fuzz downloads
 
+# Requests again, of which libFuzzer keeps those that reach new code: ten minutes; on Linux.
+fuzz-guided: $(VENV)/fuzz.stamp
+	$(BIN)/python -m bench.fuzz.guided
+
 # Which changes of decisions, of what stays, and of the download script no test of their rooms sees: an hour of a core.
 mutation: $(VENV)/mutation.stamp
 	nice -n 15 $(BIN)/mutmut run --max-children 1
@@ -157,7 +165,7 @@ COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-h
 lock: | $(BIN)/python
 	$(PIP) install pip-tools
 	$(BIN)/$(COMPILE) -o requirements/runtime.txt pyproject.toml
-	for name in build dev docs mutation go; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
+	for name in build dev docs fuzz mutation go; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
 
 clean:
 	rm -rf $(VENV) build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -15,7 +15,7 @@ from crossplane.function import logging
 
 from bench.fuzz import memory
 from bench.fuzz.downloads import Downloads, play
-from bench.fuzz.requests import Counts, ask, tell
+from bench.fuzz.requests import Counts, ask, request, tell
 from bench.servers import serving
 from function.fn import Runner
 
@@ -41,7 +41,7 @@ def requests(first: int, count: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "server", None) as server:
         until, held, before = time.monotonic() + seconds, 0.0, 0.0
         for number in range(first, first + count):
-            ask(counts, runner, server, number)
+            ask(counts, runner, server, number, request(number))
             if number == first + 1000:
                 gc.collect()
                 held, before = server.megabytes(), memory.resident()

@@ -2,13 +2,14 @@
 
 Each begins as one of the cases of the tests (tests/cases), all kinds and states. Up to three places of it, anywhere,
 become something else: another type, NaN, infinities, depth, length, ten thousand of something, an object of somebody
-else's. What is mutated follows from a number.
+else's; or something that the schema of its kind speaks of (grammar.py). What is mutated follows from the choices of a
+Random.
 """
 
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,21 +17,24 @@ from random import Random
 
 import yaml
 
+from bench.fuzz import grammar
+from bench.fuzz.grammar import Place
 from function.kube.manifests import JSON, Manifest, mapping
 
 CASES = Path(__file__).parents[2] / "tests" / "cases"
 _PARTS = ("xr", "observed", "required", "input", "context")
 _REMOVED = object()
-Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of the tests: its parts as JSON, and the path of everything in them."""
+    """A case of the tests: its parts as JSON, the path of everything in them, and the kinds of the objects of ours."""
 
     name: str
     parts: str
     places: tuple[Place, ...]
+
+    kinds: Mapping[Place, str]
 
     def read(self) -> Manifest:
         """Return the parts, to be changed at will."""
@@ -45,29 +49,46 @@ def cases() -> tuple[Case, ...]:
     for path in sorted(CASES.glob("*/*.yaml")):
         case = yaml.safe_load(path.read_text())
         parts = {part: case[part] for part in _PARTS if part in case}
-        places = tuple(place for place in _places(parts) if len(place) > 1)
-        found.append(Case(path.relative_to(CASES).as_posix(), json.dumps(parts), places))
+        every = {place: value for place, value in _places(parts) if place}
+        kinds = {
+            place: str(value["kind"])
+            for place, value in every.items()
+            if isinstance(value, dict) and value.get("kind") in grammar.schemas() and "metadata" in value
+        }
+        places = tuple(place for place in every if len(place) > 1)
+        found.append(Case(path.relative_to(CASES).as_posix(), json.dumps(parts), places, kinds))
     return tuple(found)
 
 
-def mutated(number: int) -> tuple[str, Manifest, bool]:
-    """Return the case that a request of this number was, its parts, and whether only what is asked for has changed, and
-    not what is there.
+@cache
+def _words() -> Mapping[str, tuple[str, ...]]:
+    return grammar.words(case.read() for case in cases())
+
+
+def mutated(random: Random) -> tuple[str, Manifest, bool]:
+    """Return the case that a request was, its parts, and whether only what is asked for has changed, and not what is
+    there.
     """
-    random = Random(number)  # noqa: S311  # the same request for the same number
     case = random.choice(cases())
     found = case.read()
     asked = True
     for _ in range(random.choice((1, 1, 2, 3))):
-        path = random.choice(case.places)
+        path, new = _spoken(random, case) if random.random() < 0.4 else (random.choice(case.places), _anything(random))
         asked = asked and path[:2] == ("xr", "spec")
         try:
-            _put(found, path, _anything(random))
+            _put(found, path, new)
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change removed it
     if "observed" in found and random.random() < 0.05:  # a foreign object under one of our keys
         mapping(found, "observed")["service-x"] = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
     return case.name, found, asked
+
+
+def _spoken(random: Random, case: Case) -> tuple[Place, object]:
+    """Return what a schema speaks of, in one of the objects of our kinds."""
+    place = random.choice(tuple(case.kinds))
+    inner, value = grammar.spoken(random, case.kinds[place], _words())
+    return (*place, *inner), value
 
 
 def _deep(random: Random) -> JSON:
@@ -100,20 +121,28 @@ def _anything(random: Random) -> object:
     return random.choice(_LARGE if random.random() < 0.03 else _SMALL)(random)
 
 
-def _places(value: JSON, path: Place = ()) -> Iterator[Place]:
+def _places(value: JSON, path: Place = ()) -> Iterator[tuple[Place, JSON]]:
+    yield path, value
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        yield (*path, key)
         yield from _places(item, (*path, key))
 
 
 def _put(value: JSON, path: Place, new: object) -> None:
-    """Replace what stands at a path, or remove it."""
+    """Replace what stands at a path, or remove it; on the way fields are made where there are none, and first items."""
     *way, last = path
-    for key in way:
-        value = value[key]  # type: ignore[index]  # a path of this value
-    value[last]  # type: ignore[index]  # else it is gone
+    for key, following in zip(way, path[1:], strict=True):
+        value = _at(value, key, [] if following == 0 else {})
     if new is _REMOVED:
-        del value[last]  # type: ignore[union-attr,arg-type]  # likewise
+        del value[last]  # type: ignore[union-attr,arg-type]  # a path of this value, or an error
     else:
+        _at(value, last, None)
         value[last] = copy.deepcopy(new)  # type: ignore[index,call-overload,assignment]  # likewise
+
+
+def _at(value: JSON, key: str | int, otherwise: JSON) -> JSON:
+    if isinstance(value, dict) and isinstance(key, str):
+        return value.setdefault(key, otherwise)
+    if isinstance(value, list) and key == len(value) == 0:
+        value.append(otherwise)
+    return value[key]  # type: ignore[index]  # a path of this value, or an error

@@ -56,10 +56,14 @@ class Request:
 
 def request(number: int) -> Request:
     """Return the request of a number."""
-    random = Random(number)  # noqa: S311  # the same request for the same number
-    case, parts, asked = mutated(number)
+    return chosen(Random(number), hopeless=number % NO_REQUEST == 0)  # noqa: S311  # the same for the same number
+
+
+def chosen(random: Random, *, hopeless: bool = False) -> Request:
+    """Return the request of so many choices, or what is certainly none."""
+    case, parts, asked = mutated(random)
     kind = text(mapping(parts, "xr"), "kind")
-    if number % NO_REQUEST == 0:
+    if hopeless:
         return Request(case=case, kind=kind, data=malformed(parts, random), asked=False, hopeless=True)
     data = encoded(parts, random)
     if random.random() < 0.02:
@@ -67,9 +71,8 @@ def request(number: int) -> Request:
     return Request(case=case, kind=kind, data=data, asked=asked)
 
 
-def ask(counts: Counts, runner: Runner, server: Server | None, number: int) -> None:
-    """Send the request of a number in process and, at times, over gRPC."""
-    sent = request(number)
+def ask(counts: Counts, runner: Runner, server: Server | None, number: int, sent: Request) -> None:
+    """Send a request in process and, at times, over gRPC."""
     counts.requests += 1
     counts.kinds[sent.case.partition("/")[0]] += 1
     begun = time.process_time()

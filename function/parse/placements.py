@@ -95,5 +95,8 @@ def _unreachable(manifest: Manifest) -> bool:
 
 
 def _phase(manifest: Manifest) -> Phase:
+    """Return what it says of itself, where core agrees: it writes the status first and Ready a moment later."""
     phase = text(manifest, "status.phase")
+    if phase == Phase.READY and not is_ready(manifest):
+        return Phase.STARTING
     return Phase(phase) if phase in tuple(Phase) else Phase.PENDING

@@ -47,6 +47,7 @@ def _expression(block: Block) -> Requirement | None:
         block.deny("values", f"at least one value for operator {operator}")
     if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
         block.deny("values", f"left out for operator {operator}")
-    if block.problems():
+    # The schema says nothing of what is in a list that is too long.
+    if block.problems() or operator not in set(Operator):
         return None
     return Requirement(key=block.text("key"), operator=Operator(operator), values=tuple(sorted(set(values))))

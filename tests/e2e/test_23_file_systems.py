@@ -40,6 +40,7 @@ def test_a_volume_of_one_node_is_bound_where_the_service_runs(world: World) -> N
     assert text(served, "spec.nodeName") == text(fetched, "spec.nodeName")
     assert world.pool_of(served) == "h100"
     world.remove(TEAM, "on-disk")
+    until("its pods to go", lambda: not world.stack.remote.find("Pod", TEAM))
 
 
 def test_a_claim_that_belongs_to_root_takes_one_failure_and_one_prepared_job(world: World) -> None:

@@ -7,7 +7,8 @@ import pytest
 import structlog
 
 from bench.fuzz.downloads import Downloads, play
-from bench.fuzz.requests import NO_REQUEST, Counts, ask, request
+from bench.fuzz.guided import Chosen, corpus
+from bench.fuzz.requests import NO_REQUEST, Counts, ask, chosen, request
 from function.adapter.split import MalformedError
 from function.fn import Runner
 
@@ -42,5 +43,14 @@ def test_a_download_is_judged_by_its_bytes(tmp_path: Path) -> None:
 def test_anything_gets_an_answer() -> None:
     counts, runner = Counts(), Runner()
     for number in range(60):
-        ask(counts, runner, None, number)
+        ask(counts, runner, None, number, request(number))
+    assert counts.wrong == {}, counts.first
+
+
+def test_what_reached_new_code_once_gets_an_answer() -> None:
+    """libFuzzer's, of `make fuzz-guided`."""
+    counts, runner = Counts(), Runner()
+    for number, data in enumerate(corpus()):
+        ask(counts, runner, None, number, chosen(Chosen(data)))
+    assert counts.requests > 100
     assert counts.wrong == {}, counts.first

@@ -73,6 +73,24 @@ def test_every_field_is_read() -> None:
     assert read_placement(given).problems == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "ready", "phase", "reason"),
+    [
+        ("Ready", "True", Phase.READY, "both agree"),
+        ("Ready", "False", Phase.STARTING, "core has written the status and not yet its condition"),
+        ("Ready", None, Phase.STARTING, "as that, of one that never had the condition"),
+        ("Failed", "True", Phase.FAILED, "what is worse is believed"),
+        ("Downloading", "False", Phase.DOWNLOADING, "its own word"),
+        ("Dancing", "True", Phase.PENDING, "a word that nobody knows"),
+    ],
+)
+def test_nobody_is_ready_before_core_says_so(said: str, ready: str | None, phase: Phase, reason: str) -> None:
+    """Or the deployment would say that 0 of 1 are ready, and of that one that it is Ready."""
+    given = manifests.placement()
+    given["status"] = {"phase": said, "conditions": [{"type": "Ready", "status": ready}] if ready else []}
+    assert _read(given).phase is phase, reason
+
+
 def test_what_is_left_out_has_the_documented_default() -> None:
     assert _read(manifests.placement(deploymentRef=None)) == Placement(
         namespace="ml-team",

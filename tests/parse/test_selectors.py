@@ -49,6 +49,7 @@ def _expression(**fields: JSON) -> JSON:
 
 A_KEY = "must be the key of a label, [prefix/]name"
 A_VALUE = "must be the value of a label, at most 63 letters, digits, dots, dashes and underscores"
+TOO_MANY = json.dumps([{"key": "a"}] * 33)[:60] + "…"
 FIRST = "selector.matchExpressions[0]"
 CASES = [
     Case("key", "keys are [prefix/]name", {"matchLabels": {"a b": "c"}},
@@ -71,6 +72,8 @@ CASES = [
          (Problem(f"{FIRST}.values", '"b" is not allowed; must be a list'),)),
     Case("empty-key", "a key has at least one character", _expression(key="", operator="Exists"),
          (Problem(f"{FIRST}.key", f'"" is not allowed; {A_KEY}'),)),
+    Case("too-many", "pydantic does not look into a list that is too long", {"matchExpressions": [{"key": "a"}] * 33},
+         (Problem("selector.matchExpressions", f"{TOO_MANY} is not allowed; must be at most 32 long"),)),
     Case("no-key", "a key is needed", _expression(operator="Exists"), (Problem(f"{FIRST}.key", "is required"),)),
 ]  # fmt: skip
 
