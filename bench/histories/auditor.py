@@ -45,8 +45,14 @@ class Directory:
     path: str
 
 
+class FoundError(Exception):
+    """Something that must never happen, where no more than that was looked for."""
+
+
 class Auditor(invariants.Auditor):
-    """Watches a control plane, and knows what its users have said."""
+    """Watches a control plane, and knows what its users have said. `ends`: the first violation ends the history."""
+
+    ends = False
 
     def __init__(self, plane: Plane, words: Words) -> None:
         self.plane, self.words = plane, words
@@ -64,8 +70,17 @@ class Auditor(invariants.Auditor):
             del self._filled[directory]
 
     def say(self, what: str) -> None:
-        """Take note of what must never happen."""
+        """Take note of what must never happen.
+
+        Raises:
+            FoundError: It was looked for.
+        """
         self._say(what)
+
+    def _say(self, what: str) -> None:
+        super()._say(what)
+        if self.ends:
+            raise FoundError
 
     def _watch(self, event: Event) -> None:
         super()._watch(event)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from bench.histories.auditor import Auditor
+from bench.histories.auditor import Auditor, FoundError
 from bench.histories.harm import Everybody
 from bench.histories.plane import MOST_ROUNDS, Plane, forget
 from bench.histories.words import Words
@@ -48,7 +48,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> H
     auditor = Auditor(plane, words)
     plane.core.function.say = auditor.say
     if aim:
-        plane.core.function.twice = TWICE_AIMED
+        plane.core.function.twice, auditor.ends = TWICE_AIMED, True
     if drawn.random() < LIMITED:
         auditor.limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40)))
         plane.core.function.limit(
@@ -61,7 +61,10 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> H
     history = History(seed, hostile=hostile, done=users.done)
     try:
         _play(plane, users, auditor, drawn, without)
+    except FoundError:
+        pass  # the violation says what
     except UnsettledError as error:
+        auditor.ends = False
         auditor.say(str(error))
     history.violations, history.faults = auditor.violations, plane.provider.faults
     history.faults["core died"] = plane.core.deaths
@@ -78,8 +81,6 @@ def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, witho
     users.begin()
     plane.rest()
     for step in range(STEPS):
-        if users.aim and auditor.violations:
-            return  # what was aimed at is found
         rests, waits = (
             drawn.random() < (0.7 if users.aim else 0.25),
             drawn.choice((0.0, 0.1, 1.0, 5.0, 60.0)) * drawn.random(),
