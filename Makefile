@@ -46,6 +46,9 @@ $(VENV)/fuzz.stamp: requirements/fuzz.txt $(VENV)/dev.stamp
 demo: $(VENV)/runtime.stamp
 	$(BIN)/python -m tools.demo
 
+# The workers and the many processes of the tests import what is compiled, also where Python is told to keep nothing.
+test cover: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 2 --dist worksteal tests
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-import yaml
 
+from function.cli import files
 from function.cli.asked import Form
 from function.cli.errors import CliError, Code
 from function.cli.options import examples, form
@@ -42,7 +42,7 @@ def explain(field: str, *, form: Form) -> None:
 def _definition(kind: str) -> Manifest:
     definitions: dict[str, Manifest] = {}
     for file in sorted(_FOLDER.glob("*/definition.yaml")):
-        definition = yaml.safe_load(file.read_text())
+        (definition,) = (found.manifest for found in files.read([str(file)]))
         names = mapping(definition, "spec.names")
         short = get(names, "shortNames")
         for name in (names["kind"], names["plural"], *(short if isinstance(short, list) else ())):

@@ -1,45 +1,49 @@
 """A control plane on which an example runs: what an API server would list once everything has come up."""
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from function.cli import files
 from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest
 from tests.cli.api import ApiServer, serving
-from tests.cli.process import EXAMPLES
-from tests.composers.plane import call
+from tests.composers.plane import call, manifests, plane
 from tools.engine import Engine
 from tools.world import World
 
 Live = Callable[..., list[str]]
 
 
-def controlled(manifests: list[Manifest]) -> ControlPlane:
+def controlled(applied: list[Manifest]) -> ControlPlane:
     """Return a control plane with these manifests, at rest: the controller itself, not the command line."""
-    plane = ControlPlane(Engine(call), World())
-    plane.apply(manifests)
-    plane.settle()
-    return plane
+    control = ControlPlane(Engine(call), World())
+    control.apply(applied)
+    control.settle()
+    return control
 
 
 def example(story: str) -> list[Manifest]:
     """Return the manifests of an example."""
-    return [found.manifest for found in files.read([str(EXAMPLES / story)])]
+    return manifests(story)
+
+
+def _at_rest(story: str) -> list[Manifest]:
+    # An API server writes into what it holds.
+    return copy.deepcopy(list(plane(story).store.values()))
 
 
 @pytest.fixture(scope="session")
 def kimi() -> list[Manifest]:
     """The example of Kimi K2, at rest and Ready."""
-    return list(controlled(example("kimi-k2-two-nodes")).store.values())
+    return _at_rest("kimi-k2-two-nodes")
 
 
 @pytest.fixture(scope="session")
 def cached() -> list[Manifest]:
     """The example of a ModelCache with a deployment on it."""
-    return list(controlled(example("model-cache")).store.values())
+    return _at_rest("model-cache")
 
 
 @pytest.fixture

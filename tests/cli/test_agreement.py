@@ -13,9 +13,9 @@ from function.composers import compose
 from function.exchange import Call
 from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
-from tests.cli.conftest import controlled, example
+from tests.cli.conftest import controlled
 from tests.cli.process import EXAMPLES
-from tests.composers.plane import fetched
+from tests.composers.plane import fetched, plane
 from tools.demo import WISHES
 
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -23,9 +23,8 @@ STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 @pytest.mark.parametrize("story", STORIES)
 def test_plan_decides_as_the_controller(story: str) -> None:
-    plane = controlled(example(story))
+    reported = plane(story).store
     world = gather(Sources(files=(str(EXAMPLES / story),)))
-    reported = plane.store
     for plan in make(world, world.deployments()):
         scheduled = condition(reported.get(plan.ref), "Scheduled")
         assert (plan.decision.reason, plan.decision.message) == (text(scheduled, "reason"), text(scheduled, "message"))
@@ -35,8 +34,7 @@ def test_plan_decides_as_the_controller(story: str) -> None:
 
 @pytest.mark.parametrize("story", STORIES)
 def test_render_writes_what_the_controller_composes(story: str) -> None:
-    plane = controlled(example(story))
-    controller = plane.store
+    controller = plane(story).store
     wanted = dict(composed(controller, controller.refs(*WISHES)))
     world = gather(Sources(files=(str(EXAMPLES / story),)))
     settle(world)
@@ -171,11 +169,11 @@ def test_several_deployments_end_as_they_do_on_a_control_plane(seed: int) -> Non
     manifests = fleet(seed)
     ready: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason": "Available"}]}
     everywhere = [m if m["kind"] != "InferenceEnvironment" else {**m, "status": ready} for m in manifests]
-    plane = controlled([m for m in everywhere if m["kind"] != "ModelDeployment"])
+    control = controlled([m for m in everywhere if m["kind"] != "ModelDeployment"])
     for deployment in [m for m in everywhere if m["kind"] == "ModelDeployment"]:
         # Of two that come at the same moment the one with the lower uid wins, and a file has none: one after the other.
-        plane.apply([deployment])
-        plane.settle()
-    reported = plane.store
+        control.apply([deployment])
+        control.settle()
+    reported = control.store
     for plan in planned(everywhere):
         assert plan.decision.reason == text(condition(reported.get(plan.ref), "Scheduled"), "reason")

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
 from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.cli import files
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref, Store
 from function.composers import compose
@@ -35,16 +35,15 @@ def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
 
 def manifests(story: str) -> list[Manifest]:
     """Return the manifests of an example, in the order of its files."""
-    found: list[Manifest] = []
-    for path in sorted((EXAMPLES / story).glob("*.yaml")):
-        found += [item for item in yaml.safe_load_all(path.read_text()) if item]
-    return copy.deepcopy(found)
+    return [found.manifest for found in files.read([str(EXAMPLES / story)])]
 
 
 def plane(story: str, world: World | None = None, settings: Manifest | None = None) -> ControlPlane:
     """Return a control plane with an example applied, at rest; another one for each caller."""
     if world is None and settings is None:
-        return copy.deepcopy(_usual(story))
+        usual = _usual(story)
+        # What was rendered is never changed, nor what is remembered of it: neither needs a copy.
+        return copy.deepcopy(usual, {id(kept): kept for kept in (usual.renderer, *usual.rounds)})
     return _at_rest(story, world or World(), settings)
 
 

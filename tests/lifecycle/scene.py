@@ -94,7 +94,8 @@ def at_rest(story: str) -> Scene:
     mapping(answers[requirements.ENVIRONMENT], "metadata").pop("uid")
     if not text(control.composites[ref], "spec.modelCache.name"):
         answers.pop(requirements.CACHE, None)
-    return Scene(copy.deepcopy(control.composites[ref]), dict(control.rounds[-1].observed[ref]), answers)
+    observed = dict(control.rounds[-1].observed[ref])
+    return copy.deepcopy(Scene(control.composites[ref], observed, answers))
 
 
 def _resource(manifest: Manifest) -> fnv1.Resource:

@@ -53,7 +53,8 @@ def _replaced(observed: Manifest) -> None:
 
 
 def _plane(kind: str, world: World) -> tuple[ControlPlane, Ref]:
-    control = plane("model-cache" if kind == "ModelCache" else "kimi-k2-two-nodes", world)
+    control = plane("model-cache" if kind == "ModelCache" else "kimi-k2-two-nodes")
+    control.world = world  # nothing has happened in it yet
     return control, only(control, kind)
 
 
