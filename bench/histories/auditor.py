@@ -6,17 +6,19 @@ simulator's own auditor's.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.histories.clusters import Place, config, place_of, pods, remote
 from bench.histories.plane import Plane
 from bench.histories.words import Words
 from bench.simulator import fleet, invariants
 from bench.simulator.invariants import gpus as held_gpus
+from bench.simulator.invariants import held_by
 from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits
+from function.domain.shares import Share
 from function.kube.manifests import JSON, condition, get, integer, listing, mapping, text
 from function.lifecycle.readers import claim_of, deletes
 from function.parse.shares import read_share
@@ -53,6 +55,7 @@ class Auditor(invariants.Auditor):
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
         self._begun: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -70,6 +73,8 @@ class Auditor(invariants.Auditor):
             self._look_at_object(event)
         elif event.ref.kind == "ModelPlacement" and event.before and event.now:
             self._look_at_place(event.before, event.now)
+        elif event.ref.kind == "InferenceEnvironment" and event.before and event.now:
+            self._look_at_grants(event.before, event.now)
         if event.now and event.ref.kind in COMPOSERS and _SECRET in event.now.wire:
             self._say(f"{event.ref} holds the value of a Secret")
 
@@ -174,7 +179,7 @@ class Auditor(invariants.Auditor):
         version = event.now or event.before
         assert version is not None
         owner = self._owner(version)
-        if going and owner and not owner.deleting and self._serves(version) and not self._excused(owner, version.uid):
+        if going and owner and not owner.deleting and self._serves(version) and not self._may_make_way(owner, version):
             self._say(f"{event.ref} serves, and goes without a word")
         if event.now is None or event.now.deleting or owner is None:
             return
@@ -189,11 +194,24 @@ class Auditor(invariants.Auditor):
 
     def _may_change(self, owner: Version, event: Event) -> bool:
         """Tell whether somebody has asked for these pods, or for their shape, which is written for itself."""
-        uid, shapes = owner.uid, [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
-        if shapes[0] != shapes[-1] and self.words.on_shape(owner) >= self._reshaped.get(uid, 0.0):
-            self._reshaped[uid] = self.plane.kernel.now
+        shapes = [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
+        if shapes[0] != shapes[-1] and self._reshaped_by_word(owner):
             return True
         return event.now is not None and self._excused(owner, event.now.uid)
+
+    def _may_make_way(self, owner: Version, service: Version) -> bool:
+        """Tell whether a service may go: for other pods, or for a shape that its placement got when there was room."""
+        if self._excused(owner, service.uid):
+            return True
+        held = held_by(service.manifest)
+        return held is not None and (held.nodes, held.gpus) != self._shape(owner)[:2] and self._reshaped_by_word(owner)
+
+    def _reshaped_by_word(self, owner: Version) -> bool:
+        """Tell whether somebody has asked for another shape since a placement last got one, which it gets by this."""
+        if self.words.on_shape(owner) < self._reshaped.get(owner.uid, 0.0):
+            return False
+        self._reshaped[owner.uid] = self.plane.kernel.now
+        return True
 
     def _excused(self, owner: Version, uid: str) -> bool:
         """Tell whether somebody has said something for these pods since they were last written."""
@@ -219,8 +237,26 @@ class Auditor(invariants.Auditor):
             self._say(f"{version.ref} serves {source} as {served}")
 
     # -- places
+    def _look_at_grants(self, before: Version, now: Version) -> None:
+        """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes."""
+        granted, left = _grants(before), _grants(now)
+        for placement in self.plane.all("ModelPlacement") if granted != left else ():
+            asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
+            if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
+                continue
+            nodes, gpus, replicas = self._shape(placement)
+            pool = text(placement.manifest, "spec.pool")
+            grant = placement.uid, Share(pool=pool, nodes=nodes, gpus_per_node=gpus, replicas=0)
+            if left.get(grant, 0) < min(granted.get(grant, 0), replicas):
+                self._say(f"{placement.ref} serves, and {now.ref} admits {left.get(grant, 0)} of {replicas} replicas")
+
     def _look_at_place(self, before: Version, now: Version) -> None:
-        moved = [key for key in _PLACE if get(before.manifest, f"spec.{key}") != get(now.manifest, f"spec.{key}")]
+        asked = [
+            k for k in (*_PLACE, "replicas") if get(before.manifest, f"spec.{k}") != get(now.manifest, f"spec.{k}")
+        ]
+        moved = [key for key in asked if key in _PLACE]
+        if asked:
+            self._asked[now.uid] = self.plane.kernel.now
         if (
             moved
             and before.uid in self._served
@@ -318,6 +354,12 @@ class Auditor(invariants.Auditor):
         gpus = wanted + sum(nodes * each * replicas for nodes, each, replicas in shapes)
         many = self.limits.placements and len(there) >= self.limits.placements
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
+
+
+def _grants(environment: Version) -> dict[tuple[str, Share], int]:
+    """Return how many replicas are granted, by whose they are and their shape."""
+    rows = [(text(row, "uid"), read_share(row)) for row in listing(environment.manifest, "status.admitted")]
+    return {(uid, replace(share, replicas=0)): share.replicas for uid, share in rows}
 
 
 def _reason(version: Version, type_: str) -> str:

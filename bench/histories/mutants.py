@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "another-models-cache",
         "10: a ModelCache of another model is served under this name",
-        ("create_cache", "create_cache", "create_reader", "name_anothers_cache", "name_anothers_cache"),
+        ("create_two_caches", "create_reader", "name_anothers_cache", "name_anothers_cache"),
         (
             Change(
                 "function.storage.checks",
@@ -189,6 +189,25 @@ MUTANTS = (
         "13, section 4: what is beyond the quota of its namespace is composed",
         (*_SERVE, "place_by_hand", "place_by_hand"),
         (Change("function.composers.placement", "_excess", "if not settings.limits.any:", "if settings.limits:"),),
+    ),
+    Mutant(
+        "cordon-withdraws",
+        "15: an admission is withdrawn as a node is cordoned",
+        ("show_nodes", *_SERVE, "+".join(["cordon_a_node"] * 3)),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "_is_of",
+                "grant.share.gpus_per_node > 0",
+                "grant.share.gpus_per_node > 0 and _fits(_empty(pool), grant.share)",
+            ),
+            Change(
+                "function.scheduling.ledger",
+                "settle",
+                "share and share.pool == pool.name:",
+                "share and share.pool == pool.name and _fits(_empty(pool), share):",
+            ),
+        ),
     ),
     Mutant(
         "messages-without-bound",

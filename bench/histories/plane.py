@@ -10,6 +10,7 @@ from crossplane.function.proto.v1.run_function_pb2 import (
     RunFunctionRequest,
     RunFunctionResponse,
 )
+from google.protobuf.struct_pb2 import Struct, Value
 
 from bench.histories.clusters import Clusters
 from bench.histories.nodes import Nodes
@@ -32,7 +33,7 @@ from tools.world import SECRET_VALUE
 
 # One write in so many is core's last before it starts again, and one answer in so many is asked for a second time.
 DIES, TWICE = 0.01, 0.03
-# Three rounds of requirements, and the call that asks for no more.
+# Three rounds of requirements, and the call that asks for no more, where what is required stays meanwhile.
 MOST_ROUNDS = 3 + 1
 
 
@@ -82,11 +83,15 @@ def _wrong(xr: Ref, response: RunFunctionResponse) -> Iterable[str]:
     if SECRET_VALUE.encode() in response.SerializeToString():
         yield "the value of a Secret"
     for name, item in response.desired.resources.items():
-        if xr.namespace and get(resource.struct_to_dict(item.resource), "metadata.namespace") not in (
-            None,
-            xr.namespace,
-        ):
+        if xr.namespace and _namespace(item.resource) not in ("", xr.namespace):
             yield f"{name} is composed in another namespace"
+
+
+def _namespace(manifest: Struct) -> str:
+    """Return the namespace of a manifest, of which nothing else is looked at; a map that is indexed would grow."""
+    metadata = manifest.fields.get("metadata") or Value()
+    found: str = (metadata.struct_value.fields.get("namespace") or Value()).string_value
+    return found
 
 
 def shuffled(request: bytes, random: Random) -> bytes:

@@ -53,6 +53,11 @@ class Platform(Users):
             self.tell(f"a node goes under {found.ref} on {config(found)}")
             self.plane.provider.stumble(found)
 
+    def show_nodes(self) -> None:
+        """Have nodes looked at from now on."""
+        self.tell("nodes are looked at")
+        self.plane.nodes.show()
+
     def cordon_a_node(self) -> None:
         """Cordon a node, or take that back: nothing that is placed moves for it."""
         if nodes := self.plane.nodes.all():

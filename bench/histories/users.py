@@ -160,14 +160,24 @@ class Users:
         if len(self.plane.all("ModelCache")) >= CACHES:
             return
         zones: tuple[Manifest, ...] = ({}, {fleet.ZONE: "a"}, {fleet.ZONE: "b"})
+        namespace, model = self.namespace(), self.random.choice(NAMES)
+        self._create_cache(f"c-{self.step}", namespace, model, self.random.choice(zones))
+
+    def create_two_caches(self) -> None:
+        """Create ModelCaches of two models, next to each other everywhere."""
+        namespace = self.namespace()
+        for model in self.random.sample(NAMES, 2):
+            self._create_cache(f"c-{self.step}-{model}", namespace, model, {})
+
+    def _create_cache(self, name: str, namespace: str, model: str, labels: Manifest) -> None:
         made: Manifest = {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelCache",
-            "metadata": {"name": f"c-{self.step}", "namespace": self.namespace()},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {
-                "modelRef": {"name": self.random.choice(NAMES)},
+                "modelRef": {"name": model},
                 "storage": {"size": "1Ti"},
-                "environmentSelector": {"matchLabels": self.random.choice(zones)},
+                "environmentSelector": {"matchLabels": labels},
             },
         }
         self.tell(f"create {self.plane.create(made)} {made['spec']}")

@@ -1,6 +1,6 @@
 """What core sees: the objects as they were a moment ago, one stream of events for each kind, in the order of writes."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
@@ -26,24 +26,26 @@ class Cache:
     """One view for all of core's controllers. `notify` is told of each event once it can be seen."""
 
     def __init__(self, kernel: Kernel, settings: Settings, random: Random, notify: Callable[[Event], None]) -> None:
-        self._kernel, self._lag, self._random, self._notify = kernel, settings.lag, random, notify
+        self._kernel, self._settings, self._random, self._notify = kernel, settings, random, notify
         self._kinds: dict[str, dict[Ref, Version]] = defaultdict(dict)
         self._delay: dict[str, float] = {}
-        self._underway: dict[str, int] = defaultdict(int)
+        self._drawn: dict[str, float] = {}
+        self._underway: dict[str, deque[Event]] = defaultdict(deque)
         self._changed: dict[str, int] = defaultdict(int)
         self._lists: dict[Selector, tuple[int, Found]] = {}
 
     def receive(self, event: Event) -> None:
         """Take a write, to be seen later. Writes of a kind that follow each other closely keep their distance."""
-        kind = event.ref.kind
-        if not self._underway[kind]:
-            self._delay[kind] = self._lag * self._random.uniform(0.5, 1.5)
-        self._underway[kind] += 1
-        self._kernel.at(self._delay[kind], lambda: self._see(event))
+        kind, now = event.ref.kind, self._kernel.now
+        underway, lag = self._underway[kind], self._settings.lag
+        if not underway or (self._settings.lag_varies and now - self._drawn[kind] >= lag):
+            self._delay[kind], self._drawn[kind] = lag * self._random.uniform(0.5, 1.5), now
+        underway.append(event)
+        # In the order of writes, also where the lag has become less since the last.
+        self._kernel.at(self._delay[kind], lambda: self._see(underway.popleft()))
 
     def _see(self, event: Event) -> None:
         kind = self._kinds[event.ref.kind]
-        self._underway[event.ref.kind] -= 1
         self._changed[event.ref.kind] += 1
         if event.now is None:
             kind.pop(event.ref, None)

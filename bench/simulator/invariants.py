@@ -55,7 +55,7 @@ class Auditor:
 
     # -- no GPU is held twice
     def _look_at_service(self, event: Event) -> None:
-        held = _held(event.now.manifest) if event.now else None
+        held = held_by(event.now.manifest) if event.now else None
         before = self._services.pop(event.ref, None)
         if event.now and held:
             self._services[event.ref] = text(event.now.controller, "uid"), held
@@ -167,7 +167,7 @@ def gpus(held: Held) -> int:
     return held.nodes * held.gpus * held.replicas
 
 
-def _held(manifest: Manifest) -> Held | None:
+def held_by(manifest: Manifest) -> Held | None:
     """Return what an Object's service holds; None where it is none."""
     service = mapping(manifest, "spec.forProvider.manifest")
     if text(service, "kind") != "LLMInferenceService":

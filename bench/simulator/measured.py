@@ -14,7 +14,8 @@ from function.fn import Runner
 @dataclass(slots=True)
 class Meter:
     """What was counted since it was made. `made` are objects that core created, `tokens` what each XR's circuit breaker
-    would count, `failed` reconciles that ended early, by cause.
+    would count, `failed` reconciles that ended early, by cause, `quiet_rounds` the rounds of those under which no
+    answer changed.
     """
 
     calls: Counter[str] = field(default_factory=Counter)
@@ -23,6 +24,7 @@ class Meter:
     sent: Counter[str] = field(default_factory=Counter)
     largest: int = 0
     rounds: Counter[int] = field(default_factory=Counter)
+    quiet_rounds: Counter[int] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
     made: Counter[str] = field(default_factory=Counter)
     tokens: Counter[Ref] = field(default_factory=Counter)

@@ -55,7 +55,7 @@ class Rounds:
         """
         head = _META + _state(xr, observed)
         seeded = {name: self._cache.find(selector) for name, selector in known.items()}
-        answers, asked, context = seeded, None, b""
+        answers, asked, context, changed = seeded, None, b"", False
         for number in range(MOST_CALLS):
             request = head + context + _required(answers)
             items = 1 + len(observed) + sum(len(found.numbers) for found in answers.values())
@@ -66,11 +66,13 @@ class Rounds:
             following = seeded | {name: self._cache.find(selector) for name, selector in asked.items()}
             if number == 0 and _versions(following) == _versions(seeded):
                 break
+            changed = changed or any(answers[n].numbers != following[n].numbers for n in answers.keys() & following)
             answers = following
             context = wire.field(wire.CONTEXT, response.context.SerializeToString())
         else:
             raise FailedError("requirements do not repeat")
         self._function.meter.rounds[number + 1] += 1
+        self._function.meter.quiet_rounds[number + 1] += not changed
         return Answered(response, asked)
 
     def _call(self, xr: Version, request: bytes, items: int) -> "Process[RunFunctionResponse]":

@@ -12,6 +12,8 @@ class Settings:
     seed: int = 7
     # From a write to its event in the cache: half of this to one and a half of it, another for each burst of a kind.
     lag: float = 0.05
+    # Whether it is drawn anew while a burst lasts longer than the lag, as no cache is late by the same for ever.
+    lag_varies: bool = False
     # --max-reconcile-rate, which is also core's number of workers for each kind.
     workers: int = 100
     api_seconds: float = 0.005

@@ -22,7 +22,7 @@ from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle import hydration
-from function.lifecycle.carry_over import carried, carry_over
+from function.lifecycle.carry_over import carried, carry_over, over_version, repeated
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.secret_copies import of_pull_secrets
 from function.lifecycle.weights import Weights
@@ -113,10 +113,14 @@ def _uncopied(writer: ObjectWriter, request: ServingRequest) -> StorageState | N
 
 
 def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, placement: Placement) -> Written:
-    """Return what runs as it is, with no more replicas; it takes what it took of the pool in which it was written."""
+    """Return what runs as it is, with no more replicas; it takes what it took of the pool in which it was written.
+
+    It is written over what was seen and nothing else: a call may have given its pods other bytes since.
+    """
     composed = _carried(writer)
     if observed:
-        composed |= writer.named({key: _composed(writer, key, _scaled(observed, replicas))})
+        same = _composed(writer, key, _scaled(observed, replicas))
+        composed |= writer.named({key: over_version(same, writer.observed[key])})
     took = placement.takes or placement.asks
     secrets = writer.named({k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
     if not composed or took is None:
@@ -163,8 +167,8 @@ def left_weights(writer: ObjectWriter) -> dict[str, Composed]:
 
 def _carried(writer: ObjectWriter) -> dict[str, Composed]:
     """Return every service that is observed, wherever it is."""
-    here = writer.named({key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(SERVICE)})
-    return here | {name: carried(m) for name, m in sorted(writer.left.items()) if name.startswith(SERVICE)}
+    here = writer.named({key: repeated(m) for key, m in sorted(writer.observed.items()) if key.startswith(SERVICE)})
+    return here | {name: repeated(m) for name, m in sorted(writer.left.items()) if name.startswith(SERVICE)}
 
 
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:

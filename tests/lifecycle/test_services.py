@@ -15,6 +15,7 @@ from tests.lifecycle.scene import (
     defaults,
     environment,
     model,
+    observed,
     only,
     placement,
     running,
@@ -295,6 +296,24 @@ def test_one_that_cannot_be_written_leaves_what_runs() -> None:
     refused = rest.edited(split, placement("topology", narrower), placement("replicas", 2))
     assert only(refused) == scaled(running(rest), 2)
     assert refused.said("ServiceAccepted").reason == "Rejected"
+
+
+ANOTHER_GROUP = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
+
+
+@pytest.mark.parametrize(
+    ("reason", "edits"),
+    [
+        ("its other bytes are on their way", [REVISION]),
+        ("so they are, for another group", [REVISION, ANOTHER_GROUP]),
+        ("it cannot be planned", [UNPLANNABLE]),
+    ],
+)
+def test_what_only_waits_is_repeated_over_what_was_seen_or_not(reason: str, edits: list[Edit]) -> None:
+    rest = scene(SEVERAL_NODES).edited(observed("service-", "metadata.resourceVersion", "7"))
+    (repeated,) = (m for key, m in rest.edited(*edits).outcome().composed.items() if key.startswith("service-"))
+    assert mapping(repeated.manifest, "spec.forProvider.manifest") == running(rest), reason
+    assert get(repeated.manifest, "metadata.resourceVersion") == "7", "another call may have written it since"
 
 
 def test_without_preload_a_service_waits_for_the_claim_alone() -> None:

@@ -23,9 +23,9 @@ def _manifest(name: str, namespace: str = "team", **labels: str) -> Manifest:
 class Seen:
     """An API server and a cache that is told of its writes."""
 
-    def __init__(self, lag: float) -> None:
+    def __init__(self, lag: float, *, varies: bool) -> None:
         self.kernel, self.events = Kernel(), list[tuple[float, str]]()
-        settings = Settings(lag=lag)
+        settings = Settings(lag=lag, lag_varies=varies)
         self.server = ApiServer(self.kernel, settings)
         self.cache = Cache(self.kernel, settings, Random(1), self._note)
         self.server.watchers.append(self.cache.receive)
@@ -34,9 +34,10 @@ class Seen:
         self.events.append((self.kernel.now, event.now.labels["step"] if event.now else "gone"))
 
 
+@pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("lag", [0.0, 0.05, 1.0])
-def test_writes_are_seen_in_their_order(lag: float) -> None:
-    seen = Seen(lag)
+def test_writes_are_seen_in_their_order(lag: float, varies: bool) -> None:
+    seen = Seen(lag, varies=varies)
     version = seen.server.create(_manifest("a", step="0"))
     assert seen.cache.get(version.ref) is None, "not before its time"
     for step in range(1, 30):
@@ -47,6 +48,18 @@ def test_writes_are_seen_in_their_order(lag: float) -> None:
     assert [what for _, what in seen.events] == [*map(str, range(30)), "gone"]
     assert all(0.5 * lag - 1e-9 <= time - 0.01 * step for step, (time, _) in enumerate(seen.events[:-1]))
     assert seen.cache.get(version.ref) is None
+
+
+@pytest.mark.parametrize(("varies", "lags"), [(False, 1), (True, 5)])
+def test_a_lag_that_varies_is_another_after_as_long_as_it_is(varies: bool, lags: int) -> None:
+    seen = Seen(0.2, varies=varies)
+    version = seen.server.create(_manifest("a", step="0"))
+    for step in range(1, 90):
+        seen.kernel.pass_time(0.01)
+        seen.server.put(version.ref, _manifest("a", step=str(step)))
+    assert seen.kernel.run(10)
+    late = {round(seen.events[step][0] - 0.01 * step, 6) for step in range(5, 90, 20)}  # of each 0.2 s one
+    assert len(late) == lags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +119,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_selectors(case: Case) -> None:
-    seen = Seen(0)
+    seen = Seen(0, varies=False)
     for namespace, name, value in (("team", "b", "two"), ("team", "a", "one"), ("other", "a", "one")):
         seen.server.create(_manifest(name, namespace, env=value, step="0"))
     seen.kernel.run(1)
@@ -116,7 +129,7 @@ def test_selectors(case: Case) -> None:
 
 
 def test_a_list_is_made_anew_when_its_kind_changes() -> None:
-    seen = Seen(0)
+    seen = Seen(0, varies=False)
     wanted = Selector("Thing", labels=(("env", "one"),))
     seen.server.create(_manifest("a", env="one", step="0"))
     seen.kernel.run(1)
