@@ -15,8 +15,8 @@ from function.kube.manifests import JSON, Manifest, listing, mapping, text
 
 APIS = Path(__file__).parents[2] / "apis"
 Place = tuple[str | int, ...]
-# More of something costs the run more than it finds.
-_MOST_ITEMS, _MOST_LENGTH, _DEEPEST = 300, 40_000, 6
+# More of something costs the run more than it finds; the server takes 32 MB.
+_MOST_ITEMS, _MOST_INNER, _MOST_LENGTH, _DEEPEST = 300, 3, 5_000, 6
 
 
 @cache
@@ -57,7 +57,7 @@ def _value(random: Random, schema: Manifest, name: str, words: Mapping[str, tupl
     if schema.get("type") in ("integer", "number"):
         return _bounded(random, schema, "minimum", "maximum", 2**31)
     if schema.get("type") == "array":
-        length = min(_bounded(random, schema, "minItems", "maxItems", 3), _MOST_ITEMS)
+        length = min(_bounded(random, schema, "minItems", "maxItems", 3), _MOST_INNER if depth else _MOST_ITEMS)
         items = mapping(schema, "items")
         return [_value(random, items, name, words, depth + 1)] * length if depth < _DEEPEST else []
     if mapping(schema, "properties"):

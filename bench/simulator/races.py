@@ -64,7 +64,7 @@ class _Players:
 
     def __init__(self, seed: int, lag: float) -> None:
         self.random = Random(seed)  # noqa: S311  # the same history for the same seed
-        self.plane = Plane(replace(Settings(), seed=seed, lag=lag, ttl=True))
+        self.plane = Plane(replace(Settings(), seed=seed, lag=lag, lag_varies=True, ttl=True))
         self.auditor = Auditor(self.plane)
         self.history = History(seed, lag)
         self._number = 0

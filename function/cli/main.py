@@ -2,7 +2,10 @@
 
 import importlib
 import os
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -72,7 +75,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run a command; whatever goes wrong is told in one line."""
+    signal.signal(signal.SIGINT, interrupt)
     sys.exit(_run())
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  # as a signal calls it
+    """End what runs, at once: with Python's own handler asyncio only cancels, which a library may swallow."""
+    raise KeyboardInterrupt
 
 
 def _run() -> int:

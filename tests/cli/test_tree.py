@@ -1,15 +1,20 @@
 """`tree`: from the deployment down to what the remote objects say of their pods."""
 
+import asyncio
+import contextlib
 import copy
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 
+from function.cli.main import interrupt
 from function.kube.manifests import Manifest, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, example
@@ -99,6 +104,23 @@ def test_watching_writes_what_has_changed_until_interrupted(
         watching.kill()
         watching.wait()
     assert output.read_text().count('"name": "ModelDeployment/kimi-k2"') == 2, "what has not changed is not repeated"
+
+
+async def _stubborn() -> str:
+    """Take no notice of being cancelled, as a library may that closes a connection."""
+    os.kill(os.getpid(), signal.SIGINT)
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(10)
+    return "went on"
+
+
+def test_an_interrupt_is_never_swallowed() -> None:
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
+            runner.run(_stubborn())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for(output: Path, words: str) -> None:
