@@ -96,7 +96,10 @@ def _about(schema: Manifest, *, required: bool) -> Manifest:
         {"name": name, "type": _type(below), "description": text(below, "description")}
         for name, below in ((name, mapping(within, f"properties.{name}")) for name in mapping(within, "properties"))
     ]
-    rules: list[JSON] = [text(rule, "message") for rule in listing(within, "x-kubernetes-validations")]
+    rules: list[JSON] = [
+        ": ".join(filter(None, (text(rule, "fieldPath").lstrip("."), text(rule, "message"))))
+        for rule in listing(within, "x-kubernetes-validations")
+    ]
     return {
         "type": _type(schema),
         "required": required,

@@ -43,6 +43,11 @@ def test_explain_says_what_the_xrd_says() -> None:
     assert found["bounds"] == {}
 
 
+def test_a_rule_says_of_what_it_is() -> None:
+    shown = said("explain", "ClusterModel.spec.serving")
+    assert "rule: replicaTopology.parallelism.data: must not be set for SGLang" in shown
+
+
 def test_explain_knows_every_kind_and_every_field() -> None:
     for file in sorted((ROOT / "apis").glob("*/definition.yaml")):
         definition = yaml.safe_load(file.read_text())

@@ -115,7 +115,10 @@ def bring_up() -> None:
 def _bring_up(home: Home) -> tuple[str, ...]:
     home.create()
     processes = Processes(home)
-    prefix = inside(holder(home, processes))
+    try:
+        prefix = inside(holder(home, processes))
+    except ChildProcessError as error:
+        raise click.ClickException(str(error)) from error
     command = (*prefix, sys.executable, "-m", "tools.stack", "bring-up")
     done = subprocess.run(command, cwd=SOURCE, env=_environment(home), check=False)
     if done.returncode:

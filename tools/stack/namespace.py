@@ -23,7 +23,10 @@ def holder(home: Home, processes: Processes) -> int:
         who = () if os.geteuid() == 0 else ("--map-root-user",)
         script = f'ip link set lo up && touch "{home.root}/network" && exec sleep infinity'
         processes.start(Program(name=HOLDER, argv=("unshare", *who, "--net", "sh", "-c", script)))
-        _wait_for(home.root / "network")
+        if not _comes(home.root / "network"):
+            said = processes.tail(HOLDER)
+            processes.stop_all()
+            raise ChildProcessError(f"no network namespace: {said or 'unshare(1) needs root or user namespaces'}")
         known = {r.program.name: r for r in processes.records()}
     return known[HOLDER].pid
 
@@ -34,9 +37,9 @@ def inside(pid: int) -> tuple[str, ...]:
     return ("nsenter", "--target", str(pid), *who, "--net")
 
 
-def _wait_for(path: Path) -> None:
+def _comes(path: Path) -> bool:
     for _ in range(100):
         if path.exists():
-            return
+            return True
         time.sleep(0.05)
-    raise TimeoutError("no network namespace: unshare(1) needs root or user namespaces")
+    return False
