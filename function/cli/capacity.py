@@ -58,7 +58,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
             if sum(usage.pool is not None for usage in usages) > 1:
                 click.echo(f"\n{_totals(usages)}")
-            hint(f"plan{sources.again or ' -f deployment.yaml --live'}")
+            hint(f"plan{sources.again or ' -f FILE --live'}")
         case Form.SVG:
             click.echo(draw(usages))
         case Form.NAME:

@@ -27,4 +27,4 @@ def init(kind: str, name: str | None) -> None:
             raise CliError(f"{name} is not a name: lower-case letters, digits, - and .")
         said = _FIRST_NAME.sub(lambda found: found[1] + name, said, count=1)
     click.echo(said, nl=False)
-    hint(f"validate {kind}.yaml")
+    hint("validate FILE")

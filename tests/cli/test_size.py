@@ -241,3 +241,16 @@ def test_a_profile_that_wants_more_of_each_gpu(tmp_path: Path) -> None:
         for pool in listing(manifest, "spec.nodePools"):
             mapping(pool, "capabilities")["memoryPerGpu"] = "80Gi"
     assert "profile wants 141Gi a GPU" in said("size", "-f", write(tmp_path, *manifests))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "following", "reason"),
+    [
+        (("--params", "27B", "--precision", "bf16"), "init model", "there is neither a model nor a file yet"),
+        (("-f", "examples/kimi-k2-two-nodes/model.yaml"), "init deployment", "a model alone is not planned"),
+        (("-f", "examples/kimi-k2-two-nodes"), "plan -f examples/kimi-k2-two-nodes", "a deployment is"),
+    ],
+)
+def test_what_comes_next_works(arguments: tuple[str, ...], following: str, reason: str) -> None:
+    assert run("size", *arguments).stderr.splitlines()[-1] == f"Next: modelplane {following}"
+    assert run(*following.split()).returncode == 0, reason
