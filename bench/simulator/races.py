@@ -39,10 +39,10 @@ class History:
     calls: int = 0
 
 
-def play(seed: int, lag: float) -> History:
-    """Return what happened."""
+def play(seed: int, lag: float, *, varies: bool = True) -> History:
+    """Return what happened. `varies`: as no cache is late by the same for ever."""
     gc.collect()
-    players = _Players(seed, lag)
+    players = _Players(seed, lag, varies=varies)
     try:
         players.play()
     except UnsettledError as error:
@@ -62,9 +62,9 @@ def _broken(plane: Plane) -> list[str]:
 class _Players:
     """Those who write: users, and clusters that come and go."""
 
-    def __init__(self, seed: int, lag: float) -> None:
+    def __init__(self, seed: int, lag: float, *, varies: bool) -> None:
         self.random = Random(seed)  # noqa: S311  # the same history for the same seed
-        self.plane = Plane(replace(Settings(), seed=seed, lag=lag, lag_varies=True, ttl=True))
+        self.plane = Plane(replace(Settings(), seed=seed, lag=lag, lag_varies=varies, ttl=True))
         self.auditor = Auditor(self.plane)
         self.history = History(seed, lag)
         self._number = 0
