@@ -168,6 +168,39 @@ def test_who_reads(case: Case) -> None:
     assert [reader.uri for reader in found] == case.want, case.reason
 
 
+def test_all_who_read_are_found_by_name() -> None:
+    """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
+    of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
+    late, early = (replace(ON_IT, name=name, reads=f"pvc://c/{name}") for name in "ba")
+    found = readers.readers(
+        CACHE, [of_others, late, replace(elsewhere, reads="pvc://mine/0"), early], {"env": {"mine"}}
+    )
+    assert [reader.name for reader in found] == ["a", "b"]
+
+
+def _object(kind: str, name: str, *policies: JSON) -> Manifest:
+    described: Manifest = {"kind": kind, "metadata": {"name": name}}
+    return {"spec": {"managementPolicies": [*policies] or None, "forProvider": {"manifest": described}}}
+
+
+def test_claims_that_go_with_their_objects() -> None:
+    observed = [
+        _object("PersistentVolumeClaim", "ours"),
+        _object("PersistentVolumeClaim", "all", "*"),
+        _object("PersistentVolumeClaim", "kept", "Observe", "Create", "Update"),
+        _object("Job", "download", "*"),
+    ]
+    assert readers.claims(observed) == {"ours", "all", "kept"}
+    assert readers.claims(observed, owned=True) == {"ours", "all"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "claim"), [("pvc://c/models/0", "c"), ("pvc://c", "c"), ("hf://org/model", ""), ("", "")]
+)
+def test_the_claim_of_a_uri(uri: str, claim: str) -> None:
+    assert readers.claim_of(uri) == claim
+
+
 @pytest.mark.parametrize(
     ("uri", "wanted", "want"),
     [
