@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 TEAM = "twenty"
 NAMES = [f"one-of-twenty-{number:02}" for number in range(20)]
 # 850 to 970 in a dozen runs, by how many events core sees at once; before environments kept a ledger 2,000
-# (docs/performance.md). What a change costs is bounded to the call by tests/simulator.
+# (docs/performance.md).
 MOST_CALLS = 1_200
 
 
