@@ -131,8 +131,8 @@ def size(  # noqa: PLR0913  # click's options
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:
         _tell(found)
-        again = f"plan{sources.again}" if store.all("ModelDeployment") else ""
-        hint(again or f"init {'deployment' if profiles else 'model'}")
+        begin = f"init {'deployment' if profiles else 'model'}"
+        hint(f"plan{sources.again}" if store.all("ModelDeployment") else begin)
     else:
         click.echo(structured(form, [_structured(size_, fits) for size_, fits in found]))
 

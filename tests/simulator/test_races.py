@@ -7,14 +7,16 @@ import structlog
 
 from bench.simulator.races import play
 
-# The first four held GPUs twice for a moment before environments kept ledgers. In those after them lists were late by
-# the same second for ever, and there was no end: what a placement had was in sight in every second call, until it was
+# The first four held GPUs twice for a moment before environments kept ledgers. In 23 and 123 lists were late by the
+# same second for ever, and there was no end: what a placement had was in sight in every second call, until it was
 # asked for by a label; and what was carried over was written over what was newer. The last ends where lags vary alone.
 HISTORIES = [
     (0, 0.05, False),
     (3, 0.0, False),
     (7, 1.0, False),
     (8, 0.05, False),
+    (1, 0.05, False),
+    (2, 1.0, False),
     (23, 1.0, False),
     (123, 1.0, False),
     (14, 1.0, True),
