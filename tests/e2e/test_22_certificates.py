@@ -38,6 +38,8 @@ def on(world: World, empty: None) -> Iterator[None]:  # noqa: ARG001  # it comes
     changed = {**mapping(shipped, "data"), "ingress": json.dumps({**ingress, "enableLLMInferenceServiceTLS": True})}
     world.stack.remote.apply({**shipped, "data": changed})
     yield
+    for service in world.stack.remote.find("LLMInferenceService", TEAM):
+        world.stack.remote.delete("LLMInferenceService", text(service, "metadata.name"), TEAM)
     world.stack.remote.apply(shipped)
 
 

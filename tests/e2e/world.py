@@ -184,16 +184,29 @@ class World:
         until(f"{', '.join(deployments)} to be gone", gone)
 
     def clear(self) -> None:
-        """Delete everything of ours, deployments first; what takes GPUs is gone from the hub then."""
-        for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache"), ("InferenceEnvironment", *_MODELS)):
-            for kind in kinds:
-                for found in self.stack.hub.find(kind):
-                    self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
-            if "InferenceEnvironment" not in kinds:  # those take their time, and nobody is placed on them any more
-                until("everything to go", partial(self._none_of, kinds))
+        """Delete everything of ours, deployments first; what an earlier scenario made takes no GPUs then."""
+        for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache")):
+            self._delete(kinds)
+            until("everything to go", partial(self._none_of, kinds))
+        # Whoever makes services without us deletes them.
+        until("every service and its pods to go", self._nothing_serves, seconds=120)
+        # They take their time, and without them the provider could not have finished what it deletes.
+        self._delete(("InferenceEnvironment", *_MODELS))
+
+    def _delete(self, kinds: tuple[str, ...]) -> None:
+        for kind in kinds:
+            for found in self.stack.hub.find(kind):
+                self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
 
     def _none_of(self, kinds: tuple[str, ...]) -> bool:
         return not any(self.stack.hub.find(kind) for kind in kinds)
+
+    def _nothing_serves(self) -> bool:
+        services = self.stack.remote.find("LLMInferenceService")
+        pods = self.stack.remote.find("Pod", labels="app.kubernetes.io/part-of=llminferenceservice")
+        if left := [f"{text(each, 'metadata.namespace')}/{text(each, 'metadata.name')}" for each in services + pods]:
+            raise LookupError(", ".join(left))
+        return True
 
     def overview(self) -> str:
         """Return what `kubectl get` shows of our kinds, and every condition that is not True."""
