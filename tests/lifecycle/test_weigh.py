@@ -213,6 +213,7 @@ def test_what_is_composed_follows_from_what_is_seen(case: Case) -> None:
     found = weighed(request, begun(request, *case.edits))
     assert lives(found.composed) == case.want, case.reason
     assert (found.state.finding, found.open, found.stale) == (case.finding, case.open, {}), case.reason
+    assert found.state.environment == ("" if case.finding is Finding.HYDRATED else "east"), case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
     assert found.plan
@@ -290,7 +291,7 @@ def test_a_size_below_the_models_ends_nothing_that_was_begun(
     assert (found.plan is not None) is planned, reason
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
-        assert found.state.finding is Finding.CLAIM_TOO_SMALL
+        assert (found.state.finding, found.state.environment) == (Finding.CLAIM_TOO_SMALL, "east")
         assert (found.open, found.stale) == (False, {})
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
