@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheChoice, Hydration, ManagedCache, UserClaim
-from function.domain.model import HuggingFaceSource
+from function.domain.cache import CacheChoice, CacheEntry, Hydration, ManagedCache, NamedCache, UserClaim
+from function.domain.model import HuggingFaceSource, ModelRef
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, get, mapping
+from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.weights import Weights, weigh
 from function.observe.weights import Finding
-from function.storage.request import StorageRequest
+from function.reasons import Phase
+from function.storage.request import NamedCacheFacts, StorageRequest
 from tests.lifecycle.scene import put
 from tests.storage.requests import MULTI, SECRET, model
 
+DESCRIBED = "spec.forProvider.manifest"
 NOTHING, WHEN = Hydration(), "2026-01-01T00:00:00Z"
 TOKEN_MODEL = model(HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", secret=SECRET))
 RETAINED, USERS = ManagedCache(retain=True), UserClaim(claim="mine")
@@ -23,6 +25,10 @@ OWNED, KEPT, FINISHED, OBSERVED = Lifetime.OWNED, Lifetime.KEPT, Lifetime.FINISH
 
 COMPLETE: Manifest = {"completionTime": WHEN, "conditions": [{"type": "Complete", "status": "True"}]}
 FAILED: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}
+EXIT_44 = "Container download for pod team/x failed with exit code 44 matching FailJob rule at index 0"
+NOT_WRITABLE: Manifest = {
+    "conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": EXIT_44}]
+}
 RUNS: Manifest = {"active": 1}
 ABSENT, SILENT, REFUSED = "external resource does not exist", "dial tcp: i/o timeout", "the PVC is invalid"
 
@@ -35,19 +41,26 @@ def asked(choice: CacheChoice = RETAINED, **fields: object) -> StorageRequest:
     return replace(MULTI, **{"model": TOKEN_MODEL, "choice": choice, **fields})  # type: ignore[arg-type]  # as named
 
 
-def weighed(request: StorageRequest, observed: Observed, earlier: Hydration = NOTHING, reads: str = "") -> Weights:
+def weighed(
+    request: StorageRequest,
+    observed: Observed,
+    earlier: Hydration = NOTHING,
+    *,
+    reads: str = "",
+    entry: CacheEntry | None = None,
+) -> Weights:
     """Return what is composed where these Objects are observed."""
     writer = ObjectWriter(
         owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed
     ).within(request.namespace)
-    return weigh(request, writer, "east", earlier, reads=reads)
+    return weigh(request, writer, "east", earlier, entry, reads=reads)
 
 
 def seen(composed: Mapping[str, Composed]) -> Observed:
     """Return what is composed as it is observed, claims bound and nothing else begun."""
     found: Observed = {}
     for key, item in composed.items():
-        described = mapping(item.manifest, "spec.forProvider.manifest")
+        described = mapping(item.manifest, DESCRIBED)
         remote: Manifest = {**described, "metadata": {**mapping(described, "metadata"), "uid": "1"}}
         if key.startswith("claim-"):
             remote["spec"] = {"accessModes": ["ReadWriteMany"], **mapping(described, "spec")}
@@ -216,6 +229,8 @@ def test_what_is_composed_follows_from_what_is_seen(case: Case) -> None:
     assert found.state.environment == ("" if case.finding is Finding.HYDRATED else "east"), case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
+    places = {text(item.manifest, f"{DESCRIBED}.metadata.namespace") for item in found.composed.values()}
+    assert places == {"ml-team-research"}, case.reason
     assert found.plan
     assert (found.hydration.claim, found.hydration.path) == (found.plan.claim_name, found.plan.path)
     assert found.access_mode == ("" if case.finding is Finding.CLAIM_NOT_FOUND else "ReadWriteMany"), case.reason
@@ -265,7 +280,7 @@ def test_what_is_of_other_bytes_is_handed_to_the_caller_as_it_was() -> None:
 def test_a_failed_job_that_another_replaces_goes_at_once() -> None:
     failed = begun(asked(ManagedCache()), job(FAILED))
     changed = weighed(asked(ManagedCache(retry="1")), failed)
-    assert changed.stale == {}, "it is of the same bytes"
+    assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
     assert lives(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)
 
@@ -281,6 +296,7 @@ TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
         ((gone(""),), False, "nor is there a claim"),
         ((job(RUNS),), True, "it fetches already"),
         ((job(COMPLETE),), True, "they are there"),
+        ((job(NOT_WRITABLE),), True, "it could not write, and a prepared one follows"),
     ],
 )
 def test_a_size_below_the_models_ends_nothing_that_was_begun(
@@ -312,6 +328,46 @@ def test_a_size_below_the_models_ends_nothing_that_is_read_or_remembered() -> No
 def test_without_preload_nothing_is_fetched_or_waited_for() -> None:
     found = weighed(asked(ManagedCache(preload=False)), {})
     assert (lives(found.composed), found.open) == ({"claim": OWNED}, True)
+    request = asked(ManagedCache())
+    earlier = weighed(request, begun(request, job(COMPLETE))).hydration
+    forgotten = replace(earlier, completed_at="", claim_uid="")
+    assert weighed(asked(ManagedCache(preload=False)), {}, earlier).hydration == forgotten, "nobody verifies it"
+    refused = weighed(asked(ManagedCache(preload=False)), begun(asked(ManagedCache()), said("claim-", REFUSED)))
+    assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = asked(UserClaim(claim="mine", preload=False))
     assert (weighed(users, {}).open, weighed(users, begun(users)).open) == (False, True), "but for the user's claim"
     assert lives(weighed(users, {}).composed) == {"claim": OBSERVED}
+
+
+PATH = weighed(asked(), {}).hydration.path
+FACTS = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name=TOKEN_MODEL.name), claim="c", path=PATH)
+ONCE = replace(FACTS, access_mode="ReadWriteOnce")
+
+
+@pytest.mark.parametrize(
+    ("facts", "phase", "finding", "reason"),
+    [
+        (FACTS, Phase.READY, Finding.CACHE_HYDRATED, "it says that it is there"),
+        (FACTS, Phase.DOWNLOADING, Finding.CACHE_DOWNLOADING, "it does not yet"),
+        (replace(FACTS, path=""), Phase.READY, Finding.UNPLANNABLE, "nobody knows where it would be read"),
+        (ONCE, Phase.READY, Finding.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
+    ],
+)
+def test_a_named_cache_is_waited_for_and_nothing_is_composed(
+    facts: NamedCacheFacts, phase: Phase, finding: Finding, reason: str
+) -> None:
+    request = asked(NamedCache(name="weights"), named=facts)
+    found = weighed(request, {}, entry=CacheEntry(environment="east", phase=phase))
+    assert (found.composed, found.state.finding) == ({}, finding), reason
+    assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
+    assert found.open is (finding is Finding.CACHE_HYDRATED), reason
+    known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
+    assert found.hydration == (known if found.plan else NOTHING), reason
+
+
+def test_a_caches_claim_under_its_earlier_name_is_not_made_anew() -> None:
+    """An earlier release named a ModelCache's claim as that of a placement of its name."""
+    cache, earlier = asked(ManagedCache(), for_cache=True), begun(asked(ManagedCache()))
+    names = [{k for k in weighed(cache, observed).composed if k.startswith("claim-")} for observed in ({}, earlier)]
+    assert names[1] <= earlier.keys()
+    assert names[0].isdisjoint(earlier)
