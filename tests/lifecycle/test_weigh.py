@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheChoice, CacheEntry, Hydration, ManagedCache, NamedCache, UserClaim
+from function.domain.cache import CacheChoice, CacheEntry, CacheType, Hydration, ManagedCache, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, ModelRef
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, get, mapping, text
@@ -14,6 +14,7 @@ from function.lifecycle.weights import Weights, weigh
 from function.observe.weights import Finding
 from function.reasons import Phase
 from function.storage.request import NamedCacheFacts, StorageRequest
+from tests import builders
 from tests.lifecycle.scene import put
 from tests.storage.requests import MULTI, SECRET, model
 
@@ -371,3 +372,21 @@ def test_a_caches_claim_under_its_earlier_name_is_not_made_anew() -> None:
     names = [{k for k in weighed(cache, observed).composed if k.startswith("claim-")} for observed in ({}, earlier)]
     assert names[1] <= earlier.keys()
     assert names[0].isdisjoint(earlier)
+
+
+def test_a_job_that_could_not_write_is_followed_by_a_prepared_one() -> None:
+    observed = begun(asked(), job(NOT_WRITABLE))
+    jobs = {key for key in weighed(asked(), observed).composed if key.startswith("job-")}
+    assert len(jobs) == 2
+    assert jobs & observed.keys(), "it says why the next one is prepared"
+
+
+@pytest.mark.parametrize(("mode", "near"), [("ReadWriteOnce", True), ("ReadWriteMany", False)])
+def test_a_claim_that_is_of_one_node_is_filled_on_a_node_of_the_pool(mode: str, *, near: bool) -> None:
+    pool = replace(builders.pool(), labels=(("zone", "a"),))
+    request = asked(ManagedCache(type=CacheType.PVC), shape_nodes=1, pool=pool)
+    modes = at("claim-", "status.atProvider.manifest.spec.accessModes", [mode])
+    found = weighed(request, begun(request, gone("job-"), modes))
+    (made,) = (item.manifest for key, item in found.composed.items() if key.startswith("job-"))
+    assert get(made, f"{DESCRIBED}.spec.template.spec.nodeSelector") == ({"zone": "a"} if near else None)
+    assert found.access_mode == mode
