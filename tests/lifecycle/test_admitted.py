@@ -6,7 +6,18 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import JSON, get, text
-from tests.lifecycle.scene import SEVERAL_NODES, Edit, Scene, environment, model, observed, placement, put, scene
+from tests.lifecycle.scene import (
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    environment,
+    model,
+    observed,
+    placement,
+    put,
+    remote,
+    scene,
+)
 
 GROUP: dict[str, JSON] = {"pool": "h200", "nodes": 2, "gpusPerNode": 8}
 LARGER = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
@@ -66,11 +77,11 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_replicas_follow_what_is_admitted(case: Case) -> None:
-    found = scene(SEVERAL_NODES).edited(runs(case.runs), *case.edits, admitted(case.admits))
-    found = found.edited(placement("replicas", case.asks))
-    services = found.composed()
-    assert [get(each, "spec.replicas") for each in services.values()] == [case.want] * bool(case.want), case.reason
-    takes = {key: get(found.outcome().status, f"service.{key}") for key in (*GROUP, "replicas")}
+    edits = (runs(case.runs), *case.edits, admitted(case.admits), placement("replicas", case.asks))
+    outcome = scene(SEVERAL_NODES).edited(*edits).outcome()
+    services = remote(outcome, "service-").values()
+    assert [get(each, "spec.replicas") for each in services] == [case.want] * bool(case.want), case.reason
+    takes = {key: get(outcome.status, f"service.{key}") for key in (*GROUP, "replicas")}
     assert takes == ({**GROUP, "replicas": case.want} if case.want else dict.fromkeys(takes)), case.reason
 
 

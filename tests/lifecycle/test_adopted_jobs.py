@@ -86,8 +86,12 @@ def test_a_shared_job_under_an_earlier_releases_name_is_taken_as_it_is(
     observed = begun(asked(), job(status), at("job-", f"{DESCRIBED}.spec.backoffLimit", 1))
     (key,) = jobs(observed)
     observed["job-earlier"] = observed.pop(key)
+    (token,) = (key for key in observed if key.startswith("token-"))
+    observed["token-earlier"] = observed.pop(token)
     found = weighed(replace(asked(), download=proxied(asked().download)), observed)
     assert ("job-earlier" in found.composed) is stays, reason
     if stays:
         assert jobs(found.composed) == {"job-earlier"}, reason
+        tokens = {key for key in found.composed if key.startswith("token-")}
+        assert tokens == ({"token-earlier"} if status is RUNS else set()), "it reads the token of its own time"
         assert get(found.composed["job-earlier"].manifest, f"{DESCRIBED}.spec.backoffLimit") == 1, "and not written to"

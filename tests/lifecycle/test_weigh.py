@@ -390,3 +390,5 @@ def test_a_claim_that_is_of_one_node_is_filled_on_a_node_of_the_pool(mode: str, 
     (made,) = (item.manifest for key, item in found.composed.items() if key.startswith("job-"))
     assert get(made, f"{DESCRIBED}.spec.template.spec.nodeSelector") == ({"zone": "a"} if near else None)
     assert found.access_mode == mode
+    (claim,) = (item.manifest for key, item in found.composed.items() if key.startswith("claim-"))
+    assert get(claim, f"{DESCRIBED}.spec.accessModes") == [mode], "no claim can change it"

@@ -1,0 +1,64 @@
+"""What happens to a claim and its Secrets once the weights are verified."""
+
+from dataclasses import replace
+
+import pytest
+
+from function.domain.cache import ManagedCache
+from function.domain.pull_secrets import PullSecret
+from function.kube.manifests import Manifest, get
+from function.lifecycle.object_writer import Lifetime
+from tests.lifecycle.test_weigh import (
+    COMPLETE,
+    DESCRIBED,
+    RETAINED,
+    RUNS,
+    Edit,
+    asked,
+    begun,
+    gone,
+    job,
+    lives,
+    weighed,
+)
+from tests.storage.requests import GIB, SECRET
+
+LARGER = 32 * 141 * GIB
+
+
+@pytest.mark.parametrize(
+    ("status", "size", "edits", "want", "reason"),
+    [
+        (RUNS, None, (), LARGER // GIB, "what is derived grows while the bytes are on their way"),
+        (COMPLETE, None, (), 16 * 141, "they fit: what has drifted since is no reason to grow"),
+        (COMPLETE, 9000 * GIB, (), 9000, "what somebody states is"),
+        (COMPLETE, None, (gone("claim-"),), LARGER // GIB, "one that nobody has seen is described as it would be made"),
+    ],
+)
+def test_a_filled_claim_grows_only_for_what_somebody_states(
+    status: Manifest, size: int | None, edits: tuple[Edit, ...], want: int, reason: str
+) -> None:
+    earlier = (
+        weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+        if status is COMPLETE
+        else weighed(asked(), {}).hydration
+    )
+    observed = begun(asked(), job(status), *edits)
+    found = weighed(asked(replace(RETAINED, size=size), gpu_memory=LARGER), observed, earlier)
+    (claim,) = (item.manifest for key, item in found.composed.items() if key.startswith("claim-"))
+    assert get(claim, f"{DESCRIBED}.spec.resources.requests.storage") == f"{want}Gi", reason
+
+
+def test_every_secret_of_a_shared_download_goes_in_two_steps() -> None:
+    """A token and what the Job's image is pulled with: without the Delete policy each would stay on the cluster."""
+    request = asked(pull_secrets=(PullSecret(name="", source=SECRET),))
+    first = begun(request, job(COMPLETE))
+    tokens = {key for key in first if key.startswith("token-")}
+    assert len(tokens) == 2
+    found = weighed(request, first)
+    assert tokens <= found.composed.keys(), "first they get the policy"
+    assert lives({key: found.composed[key] for key in tokens}) == {"token": Lifetime.OWNED}
+    second = {**first, **{key: found.composed[key].manifest for key in tokens}}
+    after = weighed(request, second)
+    assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
+    assert tokens.isdisjoint(weighed(asked(ManagedCache()), begun(asked(ManagedCache()), job(COMPLETE))).composed)
