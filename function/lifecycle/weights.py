@@ -154,7 +154,7 @@ def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tu
         return planned
     could_not_write = bool(preparation.evidence(writer, _of_the_bytes(writer, planned.job)))
     mode = volume_claim.mode(writer.read(CLAIM + planned.claim_name).manifest)
-    return plan(replace(request, prepared=could_not_write, claim_mode=mode))
+    return plan(replace(request, prepared=could_not_write, claim_mode=mode)) if could_not_write or mode else planned
 
 
 def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:

@@ -62,3 +62,16 @@ def test_every_secret_of_a_shared_download_goes_in_two_steps() -> None:
     after = weighed(request, second)
     assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
     assert tokens.isdisjoint(weighed(asked(ManagedCache()), begun(asked(ManagedCache()), job(COMPLETE))).composed)
+
+
+def test_what_the_cluster_refuses_to_change_about_a_filled_claim_is_a_remark() -> None:
+    found = weighed(asked(), begun(asked(), job(COMPLETE), said("claim-", REFUSED)))
+    (remark,) = found.state.problems
+    assert found.plan
+    assert (remark.path, remark.message) == (f"claim {found.plan.claim_name}", REFUSED)
+
+
+def test_a_token_that_does_not_exist_is_named_as_its_owner_knows_it() -> None:
+    missing = 'cannot get referenced resource: secrets "hf-token" not found'
+    state = weighed(asked(), begun(asked(), job(RUNS), said("token-", missing))).state
+    assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)")
