@@ -8,9 +8,11 @@ from function.domain.cache import ManagedCache
 from function.domain.pull_secrets import PullSecret
 from function.kube.manifests import Manifest, get
 from function.lifecycle.object_writer import Lifetime
+from function.observe.weights import Finding
 from tests.lifecycle.test_weigh import (
     COMPLETE,
     DESCRIBED,
+    REFUSED,
     RETAINED,
     RUNS,
     Edit,
@@ -19,6 +21,7 @@ from tests.lifecycle.test_weigh import (
     gone,
     job,
     lives,
+    said,
     weighed,
 )
 from tests.storage.requests import GIB, SECRET

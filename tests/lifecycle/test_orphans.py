@@ -60,4 +60,5 @@ def test_an_orphan_is_composed_over_what_was_seen_of_it_and_nothing_else_is() ->
     item = Composed(manifest={"metadata": {"name": "a"}, "spec": {}})
     over = Composed(manifest={"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}})
     lost: dict[str, Manifest] = {"lost": {"metadata": {"resourceVersion": "7"}}, "gone": {"metadata": {}}}
-    assert adopted({"lost": item, "kept": item}, lost) == {"lost": over, "kept": item}
+    composed = {"lost": item, "kept": item, "gone": item}
+    assert adopted(composed, lost) == {**composed, "lost": over}
