@@ -8,7 +8,8 @@ from function.domain.cache import ManagedCache
 from function.domain.pull_secrets import PullSecret
 from function.kube.manifests import Manifest, get
 from function.lifecycle.object_writer import Lifetime
-from function.observe.weights import Finding
+from function.observe.objects import read
+from function.observe.weights import Finding, StorageState
 from tests.lifecycle.test_weigh import (
     COMPLETE,
     DESCRIBED,
@@ -17,6 +18,7 @@ from tests.lifecycle.test_weigh import (
     RUNS,
     Edit,
     asked,
+    at,
     begun,
     gone,
     job,
@@ -78,3 +80,30 @@ def test_a_token_that_does_not_exist_is_named_as_its_owner_knows_it() -> None:
     missing = 'cannot get referenced resource: secrets "hf-token" not found'
     state = weighed(asked(), begun(asked(), job(RUNS), said("token-", missing))).state
     assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)")
+
+
+def test_a_job_that_has_filled_the_new_claim_is_not_the_one_that_filled_the_old() -> None:
+    earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    later: Manifest = {**COMPLETE, "completionTime": "2026-02-02T00:00:00Z"}
+    anew = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
+    found = weighed(asked(), anew, earlier)
+    assert (found.open, lives(found.composed)["job"]) == (True, Lifetime.OBSERVED)
+    assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
+
+
+def test_what_an_earlier_release_remembered_without_a_namespace_holds() -> None:
+    earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    found = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="", claim_uid=""))
+    assert (found.open, found.hydration) == (True, earlier)
+    elsewhere = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="another"))
+    assert not elsewhere.open
+
+
+@pytest.mark.parametrize(
+    ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_SILENT)]
+)
+def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: str, finding: Finding) -> None:
+    observed = begun(asked(), job(RUNS), said("token-", message))
+    (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
+    name = "modelplane-system/hf-token (key HF_TOKEN)"
+    assert weighed(asked(), observed).state == StorageState(finding=finding, name=name, said=message, remote=token)

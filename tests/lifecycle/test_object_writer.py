@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 from function.domain.model import SecretKey
+from function.domain.pull_secrets import PullSecret
 from function.kube.manifests import JSON, Manifest
 from function.lifecycle.object_writer import NAMESPACE, Lifetime, ObjectWriter, namespace, object_name
-from function.lifecycle.secret_copies import SecretCopy
+from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
 from function.observe.health import READINESS
+from function.storage.credentials import Credential, Form
 
 WRITER = ObjectWriter(owner="chat-env", namespace="team", provider_config="east", watch=False, observed={})
 US: JSON = {"app.kubernetes.io/managed-by": "modelplane"}
@@ -40,6 +42,9 @@ def test_a_manifest_becomes_an_object() -> None:
     job: Manifest = {"apiVersion": "batch/v1", "kind": "Job"}
     query: JSON = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]}
     assert WRITER.compose("job-a", job, Lifetime.OWNED).manifest == an_object("job-a", job, ["*"], readiness=query)
+    claim: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    query = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["/PersistentVolumeClaim"]}
+    assert WRITER.compose("a", claim, Lifetime.OWNED).manifest == an_object("a", claim, ["*"], readiness=query)
     scoped = replace(WRITER, scope="west").compose("job-a", MAP, Lifetime.OWNED)
     assert scoped.manifest["metadata"] != made.manifest["metadata"], "clusters of one composite are told apart"
 
@@ -76,18 +81,36 @@ def test_a_copy_refers_to_its_secret_and_holds_none_of_it() -> None:
         assert copy.origin == "builds/hf (key HF_TOKEN)"
 
 
+def test_what_is_copied_is_what_is_not_on_the_cluster_yet() -> None:
+    source = SecretKey(name="mirror", namespace="builds", key=".dockerconfigjson")
+    pulled = of_pull_secrets([PullSecret(name="copy", source=source), PullSecret(name="there")])
+    assert pulled == (SecretCopy(name="copy", source=source, type="kubernetes.io/dockerconfigjson"),)
+    for form, whole in ((Form.VARIABLES, True), (Form.TOKEN, False)):
+        credential = Credential(name="copy", key="k", form=form, copied=source, lasting=whole)
+        assert of_credential(credential) == (SecretCopy(name="copy", source=source, whole=whole, lasting=whole),)
+
+
 def _in(name: str) -> Manifest:
     return {"spec": {"forProvider": {"manifest": {"metadata": {"namespace": name}}}}} if name else {"spec": {}}
 
 
 def test_within_a_namespace_what_is_in_others_is_left_and_keeps_its_name() -> None:
-    observed = {"a": _in("old"), "b@new": _in("new"), "b": _in("old"), "c": _in("new"), "d": _in("")}
+    observed = {
+        "a": _in("old"),
+        "f@new": _in("new"),
+        "b@new": _in("new"),
+        "b": _in("old"),
+        "c": _in("new"),
+        "d": _in(""),
+    }
     here = replace(WRITER, observed=observed).within("new")
     assert here.remote_namespace == "new"
     assert here.left == {"a": _in("old"), "b": _in("old")}
-    assert here.observed == {"b": _in("new"), "c": _in("new"), "d": _in("")}
-    names = {key: here.name(key) for key in ("a", "b", "c", "d", "e")}
-    assert names == {"a": "a@new", "b": "b@new", "c": "c", "d": "d", "e": "e"}, "no Object changes its namespace"
+    assert here.observed == {"f": _in("new"), "b": _in("new"), "c": _in("new"), "d": _in("")}
+    names = {key: here.name(key) for key in ("a", "b", "c", "d", "e", "f")}
+    assert names == {"a": "a@new", "b": "b@new", "c": "c", "d": "d", "e": "e", "f": "f@new"}, (
+        "no Object changes its namespace"
+    )
     item = here.compose("a", MAP, Lifetime.OWNED)
     assert here.named({"a": item}) == {"a@new": item}
     assert item.manifest == an_object("a@new", MAP, ["*"])
