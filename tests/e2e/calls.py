@@ -16,6 +16,11 @@ def reconciles() -> int:
     return int(_sum(r"controller_runtime_reconcile_total\{controller=\"composite/.*\}"))
 
 
+def conflicts() -> int:
+    """Return how many of them core gave up and began again: what it had read was older than its own last write."""
+    return int(_sum(r"controller_runtime_reconcile_total\{controller=\"composite/.*result=\"requeue\"\}"))
+
+
 def core_seconds() -> float:
     """Return the seconds of processor time that core has spent so far."""
     return _sum("process_cpu_seconds_total")

@@ -46,10 +46,9 @@ def test_no_replicas_are_ready(world: World) -> None:
     before = _service_uid(world)
     world.apply(deployment(TEAM, "changing", "changing", on="changing", replicas=0))
     until("no pods", partial(_has_pods, world, 0))
-    found = world.ready(TEAM, "changing")
-    placement = world.placement(TEAM, "changing")
-    assert text(condition(placement, "ServiceReady"), "reason") == "ScaledToZero"
-    assert get(found, "status.gpus") == 0
+    name = text(world.placement(TEAM, "changing"), "metadata.name")
+    placement = world.wait("ModelPlacement", name, "ServiceReady", "True/ScaledToZero", TEAM)
+    until("no GPUs to be held", lambda: get(world.ready(TEAM, "changing"), "status.gpus") == 0)
     service = world.service(placement)
     assert condition(service, "Ready").get("status") == "True"
     assert condition(service, "WorkerWorkloadReady").get("status") == "True"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, get, strings, text
+from function.kube.manifests import Manifest, condition, get, mapping, strings, text
 from tests.e2e.calls import calls
 from tests.e2e.objects import deployment, environment, model, pool
 from tests.e2e.rest import require_rest
 from tests.e2e.world import World
-from tools.stack.waiting import until
+from tools.stack.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.e2e
 TEAM = "races"
@@ -26,6 +26,7 @@ _OURS = ("ModelDeployment", "ModelPlacement", "InferenceEnvironment", "ClusterMo
 
 
 WATCHED_SECONDS = 900
+_LAST = "races/last"
 
 
 class Slots(threading.Thread):
@@ -37,10 +38,22 @@ class Slots(threading.Thread):
         self._holders: dict[str, set[str]] = defaultdict(set)
         self.seen = 0
         self.doubled: list[str] = []
+        self._ended = False
+
+    def end(self, world: World) -> None:
+        """Let an event of our own be the last: the watch has told all that came before, and outlives nothing."""
+        service = world.stack.remote.find("LLMInferenceService", TEAM)[0]
+        labels: Manifest = {"metadata": {"labels": {_LAST: "true"}}}
+        world.stack.remote.patch("LLMInferenceService", text(service, "metadata.name"), labels, TEAM)
+        self.join(PATIENCE)
+        assert self._ended
 
     def run(self) -> None:
-        """Look until the watch ends."""
+        """Look until the last event."""
         for kind, service in self._events:
+            if _LAST in mapping(service, "metadata.labels"):
+                self._ended = True
+                return
             race, _, side = strings(service, "metadata.labels")["modelplane.ai/deployment"].rpartition("-")
             self.seen += 1
             if kind == "DELETED" or get(service, "metadata.deletionTimestamp") is not None:
@@ -64,6 +77,7 @@ def slots(world: World) -> Iterator[Slots]:
         world.wait("InferenceEnvironment", race, "Ready", "True")
     world.apply(*(deployment(TEAM, f"{race}-{side}", "racer", on=race) for race in RACES for side in ("a", "b")))
     yield watching
+    watching.end(world)
     assert watching.doubled == []
 
 

@@ -124,9 +124,9 @@ def test_an_environment_that_is_made_again_holds_what_runs(world: World) -> None
     until("the environment to go", lambda: world.stack.hub.get("InferenceEnvironment", PLACE) is None)
     world.apply(ONE_SLOT, deployment(TEAM, "late", "ledger", on=PLACE))
     world.wait("InferenceEnvironment", PLACE, "Ready", "True")
-    again = world.stack.hub.get("InferenceEnvironment", PLACE)
-    assert text(again, "metadata.uid") != uid
     until("the ledger", lambda: admitted(world) == [mine(world)])
     world.wait("ModelDeployment", "late", "Scheduled", "False/InsufficientCapacity", TEAM)
+    again = world.stack.hub.get("InferenceEnvironment", PLACE)
+    assert text(again, "metadata.uid") != uid
     assert mapping(again, "status")["gpus"] == {"total": 1, "inUse": 1}
     world.remove(TEAM, "late")

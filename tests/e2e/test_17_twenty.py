@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from function.kube.manifests import Manifest, condition, mapping, text
-from tests.e2e.calls import calls, core_seconds, reconciles
+from tests.e2e.calls import calls, conflicts, core_seconds, reconciles
 from tests.e2e.objects import deployment, environment, model, pool
 from tests.e2e.world import World
 from tools.stack.waiting import until
@@ -18,30 +18,32 @@ from tools.stack.waiting import until
 pytestmark = pytest.mark.e2e
 TEAM = "twenty"
 NAMES = [f"one-of-twenty-{number:02}" for number in range(20)]
-# Before environments kept a ledger it was 2,000 (docs/performance.md).
-MOST_CALLS = 1_000
+# Before environments kept a ledger it was 2,000 (docs/performance.md). Conflicts are not counted: the slower a machine
+# is, the more of them there are.
+MOST_CALLS = 900
 
 
 def test_twenty_at_once(world: World, record_property: Callable[[str, object], None]) -> None:
     world.team(TEAM)
     world.apply(model("twenty"), environment("twenty", pool("gpus", maxNodeCount=3)))
     world.wait("InferenceEnvironment", "twenty", "Ready", "True")
-    before, started = (calls(), reconciles(), core_seconds()), time.monotonic()
+    before, started = _counted(), time.monotonic()
     world.apply(*(deployment(TEAM, name, "twenty", on="twenty") for name in NAMES))
     for name in NAMES:
         world.ready(TEAM, name)
     seconds = time.monotonic() - started
-    number, ended, busy = (
-        now - then for now, then in zip((calls(), reconciles(), core_seconds()), before, strict=True)
-    )
-    record_property(
-        "until all are Ready", f"{number} calls in {ended} reconciles, {busy:.1f} s of core in {seconds:.0f} s"
-    )
-    assert number <= MOST_CALLS
+    number, ended, vain, busy = (now - then for now, then in zip(_counted(), before, strict=True))
+    said = f"{number} calls in {ended} reconciles, {vain} in vain, {busy:.1f} s of core in {seconds:.0f} s"
+    record_property("until all are Ready", said)
+    assert number - vain <= MOST_CALLS
     services = world.stack.remote.find("LLMInferenceService", TEAM)
     world.remove(TEAM, *NAMES)
     if "E2E_LONG" in os.environ:
         record_property("the same services alone", f"{_alone(world, services):.0f} s")
+
+
+def _counted() -> tuple[int, int, int, float]:
+    return calls(), reconciles(), conflicts(), core_seconds()
 
 
 def _alone(world: World, services: list[Manifest]) -> float:

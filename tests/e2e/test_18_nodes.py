@@ -24,7 +24,12 @@ from tools.stack.waiting import steady, until
 pytestmark = pytest.mark.e2e
 TEAM, PLACE = "nodes", "nodes"
 FIRST, SECOND, LACKING = "l40s-5-0", "l40s-5-1", "medium-0-3"
+HONEST = {FIRST, SECOND, *(f"medium-0-{number}" for number in range(4)), *(f"frontier-1-{n}" for n in range(8))}
 LABEL = "modelplane.ai/pool"
+OTHERS = tuple(
+    pool(name, nodeCount=count, maxNodeCount=count, labels={LABEL: name})
+    for name, count in (("medium", 4), ("frontier", 8))
+)
 # provider-kubernetes polls every 20 seconds here; its collection, then its Objects.
 _POLL_SECONDS, _NEWS_SECONDS = 20, 120
 # `make e2e-long`: five minutes of heartbeats, and a thousand nodes that no pool declares.
@@ -50,8 +55,8 @@ def hardware(world: World, name: str, want: str) -> str:
 
 
 def observed(world: World, name: str) -> Manifest:
-    (found,) = listing(world.stack.hub.get("InferenceEnvironment", name), "status.pools")
-    return mapping(found, "observed")
+    """Return what was observed of the first pool of an environment."""
+    return mapping(listing(world.stack.hub.get("InferenceEnvironment", name), "status.pools")[0], "observed")
 
 
 def scheduled(world: World, name: str, want: str) -> str:
@@ -70,7 +75,7 @@ def before(world: World) -> Iterator[dict[str, str]]:
     world.apply(
         model("small", profile=spanning(1, 2)),
         model("wide", profile=spanning(2, 2)),
-        environment(PLACE, l40s()),
+        environment(PLACE, l40s(), *OTHERS),
         deployment(TEAM, "serves", "small", on=PLACE),
     )
     world.ready(TEAM, "serves")
@@ -87,15 +92,20 @@ def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
     world.ready(TEAM, "serves")
 
 
-def test_an_honest_pool_is_as_declared(world: World, record_property: Callable[[str, object], None]) -> None:
-    assert hardware(world, PLACE, "True/AsDeclared") == "2 nodes, all usable and none against its declaration"
-    assert observed(world, PLACE) == {"nodes": 2, "usable": 2, "gpusPerNode": 2}
+def test_three_honest_pools_are_as_declared(world: World, record_property: Callable[[str, object], None]) -> None:
+    assert hardware(world, PLACE, "True/AsDeclared") == "14 nodes, all usable and none against its declaration"
+    pools = listing(world.stack.hub.get("InferenceEnvironment", PLACE), "status.pools")
+    assert [get(pool, "observed") for pool in pools] == [
+        {"nodes": 2, "usable": 2, "gpusPerNode": 2},
+        {"nodes": 4, "usable": 4, "gpusPerNode": 8},
+        {"nodes": 8, "usable": 8, "gpusPerNode": 8},
+    ]
     (collection,) = world.stack.hub.find("ObservedObjectCollection", "modelplane-system")
     name = text(collection, "metadata.name")
     members = world.stack.hub.find(
         "Object", "modelplane-system", f"kubernetes.crossplane.io/owned-by-collection={name}"
     )
-    assert {text(m, "status.atProvider.manifest.metadata.name") for m in members} == {FIRST, SECOND}
+    assert {text(m, "status.atProvider.manifest.metadata.name") for m in members} == HONEST
     record_property("bytes of a node's Object", max(len(str(member)) for member in members))
 
 
@@ -106,7 +116,7 @@ def test_heartbeats_wake_nobody_but_the_environment(
     hardware(world, PLACE, "True/AsDeclared")
     before, number = _at_rest(world), calls()
     for _ in range(_BEATS):
-        for name in (FIRST, SECOND):
+        for name in sorted(HONEST):
             beat: Manifest = {"metadata": {"annotations": {"e2e-beat": str(time.monotonic_ns())}}}
             world.stack.remote.patch("Node", name, beat)
         time.sleep(_POLL_SECONDS)

@@ -14,7 +14,7 @@ from function.kube.manifests import Manifest, condition
 from tests.e2e.objects import cache, deployment, environment, model, pool, spanning
 from tests.e2e.test_05_own_claim import CLAIM
 from tests.e2e.world import World
-from tools.stack import inventory
+from tools.stack import inventory, release
 from tools.stack.namespace import HOLDER
 from tools.stack.waiting import until
 
@@ -64,6 +64,7 @@ def test_each_process_is_killed_in_turn(
         for each in NAMES:
             world.ready(TEAM, each)
         assert running.items() <= world.remote_uids(TEAM).items(), name
+    release.publish(world.stack.home)  # the registry's list of what it has was in its memory
     record_property("seconds until a new model is served", ", ".join(took))
     world.remove(TEAM, *NAMES, *(f"after-{name}" for name in programs))
 

@@ -79,6 +79,9 @@ def test_every_pod_reads_the_certificate_that_kserve_made(
             assert "--ssl-certfile=/var/run/kserve/tls/tls.crt" in _args(pod)
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert text(main_container(leader), f"{probe}.httpGet.scheme") == "HTTPS", reason
+    until("the Service to speak HTTPS", lambda: "https" in _ports(world, name))
+
+
+def _ports(world: World, name: str) -> set[str]:
     services = world.stack.remote.find("Service", TEAM, f"app.kubernetes.io/name={name}")
-    ports = {text(port, "name") for service in services for port in listing(service, "spec.ports")}
-    assert "https" in ports, "whoever comes to the Service speaks HTTPS"
+    return {text(port, "name") for service in services for port in listing(service, "spec.ports")}

@@ -26,7 +26,8 @@ def holder(home: Home, processes: Processes) -> int:
         if not _comes(home.root / "network"):
             said = processes.tail(HOLDER)
             processes.stop_all()
-            raise ChildProcessError(f"no network namespace: {said or 'unshare(1) needs root or user namespaces'}")
+            wants = "unshare(1) with root or user namespaces, and ip(8) (packages util-linux and iproute2)"
+            raise ChildProcessError(f"no network namespace, which takes {wants}: {said}")
         known = {r.program.name: r for r in processes.records()}
     return known[HOLDER].pid
 
