@@ -42,7 +42,7 @@ def proxied(download: Download) -> Download:
 
 
 def moved(download: Download) -> Download:
-    return replace(download, node_selector={"zone": "a"})
+    return replace(download, node_selector={"zone": "a"}, tolerations=({"key": "a", "operator": "Exists"},))
 
 
 CASES = (

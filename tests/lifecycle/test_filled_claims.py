@@ -107,3 +107,10 @@ def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: st
     (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"
     assert weighed(asked(), observed).state == StorageState(finding=finding, name=name, said=message, remote=token)
+
+
+@pytest.mark.parametrize(("edits", "ready"), [((), True), ((said("job-", "dial tcp: i/o timeout"),), False)])
+def test_a_job_that_is_done_is_ready_unless_nobody_answers(edits: tuple[Edit, ...], *, ready: bool) -> None:
+    found = weighed(asked(), begun(asked(), job(COMPLETE), *edits))
+    assert [item.ready for key, item in found.composed.items() if key.startswith("job-")] == [ready]
+    assert weighed(asked(), {}).access_mode == "ReadWriteMany", "before it is seen a claim is what is asked for"
