@@ -21,7 +21,7 @@ def test_what_has_no_spec_gets_none() -> None:
 
 
 def test_the_data_of_a_secret_is_never_written_back() -> None:
-    secret: Manifest = {"kind": "Secret", "data": {"token": "eA=="}, "type": "Opaque"}
+    secret: Manifest = {"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"a": "x"}, "type": "Opaque"}
     observed = ObjectWriter(owner="a", namespace="b", provider_config="east", watch=True, observed={}).compose(
         "token-a", secret, Lifetime.OWNED
     )
