@@ -43,9 +43,7 @@ def over_version(item: Composed, seen: Manifest) -> Composed:
 
 def carried(manifest: Manifest) -> Composed:
     """Return one observed resource as desired, with the readiness that it shows."""
-    kept: Manifest = {
-        key: value for key, value in manifest.items() if key not in {"metadata", "status", "spec", "data", "stringData"}
-    }
+    kept: Manifest = {key: value for key, value in manifest.items() if key not in {"status", "data", "stringData"}}
     kept["metadata"] = prune(
         {
             "name": get(manifest, "metadata.name"),

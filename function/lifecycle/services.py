@@ -123,10 +123,9 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
         composed |= writer.named({key: over_version(same, writer.observed[key])})
     took = placement.takes or placement.asks
     secrets = writer.named({k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
-    if not composed or took is None:
-        return Written(composed=composed, secrets=secrets)
-    most = max(_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values())
-    return Written(composed=composed, secrets=secrets, takes=replace(took, replicas=most))
+    most = max((_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values()), default=0)
+    takes = replace(took, replicas=most) if composed and took else None
+    return Written(composed=composed, secrets=secrets, takes=takes)
 
 
 def _replicas(service: Manifest) -> int:

@@ -66,11 +66,11 @@ class _Seen:
     """What was observed for a plan. `job_key` None: no Job is wanted. `adopted`: it has an earlier release's name."""
 
     claim: ObservedObject
-    job_key: str | None
-    job: ObservedObject | None
-    done: bool
-    outdated: bool
-    adopted: bool
+    job_key: str | None = None
+    job: ObservedObject | None = None
+    done: bool = False
+    outdated: bool = False
+    adopted: bool = False
 
 
 def weigh(
@@ -160,7 +160,7 @@ def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tu
 def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
     claim = writer.read(CLAIM + planned.claim_name)
     if planned.job is None:
-        return _Seen(claim=claim, job_key=None, job=None, done=False, outdated=False, adopted=False)
+        return _Seen(claim=claim)
     adopted = _finished(writer, planned.job) or _adopted(writer, planned.job) or _unasked(writer, planned.job)
     key = adopted or JOB + planned.job.name
     job = writer.read(key)

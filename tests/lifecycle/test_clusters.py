@@ -1,9 +1,14 @@
 """A placement stays on its cluster: its Objects describe what is there, and nowhere else."""
 
+from dataclasses import replace
+
 import pytest
 
-from function.kube.manifests import mapping
+from function.kube.manifests import Manifest, mapping
+from function.lifecycle.clusters import elsewhere
+from function.parse.environments import provider_config
 from function.reasons import Status
+from tests import builders
 from tests.lifecycle.scene import SEVERAL_NODES, Edit, Scene, at_rest, environment, placement, put
 
 
@@ -52,3 +57,13 @@ def test_a_name_that_its_status_keeps_counts_as_well() -> None:
     for manifest in kept.observed.values():
         put(manifest, "spec.providerConfigRef.name", "of-an-earlier-release")
     assert kept.said("ReferencesResolved").status is Status.TRUE
+
+
+def test_what_is_on_another_cluster_is_named() -> None:
+    def on(config: str) -> Manifest:
+        return {"spec": {"providerConfigRef": {"name": config}} if config else {"of": {"kind": "ModelCache"}}}
+
+    east = replace(builders.environment("east"), provider_config="said")
+    here = {"a": on("said"), "b": on(provider_config("east")), "cache-usage": on("")}
+    assert elsewhere(here, east) == "", "by what its status says, by its name, and on the control plane itself"
+    assert elsewhere({"z": on("west"), "y": on("north"), **here}, east) == "north", "the first by composed resource"

@@ -3,8 +3,8 @@
 import pytest
 
 from function.kube.manifests import Manifest
-from function.lifecycle.node_collection import KIND, NODES, collection_name, is_served
-from function.lifecycle.object_writer import API_VERSION
+from function.lifecycle.node_collection import KIND, NODES, collection, collection_name, is_served
+from function.lifecycle.object_writer import API_VERSION, ObjectWriter
 from function.lifecycle.ownership import is_ours
 
 _MEMBER = len("-0123456")
@@ -35,3 +35,24 @@ def test_one_that_somebody_relabelled_is_known_by_its_name() -> None:
 def test_a_definition_serves_once_it_is_established(status: str | None, want: bool) -> None:  # a table
     conditions: Manifest = {"type": "Established", "status": status}
     assert is_served({"status": {"conditions": [conditions] if status else []}}) is want
+
+
+def test_a_collection_observes_the_nodes_that_a_selector_finds() -> None:
+    writer = ObjectWriter(owner="h200-east", namespace="team", provider_config="east", watch=True, observed={})
+    selector: Manifest = {"matchLabels": {"modelplane.ai/pool": "h200"}}
+    made = collection(writer, selector)
+    assert made.ready, "no environment waits for it"
+    assert made.manifest == {
+        "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
+        "kind": "ObservedObjectCollection",
+        "metadata": {
+            # As tests/golden/InferenceEnvironment has it: it never changes.
+            "name": "h200-east-nodes-b514667e",
+            "namespace": "team",
+            "labels": {"app.kubernetes.io/managed-by": "modelplane"},
+        },
+        "spec": {
+            "observeObjects": {"apiVersion": "v1", "kind": "Node", "selector": selector},
+            "providerConfigRef": {"kind": "ClusterProviderConfig", "name": "east"},
+        },
+    }

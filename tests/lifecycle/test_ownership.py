@@ -8,6 +8,7 @@ import yaml
 
 from function.exchange import Call
 from function.kube.manifests import Manifest, mapping, text
+from function.lifecycle.object_writer import object_name
 from function.lifecycle.ownership import is_ours, own
 from tests.lifecycle.scene import at_rest, put
 
@@ -73,3 +74,14 @@ def test_an_object_of_ours_on_which_somebody_changed_the_label_is_not_lost() -> 
     serving.answers.clear()
     objects = {key for key, item in before.items() if text(item.manifest, "kind") == "Object"}
     assert objects <= serving.outcome().composed.keys()
+
+
+def test_an_object_of_a_cache_on_which_somebody_changed_the_label_is_known_by_its_name() -> None:
+    named: Manifest = {
+        "name": object_name("cache", "job-x", "east"),
+        "labels": {"app.kubernetes.io/managed-by": "helm"},
+    }
+    relabelled: Manifest = {"apiVersion": OBJECT, "kind": "Object", "metadata": named}
+    assert is_ours("cache", "east/job-x", relabelled)
+    assert not is_ours("cache", "west/job-x", relabelled)
+    assert not is_ours("other", "east/job-x", relabelled)

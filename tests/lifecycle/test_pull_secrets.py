@@ -37,6 +37,7 @@ def copies(control: ControlPlane, prefix: str) -> dict[str, tuple[str, str]]:
         secret = mapping(item, "spec.forProvider.manifest")
         if key.startswith(prefix):
             assert secret["type"] == "kubernetes.io/dockerconfigjson"
+            assert text(secret, "metadata.namespace") == "assistants", "where the pods are"
             (reference,) = listing(item, "spec.references")
             assert text(reference, "toFieldPath") == "data[.dockerconfigjson]"
             origin = mapping(reference, "patchesFrom")

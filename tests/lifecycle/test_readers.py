@@ -175,7 +175,7 @@ def test_all_who_read_are_found_by_name() -> None:
     found = readers.readers(
         CACHE, [of_others, late, replace(elsewhere, reads="pvc://mine/0"), early], {"env": {"mine"}}
     )
-    assert [reader.name for reader in found] == ["a", "b"]
+    assert found == [Reader(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
 
 
 def _object(kind: str, name: str, *policies: JSON) -> Manifest:

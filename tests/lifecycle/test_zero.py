@@ -51,3 +51,9 @@ def test_at_zero_what_kserve_refuses_is_still_said() -> None:
     scene = at_rest(SEVERAL_NODES).edited(placement("replicas", 0), refused)
     assert scene.said("ServiceReady").status is Status.FALSE
     assert not any(item.ready for key, item in scene.outcome().composed.items() if key.startswith("service-"))
+
+
+@pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
+def test_with_replicas_what_kserve_waits_for_is_waited_for(type_: str) -> None:
+    composed = at_rest(SEVERAL_NODES).edited(waiting(type_)).outcome().composed
+    assert [item.ready for key, item in composed.items() if key.startswith("service-")] == [False]

@@ -1,0 +1,85 @@
+"""A placement that has had another service: which one serves, and what stays for as long as it may be read."""
+
+import copy
+
+import pytest
+
+from function.kube.manifests import JSON, get
+from tests.lifecycle.scene import SEVERAL_NODES, Edit, Scene, environment, model, observed, put, remote, scene
+from tests.lifecycle.test_admitted import LARGER, admitted
+
+REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), environment("storage", None)
+WAITING = pytest.mark.parametrize("edit", [REVISION, UNPLANNABLE, admitted(0)], ids=["bytes", "no-plan", "unadmitted"])
+
+
+def beside(prefix: str, key: str, *, status: JSON = None) -> Edit:
+    """Let another Object be observed, like the one with this prefix, and say this."""
+
+    def edit(found: Scene) -> None:
+        (like,) = (m for name, m in found.observed.items() if name.startswith(prefix))
+        found.observed[key] = copy.deepcopy(like)
+        put(found.observed[key], "metadata.name", key)
+        put(found.observed[key], "status", status)
+
+    return edit
+
+
+def without_service(found: Scene) -> None:
+    """Let no service be observed."""
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        del found.observed[key]
+
+
+TWO = (beside("service-", "service-a"),)
+
+
+@WAITING
+def test_while_one_waits_another_stays_beside_it(edit: Edit) -> None:
+    two = scene(SEVERAL_NODES).edited(*TWO, edit)
+    outcome = two.outcome()
+    assert remote(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
+    assert get(outcome.status, "service.replicas") == 1, "it takes the most of them, not all"
+    assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"], (
+        "the wanted one is told of"
+    )
+
+
+def test_the_other_goes_where_the_wanted_one_is_written() -> None:
+    rest = scene(SEVERAL_NODES)
+    assert rest.edited(*TWO).composed() == rest.composed()
+
+
+def test_where_the_wanted_one_waits_the_earlier_one_is_told_of() -> None:
+    waiting = scene(SEVERAL_NODES).edited(LARGER, REVISION)
+    outcome = waiting.outcome()
+    assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"]
+    assert get(outcome.status, "service.name") == get(waiting.xr, "status.service.name")
+
+
+MIRRORED = "status.atProvider.manifest"
+DOWN: JSON = [{"type": "Ready", "status": "False"}]
+UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}]
+
+
+@pytest.mark.parametrize(
+    ("edits", "stay", "reason"),
+    [
+        ((), False, "the one service is up on the wanted bytes"),
+        ((without_service,), True, "it is written in this call, and may be there unobserved"),
+        ((without_service, REVISION), False, "there is no service at all"),
+        ((LARGER,), True, "so it is where it has another group"),
+        ((REVISION,), True, "the wanted bytes are on their way"),
+        ((UNPLANNABLE,), True, "nobody knows which bytes are wanted"),
+        (
+            (observed("service-", f"{MIRRORED}.spec.model.uri", "pvc://claim-earlier/models/0"),),
+            True,
+            "it has not moved",
+        ),
+        ((observed("service-", f"{MIRRORED}.status.conditions", DOWN),), True, "it has moved and is not up"),
+        ((observed("service-", "status.conditions", UNANSWERED),), True, "it was up when it was last seen"),
+        ((*TWO, admitted(0)), True, "another one is there, which may read them"),
+    ],
+)
+def test_other_bytes_stay_for_as_long_as_they_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
+    earlier = beside("claim-", "claim-earlier", status={"atProvider": {}})
+    assert ("claim-earlier" in scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
