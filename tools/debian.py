@@ -40,12 +40,14 @@ def _unpack(package: str, home: Path) -> None:
     partial.mkdir(parents=True)
     if shutil.which("apt-get") is None:
         raise BuildError(f"{package} is neither on PATH nor to be had: this machine has no apt-get")
-    download = ("apt-get", "download", package)
     try:
-        output(download, partial)
-    except BuildError:  # what the lists name may have gone since they were fetched
-        output(("apt-get", "update"), partial)
-        output(download, partial)
+        output(("apt-get", "download", package), partial)
+    except BuildError:  # the machine's lists are empty, or name what has gone since; lists of our own need no root
+        own = home.with_name(".apt")
+        (own / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+        apt = ("apt-get", "-o", f"Dir::State::lists={own}/lists", "-o", f"Dir::Cache={own}")
+        output((*apt, "update"), partial)
+        output((*apt, "download", package), partial)
     (file,) = partial.glob("*.deb")
     output(("dpkg", "-x", str(file), str(partial)), partial)
     file.unlink()

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools import debian, sbom
+from tools.programs import BuildError
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -188,7 +189,10 @@ def main() -> None:
     """Build the image into a file and print its digest."""
     parser = argparse.ArgumentParser(prog="python -m tools.image", description=main.__doc__)
     parser.add_argument("file", type=Path)
-    print(build(parser.parse_args().file))
+    try:
+        print(build(parser.parse_args().file))
+    except BuildError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

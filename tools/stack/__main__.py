@@ -58,7 +58,9 @@ def shell() -> None:
     if not home.records.exists() or not processes.records():
         raise click.ClickException("no stack is kept: make e2e-up")
     command = (*inside(holder(home, processes)), "bash")
-    sys.exit(subprocess.run(command, env=os.environ | environment(home), check=False).returncode)
+    code = subprocess.run(command, env=os.environ | environment(home), check=False).returncode
+    # Of one who types it says how the last command ended.
+    sys.exit(0 if sys.stdin.isatty() else code)
 
 
 @cli.command()
