@@ -7,6 +7,7 @@ simulator's own auditor's.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from bench.histories.clusters import Place, config, place_of, pods, remote
 from bench.histories.plane import Plane
@@ -57,7 +58,7 @@ class Auditor(invariants.Auditor):
     def __init__(self, plane: Plane, words: Words) -> None:
         self.plane, self.words = plane, words
         self.limits = Limits()
-        self._filled: dict[Directory, str] = {}
+        self._filled: dict[Directory, tuple[str, float]] = {}  # with what, and until when anybody may think so
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
         self._begun: dict[str, float] = {}
@@ -65,9 +66,10 @@ class Auditor(invariants.Auditor):
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
-        """Take note that all claims of a namespace on a cluster are gone."""
-        for directory in [d for d in self._filled if (d.cluster, d.namespace) == place]:
-            del self._filled[directory]
+        """Take note that all claims of a namespace on a cluster are gone, which is news for a while."""
+        for directory, (source, until) in self._filled.items():
+            if (directory.cluster, directory.namespace) == place:
+                self._filled[directory] = source, min(until, self.plane.kernel.now + SEEN_SECONDS)
 
     def say(self, what: str) -> None:
         """Take note of what must never happen.
@@ -187,7 +189,7 @@ class Auditor(invariants.Auditor):
             ]
             path = f"pvc://{claim}/{directory.removeprefix('/mnt/models/')}"
             place = Directory(config(version), text(remote(version), "metadata.namespace"), path)
-            self._filled[place] = source
+            self._filled[place] = source, inf
 
     # -- pods
     def _look_at_pods(self, event: Event, *, going: bool) -> None:
@@ -243,8 +245,9 @@ class Auditor(invariants.Auditor):
         uri = text(remote(version), "spec.model.uri")
         if not uri.startswith("pvc://") or claim_of(uri).startswith(OWN_CLAIM):
             return
-        source = self._filled.get(Directory(config(version), text(remote(version), "metadata.namespace"), uri))
-        if source is None:
+        place = Directory(config(version), text(remote(version), "metadata.namespace"), uri)
+        source, until = self._filled.get(place, ("", 0.0))
+        if self.plane.kernel.now >= until:
             self._say(f"{version.ref} is written on {uri}, which nobody has filled")
             return
         served = text(remote(version), "spec.model.name")
