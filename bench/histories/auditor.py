@@ -247,7 +247,8 @@ class Auditor(invariants.Auditor):
             return
         place = Directory(config(version), text(remote(version), "metadata.namespace"), uri)
         source, until = self._filled.get(place, ("", 0.0))
-        if self.plane.kernel.now >= until:
+        unheard = until > 0 and config(version) in self.plane.provider.out
+        if self.plane.kernel.now >= until and not unheard:
             self._say(f"{version.ref} is written on {uri}, which nobody has filled")
             return
         served = text(remote(version), "spec.model.name")
