@@ -147,7 +147,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "settle",
+                "_settled",
                 "full or not _fits(_charged(pool, others) if mine else room, asks)",
                 "full",
             ),
@@ -203,7 +203,7 @@ MUTANTS = (
             ),
             Change(
                 "function.scheduling.ledger",
-                "settle",
+                "_settled",
                 "share and share.pool == pool.name:",
                 "share and share.pool == pool.name and _fits(_empty(pool), share):",
             ),

@@ -56,8 +56,19 @@ def settle(
     """Charge what is on an environment to one of its pools; `granted` are the environment's grants so far.
 
     A grant whose placement is not among these, or cannot be read, stays. Beyond `most` nobody new is granted anything.
+    What is granted one by one may fit closer together once all of it is known, so whoever was refused is asked again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
+    found, more = _settled(pool, known, granted, most)
+    while more:  # somebody is granted more in each turn, and nobody twice
+        found, more = _settled(pool, known, found.grants, most)
+    return found
+
+
+def _settled(
+    pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], most: int | None
+) -> tuple[PoolLedger, bool]:
+    """Return the ledger after one turn, and whether anybody was granted anything in it."""
     held: dict[str, list[Grant]] = defaultdict(list)
     for grant in granted:
         kept = _kept(grant, known.get(grant.uid))
@@ -67,7 +78,7 @@ def settle(
         share = placement.takes or placement.asks
         if placement.has_served and key not in held and share and share.pool == pool.name:
             held[key].append(_grant(placement, share))
-    room, yields, rows = _charged(pool, _all(held)), list[Placement](), sum(map(len, held.values()))
+    room, yields, rows, more = _charged(pool, _all(held)), list[Placement](), sum(map(len, held.values())), False
     for key, placement in known.items():
         asks = placement.claims
         if asks is None or asks.pool != pool.name or not asks.replicas:
@@ -83,9 +94,9 @@ def settle(
         # What it still holds in another shape counts beside it, until its service has let go.
         held[key] = [*(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)]
         rows += len(held[key]) - len(mine)
-        room = _charged(pool, _all(held)) if mine else take(room, asks)
+        room, more = _charged(pool, _all(held)) if mine else take(room, asks), True
     every = tuple(sorted(_all(held), key=by_name))
-    return PoolLedger(room=_charged(pool, every), grants=every, yields=tuple(yields))
+    return PoolLedger(room=_charged(pool, every), grants=every, yields=tuple(yields)), more
 
 
 def _all(held: Mapping[str, Iterable[Grant]]) -> Iterable[Grant]:
