@@ -14,8 +14,8 @@ PURE := function/domain/*,function/kube/*,function/lifecycle/*,function/observe/
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,adapter composers domain kube lifecycle observe parse report scheduling serving storage test_cases.py)
 
-.PHONY: demo test cover lint fmt generate docs conformance oracle e2e e2e-long e2e-up e2e-shell e2e-down image package \
-  bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
+.PHONY: demo test cover lint fmt generate docs conformance oracle needs needs-free e2e e2e-long e2e-up \
+  e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,8 +27,9 @@ $(VENV)/runtime.stamp: requirements/runtime.txt requirements/build.txt pyproject
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
+# The lock has all that they need; asked for more, pip warns of an extra (hf-transfer) that huggingface-hub has no more.
 $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/runtime.stamp
-	$(PIP) install --require-hashes -r requirements/dev.txt
+	$(PIP) install --require-hashes --no-deps -r requirements/dev.txt
 	touch $@
 
 $(VENV)/docs.stamp: requirements/docs.txt $(VENV)/runtime.stamp
@@ -86,14 +87,21 @@ oracle: $(VENV)/dev.stamp
 # The function runs from its image; without the variable it would from the tree, which is quicker to try something.
 STACK := MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack
 
-e2e: $(VENV)/dev.stamp image
+# Said before anything is installed or built: all that is missing on this machine.
+needs:
+	@$(PYTHON) -m tools.stack.needs
+
+needs-free:
+	@$(PYTHON) -m tools.stack.needs free
+
+e2e: needs $(VENV)/dev.stamp image
 	$(STACK) test
 
 # What takes long: five minutes of heartbeats, a thousand nodes, services without us; EARLIER_RELEASE names what is upgraded from.
-e2e-long: $(VENV)/dev.stamp image
+e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py
 
-e2e-up: $(VENV)/dev.stamp image
+e2e-up: needs-free $(VENV)/dev.stamp image
 	$(STACK) up
 
 e2e-shell: $(VENV)/dev.stamp

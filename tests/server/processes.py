@@ -24,6 +24,8 @@ FUNCTION = (str(Path(sys.executable).with_name("function-modelplane")),)
 STANDIN = (sys.executable, str(Path(__file__).with_name("standin.py")))
 # Not what the tester's own shell may say about servers.
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
+# Its input ends with whoever holds the other end, however that ends; what Ctrl-C sends to everybody it outlives.
+LEASH = ("sh", "-c", 'trap "" INT TERM; read -r _; kill -KILL "$0"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +64,20 @@ def started(
     program: tuple[str, ...] = FUNCTION,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Running]:
-    """Run a server until the block ends; `folder` keeps what it wrote."""
+    """Run a server until the block ends, or this process; `folder` keeps what it wrote."""
     output = folder / "stdout"
     arguments = (*program, "--address", "127.0.0.1:0", *QUIET, *options)
     with output.open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(arguments, stdout=out, stderr=err, env={**ENVIRONMENT, **variables})
+    leash = subprocess.Popen((*LEASH, str(process.pid)), stdin=subprocess.PIPE)
     try:
         port = Running(process=process, output=output, address="").wait_for("serving")["port"]
         yield Running(process=process, output=output, address=f"127.0.0.1:{port}")
     finally:
-        process.kill()
-        process.wait()
+        with leash:
+            process.kill()
+            process.wait()
+            leash.kill()
 
 
 def refused(*options: str, variables: Mapping[str, str] = MappingProxyType({})) -> subprocess.CompletedProcess[str]:

@@ -19,12 +19,12 @@ import click
 from tools.stack import stack
 from tools.stack.layout import SOURCE, Home
 from tools.stack.namespace import holder, inside
+from tools.stack.needs import KEPT, kept
 from tools.stack.processes import Processes
 from tools.stack.shell import environment
 
 # Side by side: each mostly waits. Scenarios chosen by arguments for pytest need no second one.
 _STACKS = 2
-_KEPT = Path(tempfile.gettempdir()) / "function-modelplane-stack"
 HOME_VARIABLE = "MODELPLANE_STACK"
 
 
@@ -37,9 +37,9 @@ def cli() -> None:
 @cli.command()
 def up() -> None:
     """Bring a stack up and keep it; print how to talk to it."""
-    home = Home(_KEPT)
-    if home.records.exists() and Processes(home).records():
-        raise click.ClickException(f"{home.root} is in use: make e2e-down")
+    if taken := kept():
+        raise click.ClickException(taken)
+    home = Home(KEPT)
     shutil.rmtree(home.root, ignore_errors=True)
     stack.prepare()
     prefix = _bring_up(home)
@@ -53,7 +53,7 @@ def up() -> None:
 @cli.command()
 def shell() -> None:
     """Open a shell inside the stack that `up` keeps, with kubectl and modelplane."""
-    home = Home(_KEPT)
+    home = Home(KEPT)
     processes = Processes(home)
     if not home.records.exists() or not processes.records():
         raise click.ClickException("no stack is kept: make e2e-up")
@@ -66,8 +66,8 @@ def shell() -> None:
 @cli.command()
 def down() -> None:
     """End the stack that `up` keeps, and remove its folder."""
-    Processes(Home(_KEPT)).stop_all()
-    shutil.rmtree(_KEPT, ignore_errors=True)
+    Processes(Home(KEPT)).stop_all()
+    shutil.rmtree(KEPT, ignore_errors=True)
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})

@@ -13,16 +13,16 @@ from tools.stack.layout import Home
 from tools.stack.processes import Processes, Program
 
 HOLDER = "network"
+# User namespaces let an ordinary user do what root may; root needs none.
+OPENING = ("unshare", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--net")
 
 
 def holder(home: Home, processes: Processes) -> int:
     """Open the namespace where it is not open yet, and return the process that holds it."""
     known = {r.program.name: r for r in processes.records() if r.runs()}
     if HOLDER not in known:
-        # User namespaces let an ordinary user do the same; root needs none.
-        who = () if os.geteuid() == 0 else ("--map-root-user",)
         script = f'ip link set lo up && touch "{home.root}/network" && exec sleep infinity'
-        processes.start(Program(name=HOLDER, argv=("unshare", *who, "--net", "sh", "-c", script)))
+        processes.start(Program(name=HOLDER, argv=(*OPENING, "sh", "-c", script)))
         if not _comes(home.root / "network"):
             said = processes.tail(HOLDER)
             processes.stop_all()
