@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from bench.histories.clusters import Place, config, place_of, pods, remote
+from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.plane import Plane
 from bench.histories.words import Words
 from bench.simulator import fleet, invariants
@@ -165,7 +165,7 @@ class Auditor(invariants.Auditor):
                 yield version
 
     def _services_there(self) -> list[Version]:
-        return [v for v in self.plane.all("Object") if text(remote(v), "kind") == "LLMInferenceService"]
+        return [v for v in self.plane.all("Object") if held_by(v.manifest)]
 
     def _stays(self, version: Version) -> bool:
         owner = self._owner(version)
@@ -198,7 +198,7 @@ class Auditor(invariants.Auditor):
         owner = self._owner(version)
         if going and owner and not owner.deleting and self._serves(version) and not self._may_make_way(owner, version):
             self._say(f"{event.ref} serves, and goes without a word")
-        if event.now is None or event.now.deleting or owner is None:
+        if event.now is None or event.now.deleting or owner is None or held_by(event.now.manifest) is None:
             return
         before = pods(remote(event.before)) if event.before else {}
         after = pods(remote(event.now))
@@ -231,14 +231,12 @@ class Auditor(invariants.Auditor):
         return True
 
     def _excused(self, owner: Version, uid: str) -> bool:
-        """Tell whether somebody has said something for these pods since they were last written."""
-        return self.words.on_pods(owner) >= self._changed.get(uid, 0.0)
+        """Tell whether somebody has said something for these pods that their last writer may not have heard."""
+        return self.words.on_pods(owner) >= self._changed.get(uid, 0.0) - self.plane.settings.unheard_seconds
 
     def _serves(self, version: Version) -> bool:
         seen = mapping(version.manifest, "status.atProvider.manifest")
-        return (
-            text(condition(seen, "Ready"), "status") == "True" and place_of(version) not in self.plane.provider.ending
-        )
+        return text(condition(seen, "Ready"), "status") == "True" and version.uid not in self.plane.provider.gone
 
     def _look_at_bytes(self, version: Version) -> None:
         """A service is written on bytes that are there, and are its model's."""
@@ -279,7 +277,8 @@ class Auditor(invariants.Auditor):
         if (
             moved
             and before.uid in self._served
-            and self.words.on_place(now) < self._changed.get(f"place {now.uid}", 0.0)
+            and self.words.on_place(now)
+            < self._changed.get(f"place {now.uid}", 0.0) - self.plane.settings.unheard_seconds
         ):
             self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
         if moved:

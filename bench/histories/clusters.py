@@ -16,7 +16,7 @@ from bench.simulator.provider import Provider
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
 from function.cli.remote_stages import condition, uid
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from tools.world import World
 
 # How much slower than usual something late comes, and after how long a missed event is made up for.
@@ -44,6 +44,7 @@ class Clusters(Provider):
         self.faults: Counter[str] = Counter()
         self._world, self._rolling = World(), set[str]()
         self.ending: set[Place] = set()
+        self.gone: set[str] = set()  # whose remote objects went with their namespace, and are not made again yet
         self._lives: Counter[Place] = Counter()
         self._completed: dict[tuple[str, int], str] = {}
 
@@ -81,6 +82,7 @@ class Clusters(Provider):
         self.ending.add(place)
         self._lives[place] += 1
         for version in self._within(place):
+            self.gone.add(version.uid)
             self._observe(version, 1)
         self.soon(lambda: self._ended(place))
 
@@ -149,10 +151,27 @@ class Clusters(Provider):
             now = self._alive(version)
             if now is None:
                 return
+            self.gone.discard(version.uid)
             self._observe(now, step)
 
     def _observe(self, now: Version, step: int) -> None:
+        self._look(now, step)
+        if text(remote(now), "kind") == "PersistentVolumeClaim":
+            for job in [v for v in self._within(place_of(now)) if text(remote(v), "kind") == "Job"]:
+                self._look(job, self._steps[job.uid])
+
+    def _mounts(self, job: Version) -> bool:
+        """Tell whether the claim is bound that a Job's pod mounts: no kubelet starts it before."""
+        volumes = listing(remote(job), "spec.template.spec.volumes")
+        names = {text(volume, "persistentVolumeClaim.claimName") for volume in volumes} - {""}
+        there = [mapping(v.manifest, "status.atProvider.manifest") for v in self._within(place_of(job))]
+        bound = {text(m, "metadata.name") for m in there if text(m, "status.phase") == "Bound"}
+        return names <= bound
+
+    def _look(self, now: Version, step: int) -> None:
         fate = self.fate(now)
+        if text(remote(now), "kind") == "Job" and not self._mounts(now):
+            step = min(step, 1)
         told = self._world.advance(now.manifest, 1 if fate == "never" else step)
         if fate == "fails" and step >= 3:  # the step in which a Job completes
             self.faults["Job failed"] += text(mapping(now.manifest, "status"), "failed") == ""

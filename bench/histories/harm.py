@@ -8,7 +8,7 @@ from bench.histories.users import NAMESPACES
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
 from function.cli.store import Ref
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, prune, strings
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT
 
 _MODEL = "spec.modelRef.name"
@@ -105,6 +105,7 @@ class Everybody(Platform):
     def _mend(self, ref: Ref, kept: Manifest) -> None:
         self.broken.discard(ref)
         self.lay(ref, kept)
+        self.plane.edit(ref, lambda m: m.update(spec=prune(mapping(m, "spec"))))
 
     def name_anothers_cache(self) -> None:
         """Have a deployment read from a ModelCache of its namespace, rather of another model."""

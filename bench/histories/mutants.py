@@ -135,7 +135,7 @@ MUTANTS = (
             Change(
                 "function.composers.placement",
                 "_orphans",
-                "    return asked\n",
+                "    return {requirements.OBJECTS: requirements.objects_of(name, namespace), **asked}\n",
                 "    return {}\n",
             ),
         ),

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from random import Random
 
-from crossplane.function import resource
 from crossplane.function.proto.v1.run_function_pb2 import Resource, RunFunctionResponse
 
 from bench.simulator import writes
@@ -23,7 +22,7 @@ from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
 from bench.simulator.tracker import Tracker
 from bench.simulator.workqueue import WorkQueue
-from function.cli.files import whole
+from function.adapter.items import manifest as as_manifest
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, integer, listing, mapping, strings, text
@@ -141,8 +140,7 @@ class Core:
                 self._server.delete(seen.ref, foreground=True)
 
     def _wanted(self, xr: Version, name: str, item: Resource, observed: Version | None) -> Manifest:
-        manifest = whole(resource.struct_to_dict(item.resource))
-        assert isinstance(manifest, dict)
+        manifest = as_manifest(item.resource)
         return writes.composed(xr, name, observed.ref if observed else writes.child(xr.ref, manifest), manifest)
 
     def _apply(self, xr: Version, wanted: Mapping[str, Manifest]) -> "Process[list[str]]":
@@ -169,7 +167,7 @@ class Core:
         return unsynced
 
     def _report(self, xr: Version, response: RunFunctionResponse, unsynced: list[str]) -> "Process[None]":
-        composite = whole(resource.struct_to_dict(response.desired.composite.resource))
+        composite = as_manifest(response.desired.composite.resource)
         status = mapping(composite, "status")
         version = text(composite, "metadata.resourceVersion")
         patched = yield from self._patch(xr, lambda now: writes.with_status(now, status), version)

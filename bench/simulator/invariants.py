@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from bench.simulator.objects import Event, Version
 from bench.simulator.plane import Plane
+from bench.simulator.provider import makes_nothing
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
 from function.parse.environments import provider_config
@@ -170,7 +171,8 @@ def gpus(held: Held) -> int:
 def held_by(manifest: Manifest) -> Held | None:
     """Return what an Object's service holds; None where it is none."""
     service = mapping(manifest, "spec.forProvider.manifest")
-    if text(service, "kind") != "LLMInferenceService":
+    unmade = makes_nothing(manifest) and not mapping(manifest, "status.atProvider.manifest")
+    if text(service, "kind") != "LLMInferenceService" or unmade:
         return None
     template = mapping(service, "spec.template")
     (limits,) = [mapping(c, "resources.limits") for c in listing(template, "containers") if text(c, "name") == "main"]

@@ -7,7 +7,8 @@ from bench.simulator.objects import Event, Version, finalizers, with_annotations
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
 from function.cli.remote_stages import STAGES, reported
-from function.kube.manifests import get, mapping, text
+from function.kube.manifests import Manifest, get, mapping, text
+from function.lifecycle.object_writer import Lifetime
 
 FINALIZER = "finalizer.managedresource.crossplane.io"
 _MARKS = "crossplane.io/external-create-pending", "crossplane.io/external-create-succeeded"
@@ -19,6 +20,7 @@ class Provider:
     def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
         self._kernel, self._settings, self._random, self._server = kernel, settings, random, server
         self._steps: dict[str, int] = {}
+        self._idle: set[str] = set()  # Objects that were made when they were to make nothing
         server.watchers.append(self._watch)
 
     def _watch(self, event: Event) -> None:
@@ -34,6 +36,9 @@ class Provider:
 
     def _create(self, made: Version) -> "Process[None]":
         yield self._jitter(self._settings.provider_seconds)
+        if makes_nothing(made.manifest):
+            self._idle.add(made.uid)
+            return
         for mark in _MARKS if get(made.manifest, "spec.managementPolicies") != ["Observe"] else ():
             now = self._alive(made)
             if now is None:
@@ -55,6 +60,9 @@ class Provider:
         now = self._alive(changed)
         if now is not None and changed.uid in self._steps:
             self._observe(now, self._steps[changed.uid])
+        elif now is not None and changed.uid in self._idle and not makes_nothing(now.manifest):
+            self._idle.discard(changed.uid)
+            yield from self._create(now)
 
     def _delete(self, marked: Version) -> "Process[None]":
         yield self._jitter(self._settings.provider_seconds)
@@ -71,6 +79,11 @@ class Provider:
 
     def _jitter(self, seconds: float) -> float:
         return seconds * self._random.uniform(0.5, 1.5)
+
+
+def makes_nothing(manifest: Manifest) -> bool:
+    """Tell whether an Object neither makes what it describes nor is of something that others made."""
+    return get(manifest, "spec.managementPolicies") == [*Lifetime.FINISHED.value]
 
 
 def _stages(made: Version) -> int:

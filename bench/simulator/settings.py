@@ -28,3 +28,8 @@ class Settings:
     collector_seconds: float = 0.1
     # Whether a TTL wakes. At rest it adds one call for each XR in ten minutes to whatever is measured.
     ttl: bool = False
+
+    @property
+    def unheard_seconds(self) -> float:
+        """For how long nobody may have heard of a write."""
+        return 1.5 * self.lag
