@@ -131,10 +131,19 @@ def size(  # noqa: PLR0913  # click's options
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:
         _tell(found)
-        begin = f"init {'deployment' if profiles else 'model'}"
-        hint(f"plan{sources.again}" if store.all("ModelDeployment") else begin)
+        hint(_next(store, sources) or f"init {'deployment' if profiles else 'model'}")
     else:
         click.echo(structured(form, [_structured(size_, fits) for size_, fits in found]))
+
+
+def _next(store: Store, sources: Sources) -> str:
+    """Return how to plan the deployments that are there, wherever on a control plane; nothing where there are none."""
+    space = sources.target.namespace
+    if not any(space in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
+        return ""
+    if not sources.live:
+        return f"plan{sources.again}"
+    return f"plan{sources.again}{' --live' if sources.files else ''}{f' -n {space}' if space else ' -A'}"
 
 
 def _models(store: Store) -> list[Model]:

@@ -37,7 +37,7 @@ class Memo(Generic[T]):
         if len(self._new) > max(_ENOUGH, _ROOM * len(items)):
             self._new, self._old = {}, self._new
         new, old, facts, misses = self._new, self._old, list[T](), 0
-        for digest, load in items:
+        for digest, load, _ in items:
             if digest in new:
                 fact = new[digest]
             elif digest in old:

@@ -159,8 +159,8 @@ def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
 
 def take(room: PoolCapacity, share: Share) -> PoolCapacity:
     """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
-    if share.replicas and share.nodes > 0:
-        gpus = min(share.gpus_per_node, room.gpus_per_node)
+    gpus = min(share.gpus_per_node, room.gpus_per_node)
+    if min(gpus, share.nodes, share.replicas) > 0:  # a status may say anything
         if lacking := room.take(share.nodes, gpus, share.replicas):
             room.free.clear()
             room.beyond += math.ceil(lacking / (room.gpus_per_node // gpus))

@@ -55,14 +55,14 @@ def retain(
     request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger
 ) -> Retained:
     """Sort a deployment's own placements; `environments` are those that are not being deleted."""
-    first: dict[str, Placement] = {}
+    seen: set[str] = set()
     dropped: list[Dropped] = []
     by_standing: dict[Standing, list[Placement]] = {standing: [] for standing in Standing}
     for placement in sorted(own, key=keep_first):
-        if placement.environment in first:
+        if placement.environment in seen:
             dropped.append(Dropped(placement=placement, cause=DropCause.SCALED_DOWN))
             continue
-        first[placement.environment] = placement
+        seen.add(placement.environment)
         environment = environments.get(placement.environment)
         by_standing[_standing(request, environment, placement, ledger)].append(placement)
     dropped += (Dropped(placement=placement, cause=DropCause.YIELDED) for placement in by_standing[Standing.YIELDS])

@@ -8,10 +8,12 @@ import pytest
 
 from function.cli.kv_cache import read_attention
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.cli.conftest import example
+from tests.cli.conftest import Live, example
 from tests.cli.process import ROOT, cells, run, said, write
 from tests.hub.hub import Hub, serving
 from tests.hub.weights import SHARDED
+
+MODEL = "examples/kimi-k2-two-nodes/model.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,10 +249,28 @@ def test_a_profile_that_wants_more_of_each_gpu(tmp_path: Path) -> None:
     ("arguments", "following", "reason"),
     [
         (("--params", "27B", "--precision", "bf16"), "init model", "there is neither a model nor a file yet"),
-        (("-f", "examples/kimi-k2-two-nodes/model.yaml"), "init deployment", "a model alone is not planned"),
+        (("-f", MODEL), "init deployment", "a model alone is not planned"),
         (("-f", "examples/kimi-k2-two-nodes"), "plan -f examples/kimi-k2-two-nodes", "a deployment is"),
     ],
 )
 def test_what_comes_next_works(arguments: tuple[str, ...], following: str, reason: str) -> None:
     assert run("size", *arguments).stderr.splitlines()[-1] == f"Next: modelplane {following}"
     assert run(*following.split()).returncode == 0, reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "following", "reason"),
+    [
+        ((), "plan -A", "the deployment is in no namespace of the caller's"),
+        (("-n", "assistants"), "plan -n assistants", "the deployment is in that namespace"),
+        (("-n", "team"), "init model", "no deployment is in that namespace"),
+        (("-f", MODEL), f"plan -f {MODEL} --live -A", "a file with none lies over what is live"),
+    ],
+)
+def test_what_comes_next_on_a_control_plane_works(
+    asked: tuple[str, ...], following: str, reason: str, live: Live
+) -> None:
+    there = live(namespace="default")
+    done = run("size", "--params", "27B", "--precision", "bf16", "--live", *asked, *there)
+    assert done.stderr.splitlines()[-1] == f"Next: modelplane {following}", reason
+    assert run(*following.split(), *(there if "plan" in following else ())).returncode == 0, reason

@@ -85,6 +85,17 @@ def test_replicas_follow_what_is_admitted(case: Case) -> None:
     assert takes == ({**GROUP, "replicas": case.want} if case.want else dict.fromkeys(takes)), case.reason
 
 
+@pytest.mark.parametrize(("admits", "version"), [(3, "7"), (2, None), (1, "7")])
+def test_replicas_change_and_stay_beyond_what_is_admitted_only_over_what_was_seen(
+    admits: int, version: str | None
+) -> None:
+    """Two readings of a list that is late would take turns."""
+    seen = observed("service-", "metadata.resourceVersion", "7")
+    found = scene(SEVERAL_NODES).edited(runs(2), seen, admitted(admits), placement("replicas", 3)).outcome()
+    (service,) = (item.manifest for key, item in found.composed.items() if key.startswith("service-"))
+    assert get(service, "metadata.resourceVersion") == version
+
+
 @pytest.mark.parametrize("there", [0, 2], ids=["no-service", "service"])
 def test_what_images_are_pulled_with_stays_while_a_service_waits(there: int) -> None:
     def pulled(found: Scene) -> None:

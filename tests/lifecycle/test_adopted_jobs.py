@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.cache import CacheChoice, ManagedCache, UserClaim
+from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
 from tests.lifecycle.test_weigh import COMPLETE, DESCRIBED, FAILED, RETAINED, RUNS, asked, at, begun, job, weighed
+from tests.storage.requests import SECRET, model
 
 Change = Callable[[Download], Download]
 OWN = ManagedCache()
@@ -47,6 +49,7 @@ def moved(download: Download) -> Download:
 
 CASES = (
     Case("finished", "its bytes are there, however they were fetched", OWN, COMPLETE, same, proxied, True),
+    Case("finished-retry", "nor is it tried again twice", ManagedCache(retry="1"), COMPLETE, same, proxied, True),
     Case("finished-retained", "so they are for all who describe it", RETAINED, COMPLETE, same, mirrored, True),
     Case("pin", "another release's pin ends no download", OWN, RUNS, pinned, same, True),
     Case("image", "an image that somebody names is his word", OWN, RUNS, same, mirrored, False),
@@ -70,6 +73,21 @@ def test_a_job_stays_unless_somebody_asked_for_another(case: Case) -> None:
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
     assert len(jobs(changed.composed)) == 1, "two would write into one directory"
     assert changed.stale == {}, "what is of the same bytes is replaced at once"
+
+
+@pytest.mark.parametrize(
+    ("claim", "repo", "reason"),
+    [
+        ("mine", "moonshotai/Other", "other bytes of the same claim"),
+        ("yours", "moonshotai/Kimi-K2-Instruct", "and another claim"),
+    ],
+)
+def test_a_job_that_has_fetched_something_else_has_not_fetched_this(claim: str, repo: str, reason: str) -> None:
+    observed = begun(asked(UserClaim(claim="mine")), job(COMPLETE))
+    wanted = asked(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
+    found = weighed(wanted, observed)
+    assert not found.open, reason
+    assert not jobs(found.composed) & jobs(observed), reason
 
 
 @pytest.mark.parametrize(

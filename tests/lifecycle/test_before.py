@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from function.composers import requirements
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import Manifest, listing, mapping
 from function.kube.names import MANAGED_BY
 from function.lifecycle.object_writer import API_VERSION
 from function.serving.spread import keeps_pods_apart
@@ -98,7 +98,17 @@ def test_what_is_said_now_is_taken() -> None:
     back = only(scene_of({**case, "service": changed}))
     assert not keeps_pods_apart(mapping(back, "spec.worker")), "a word that was once the default counts"
     del placement["podsAcrossNodes"]
-    assert keeps_pods_apart(mapping(only(scene_of({**case, "service": back})), "spec.worker")), "so does its absence"
+    apart = only(scene_of({**case, "service": back}))
+    assert keeps_pods_apart(mapping(apart, "spec.worker")), "so does its absence"
+    unmarked = copy.deepcopy(apart)
+    del mapping(unmarked, "metadata")["annotations"]
+    mapping(listing(unmarked, "spec.template.containers")[0], "startupProbe")["failureThreshold"] = 99
+    assert only(scene_of({**case, "service": unmarked}))["spec"] == unmarked["spec"], (
+        "and what was apart without a wish"
+    )
+    placement["podsAcrossNodes"] = "none"
+    shared = only(scene_of({**case, "service": apart}))
+    assert not keeps_pods_apart(mapping(shared, "spec.worker")), "until somebody says otherwise"
 
 
 # Of a release before wishes, and of 0.11.1 and 0.11.2 with Ray, nobody knows any more who chose Ray.

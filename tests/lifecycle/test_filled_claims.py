@@ -10,6 +10,7 @@ from function.kube.manifests import Manifest, get
 from function.lifecycle.object_writer import Lifetime
 from function.observe.objects import read
 from function.observe.weights import Finding, StorageState
+from function.storage.request import StorageRequest
 from tests.lifecycle.test_weigh import (
     COMPLETE,
     DESCRIBED,
@@ -76,10 +77,21 @@ def test_what_the_cluster_refuses_to_change_about_a_filled_claim_is_a_remark() -
     assert (remark.path, remark.message) == (f"claim {found.plan.claim_name}", REFUSED)
 
 
-def test_a_token_that_does_not_exist_is_named_as_its_owner_knows_it() -> None:
+def test_what_only_another_claim_could_have_is_a_remark_on_the_one_that_is_filled() -> None:
+    made_of = at("claim-", "status.atProvider.manifest.spec.storageClassName", "shared-vast")
+    found = weighed(asked(replace(RETAINED, class_name="other")), begun(asked(), job(COMPLETE), made_of))
+    assert found.state.finding is Finding.HYDRATED
+    assert [remark.path for remark in found.state.problems] == ["spec.storageClassName"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [(asked(), "the Job reads it"), (asked(ManagedCache(), shape_nodes=1), "without a claim each pod does")],
+)
+def test_a_token_that_does_not_exist_is_named_as_its_owner_knows_it(wanted: StorageRequest, reason: str) -> None:
     missing = 'cannot get referenced resource: secrets "hf-token" not found'
-    state = weighed(asked(), begun(asked(), job(RUNS), said("token-", missing))).state
-    assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)")
+    state = weighed(wanted, begun(wanted, job(RUNS), said("token-", missing))).state
+    assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)"), reason
 
 
 def test_a_job_that_has_filled_the_new_claim_is_not_the_one_that_filled_the_old() -> None:
@@ -113,4 +125,7 @@ def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: st
 def test_a_job_that_is_done_is_ready_unless_nobody_answers(edits: tuple[Edit, ...], *, ready: bool) -> None:
     found = weighed(asked(), begun(asked(), job(COMPLETE), *edits))
     assert [item.ready for key, item in found.composed.items() if key.startswith("job-")] == [ready]
+    complete = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    unseen = weighed(asked(), begun(asked(), at("job-", "status", {})), complete)
+    assert [item.ready for key, item in unseen.composed.items() if key.startswith("job-")] == [True], "it was seen once"
     assert weighed(asked(), {}).access_mode == "ReadWriteMany", "before it is seen a claim is what is asked for"

@@ -86,7 +86,7 @@ CASES = (
     Case("own-claim-exclusive", hydration.of_claim(USERS, _there(_claim("ReadWriteOnce")), "east", 2),
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("ReadWriteOnce", "need ReadWriteMany")),
     Case("own-claim-without-mode", hydration.of_claim(USERS, _there({"kind": "PersistentVolumeClaim"}), "east", 2),
-         (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("of no access mode",)),
+         (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), (" is of no access mode, ",)),
     Case("own-claim-exclusive-for-one-pod", hydration.of_claim(USERS, _there(_claim("ReadWriteOnce")), "east", 1),
          None),
     Case("own-claim-there", hydration.of_claim(USERS, _there(_claim()), "east", 2), None),
@@ -138,6 +138,11 @@ def test_state(case: Case) -> None:
     state = case.state
     assert (state and (state.status, state.reason, state.phase)) == case.want
     assert all(word in weights.sentence(state) for word in case.words) if state else not case.words
+
+
+def test_of_bytes_that_are_there_only_a_refusal_of_their_claim_is_remarked() -> None:
+    silent = StorageState(finding=Finding.SILENT, said="dial tcp: refused")
+    assert hydration.hydrated(PLAN, silent, ()) == StorageState(finding=Finding.HYDRATED)
 
 
 @pytest.mark.parametrize("finding", Finding)

@@ -7,6 +7,8 @@ import pytest
 
 from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
+from function.lifecycle import preparation
+from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from tests.composers.plane import manifests, only, plane, remote, said
 from tests.lifecycle.scene import put
 from tools.world import World
@@ -144,6 +146,20 @@ def test_a_prepared_job_that_runs_has_all_its_time(kind: str) -> None:
     control = settled(kind, Owned(prepared={"status": {"active": 1}}))
     (job,) = remote(control, only(control, "ModelPlacement"), "job-").values()
     assert integer(job, "spec.activeDeadlineSeconds") == 86400
+
+
+@pytest.mark.parametrize(("written", "want"), [(600, 600), (86400, 86400)])
+def test_what_had_all_its_time_keeps_it_where_nothing_is_seen_of_it(written: int, want: int) -> None:
+    """A Job whose pod was seen once would end early if a cluster that does not answer took that back."""
+
+    def job(seconds: int) -> Manifest:
+        pod: Manifest = {"initContainers": [{"name": "prepare"}]}
+        return {"kind": "Job", "spec": {"activeDeadlineSeconds": seconds, "template": {"spec": pod}}}
+
+    there: Manifest = {"spec": {"forProvider": {"manifest": job(written)}}}
+    writer = ObjectWriter(owner="a", namespace="team", provider_config="east", watch=False, observed={"job-a": there})
+    made = preparation.composed(writer, "job-a", job(86400), Lifetime.OWNED).manifest
+    assert integer(made, "spec.forProvider.manifest.spec.activeDeadlineSeconds") == want
 
 
 def test_who_comes_later_only_looks_until_it_knows_whether_there_is_one() -> None:

@@ -338,6 +338,7 @@ def test_without_preload_nothing_is_fetched_or_waited_for() -> None:
     users = asked(UserClaim(claim="mine", preload=False))
     assert (weighed(users, {}).open, weighed(users, begun(users)).open) == (False, True), "but for the user's claim"
     assert lives(weighed(users, {}).composed) == {"claim": OBSERVED}
+    assert weighed(users, begun(users)).state.finding is Finding.PRESTAGED
 
 
 PATH = weighed(asked(), {}).hydration.path

@@ -75,6 +75,7 @@ def unread(field: Field, *broken: str) -> Miss:
 
 FULL = room(Refused.INSUFFICIENT_CAPACITY, 2, Use(nodes=4, nodes_in_use=2, placements=1, lost=0, unusable=()))
 SMALL = room(Refused.POOL_TOO_SMALL, 2, Use(nodes=2, nodes_in_use=0, placements=0, lost=0, unusable=()))
+TAKEN = replace(SMALL, use=Use(nodes=2, nodes_in_use=1, placements=1, lost=0, unusable=()))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 CASES = (
     Case("room", "three of four nodes", FOUR, None, replicas=3),
@@ -82,6 +83,8 @@ CASES = (
          others=TWO_OF_OTHERS),
     Case("too-small", "it never fits", environment("env", pool(nodes=2)),
          Miss(environment="env", refusals=(SMALL,), step=NEVER, keeps=1)),
+    Case("too-small-and-full", "how many would fit were it empty: two", environment("env", pool(nodes=2)),
+         Miss(environment="env", refusals=(TAKEN,), step=NEVER, keeps=1), others=(placement(deployment="other"),)),
     Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
          others=TWO_OF_OTHERS),

@@ -1,16 +1,19 @@
 """Who is charged, in which order, and who yields."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement
-from function.scheduling.ledger import Ledger, charge_order, use
-from function.scheduling.pool_capacity import Demand
+from function.domain.shares import Free, Grant, Share
+from function.scheduling.ledger import Ledger, charge_order, take, use
+from function.scheduling.pool_capacity import Demand, PoolCapacity
 from function.scheduling.verdicts import Use
 from tests.builders import environment, placement, pool, shape
 
 TWO_NODES = pool(nodes=2)
+FOUR_NODES = pool(nodes=4)
 BIG = shape(2, 8)
 
 
@@ -59,7 +62,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_others_leave_of_four_nodes(case: Case) -> None:
-    room = Ledger(case.others).room(environment("env"), pool(nodes=4))
+    room = Ledger(case.others).room(environment("env"), FOUR_NODES)
     assert room.holds(Demand(shape(1, 8), 4)) == case.want, case.reason
 
 
@@ -140,3 +143,33 @@ def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
     assert Ledger((there,)).counted(environment("env", uid="e")) == ()
     assert Ledger((there,)).counted(environment("env")) == (there,)
     assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == (there,)
+
+
+def grant(uid: str, replicas: int, pool: str = "pool") -> Grant:
+    share = Share(pool=pool, nodes=1, gpus_per_node=8, replicas=replicas)
+    return Grant(uid=uid, namespace="team", name=uid, share=share)
+
+
+def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is_not_counted() -> None:
+    there = environment("env", FOUR_NODES, uid="e", admitted=(grant("m", 2), grant("young", 3)))
+    young = other("young", "2026-01-09", uid="young", replicas=3)
+    old = other("old", "2026-01-01", uid="old", replicas=2)
+    room = Ledger((young, old), (MINE,)).room(there, FOUR_NODES)
+    assert use(room, FOUR_NODES) == Use(nodes=4, nodes_in_use=3, placements=1), "the old one does not fit beside it"
+
+
+def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() -> None:
+    """Of four nodes one can be used: the environment says that nothing is left, and two of the three held are lost."""
+    left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
+    admitted = (grant("a", 3), grant("b", 1, pool="other"))
+    there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
+    assert use(Ledger(()).room(there, left), left) == Use(nodes=4, nodes_in_use=3, placements=1, lost=3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "replicas"), [(0, 8, 1), (1, 0, 1), (1, 8, 0), (-1, 8, 1), (1, -8, 1), (1, 8, -1)]
+)
+def test_a_share_of_no_size_takes_nothing(nodes: int, gpus: int, replicas: int) -> None:
+    """A status may say anything."""
+    share = Share(pool="a", nodes=nodes, gpus_per_node=gpus, replicas=replicas)
+    assert take(PoolCapacity(4, 8), share) == PoolCapacity(4, 8)

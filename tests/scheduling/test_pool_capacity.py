@@ -67,6 +67,7 @@ def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
 def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
     assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6)) == 6
     assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6, apart=True)) == 3
+    assert PoolCapacity(3, 8).holds(Demand(shape(1, 8), 6, apart=True)) == 3
     assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 6, apart=True)) == 2
     assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 1, apart=True)) == 1
 
@@ -110,12 +111,12 @@ def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None
     for nodes, gpus, replicas in taken:
         before = sum(listed(room))
         fits = room.fits(nodes, gpus, replicas)
-        room.take(nodes, gpus, replicas)
+        lacking = room.take(nodes, gpus, replicas)
         after = listed(room)
         assert len(after) == 4
         assert min(after) >= 0
-        if fits == replicas:
-            assert before - sum(after) == nodes * gpus * replicas
+        assert (lacking == 0) is (fits == replicas)
+        assert before - sum(after) == gpus * (nodes * replicas - lacking)
 
 
 @pytest.mark.parametrize("replicas", [0, 1])

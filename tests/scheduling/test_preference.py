@@ -118,13 +118,19 @@ def test_what_is_decided_again_takes_the_smallest_of_its_own_environment() -> No
     assert placed(decision) == ["a/a100"]
 
 
-def test_those_who_lost_spread_over_what_is_equally_small() -> None:
+@pytest.mark.parametrize(
+    "who", [[("team", f"d{index}") for index in range(8)], [(f"team{index}", "d") for index in range(8)]]
+)
+def test_those_who_lost_spread_over_what_is_equally_small(who: list[tuple[str, str]]) -> None:
+    """Whatever tells them apart, their names or those of their namespaces."""
     environments = [environment(letter, pool(nodes=1, memory="80Gi")) for letter in "abcdefgh"]
     winner = placement("a", "pool", deployment="winner", created="2025", served=True)
     chosen = set()
-    for index in range(8):
-        lost = placement("a", "pool", deployment=f"d{index}", profile="default")
-        decision = schedule(asked(model(profile(shape=shape())), name=f"d{index}"), environments, [winner, lost])
+    for namespace, name in who:
+        lost = placement("a", "pool", deployment=name, namespace=namespace, profile="default")
+        request = asked(model(profile(shape=shape())), name=name)
+        theirs = replace(request, deployment=replace(request.deployment, namespace=namespace))
+        decision = schedule(theirs, environments, [winner, lost])
         assert [d.placement for d in decision.dropped] == [lost]
         chosen.update(placed(decision))
     assert len(chosen) > 1

@@ -17,7 +17,19 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import DropCause, Field, Fit, Miss, Refusal, Use
 from function.storage.checks import FaultKind, StorageFault
-from tests.builders import GIB, deployment, environment, model, placement, pool, profile, requires, selector, shape
+from tests.builders import (
+    GIB,
+    broken_profile,
+    deployment,
+    environment,
+    model,
+    placement,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+)
 
 WIDE = model(profile("wide", shape(1, 16)))
 EUROPE = selector(region="europe")
@@ -185,6 +197,9 @@ def test_a_fault_needs_no_environment_to_be_seen() -> None:
     assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
     none = schedule(asked(), [], []).fault
     assert none == Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
+    unread = replace(model(broken=(broken_profile(),)), profiles=())
+    assert schedule(asked(unread), [], []).fault == none, "no profile is no fault of storage"
+    assert not schedule(request, [environment("env", pool())], []).refusals, "nor do environments repeat it"
 
 
 def test_where_a_deployment_is_it_counts_and_does_not_believe() -> None:

@@ -101,6 +101,28 @@ CASES = (
         {"a": 3},
     ),
     Case(
+        "grown-is-charged-once",
+        "what it holds now takes the place of what it held, so that who is next has his turn",
+        (asks("a", 2), asks("b", 2, "2026-01-02"), asks("c", 1, YOUNG)),
+        (grant("a", share(1)),),
+        {"a": 2, "b": 2},
+        ("c",),
+    ),
+    Case(
+        "largest-first",
+        "5 + 3 GPUs fit a node, 5 + 5 do not, and 3 + 3 on one leave room for neither",
+        (asks("e", 2),),
+        tuple(grant(uid, share(gpus=gpus)) for uid, gpus in (("a", 3), ("b", 3), ("c", 5), ("d", 5))),
+        {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2},
+    ),
+    Case(
+        "most-nodes-first",
+        "halves of two nodes leave the other halves to those that want one, not the other way round",
+        (asks("e", 2),),
+        tuple(grant(uid, share(nodes=nodes, gpus=4)) for uid, nodes in (("a", 1), ("b", 1), ("c", 2))),
+        {"a": 1, "b": 1, "c": 2, "e": 2},
+    ),
+    Case(
         "shrinks-when-it-has-let-go",
         "less is asked for, and the service still has three",
         (asks("a", 1, served=True, takes=share(3)), asks("b", 2)),
@@ -282,3 +304,19 @@ def test_four_nodes_of_which_some_cannot_be_used(case: Lost) -> None:
     assert held(found) == case.want, case.reason
     assert tuple(p.uid for p in found.yields) == case.yields, case.reason
     assert found.room.free.get(8, 0) == case.free, case.reason
+
+
+@pytest.mark.parametrize(
+    ("shares", "want", "reason"),
+    [
+        ((share(2),), 2, "a whole node each"),
+        ((share(), share()), 2, "of all that are there"),
+        ((share(3, gpus=4),), 2, "two on a node"),
+        ((share(5, gpus=3),), 3, "two on a node, whatever is left of it"),
+        ((share(9),), 4, "no more than there are"),
+    ],
+)
+def test_what_is_in_use_of_four_nodes_that_cannot_be_used(shares: tuple[Share, ...], want: int, reason: str) -> None:
+    pool = replace(FOUR, facts=PoolFacts(nodes=4, usable=0))
+    found = settle(pool, (), [grant(str(number), each) for number, each in enumerate(shares)])
+    assert found.room.nodes_in_use == want, reason

@@ -24,6 +24,7 @@ from tests.builders import (
     planner,
     pool,
     profile,
+    requires,
     shape,
 )
 from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
@@ -177,6 +178,15 @@ STORAGE_CASES = (
         refused=NO_POOL,
         field=Field.STORAGE,
         kind=FaultKind.SIZE,
+    ),
+    Case(
+        id="no-size-where-memory-was-asked-for",
+        reason="the pool's memory is missed once, by who asks for it",
+        profile=profile(shape=shape(2), requires=requires(memory="80Gi")),
+        pool=pool(memory=None),
+        refused=NO_POOL,
+        field=Field.MEMORY_PER_GPU,
+        wanted=80 * GIB,
     ),
     Case(
         id="cache-on-the-environment",

@@ -107,6 +107,7 @@ FILES = (
         {"config.json": b"{}", "model.onnx": b""},
         {"model.onnx": "is empty"},
     ),
+    Files("other-weights", "of this format no more is known", {"config.json": b"{}", "model.onnx": b"x"}, {}),
     Files(
         "lightning-cut",
         "a .ckpt is an archive like other torch weights",
@@ -304,6 +305,16 @@ def test_a_header_beyond_the_formats_limit_is_not_read(tmp_path: Path) -> None:
     assert script.damage(path) == UNREADABLE
 
 
+@pytest.mark.parametrize(("limit", "want"), [(8, ""), (7, UNREADABLE)])
+def test_a_header_as_long_as_the_limit_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, want: str
+) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(headed(b"{}      "))
+    monkeypatch.setattr(script, "HEADER", limit)
+    assert script.damage(path) == want
+
+
 def tensor(kind: int, offset: int, *shape: int, name: bytes = b"w") -> bytes:
     sizes = b"".join(long(size) for size in shape)
     return text(name) + word(len(shape)) + sizes + word(kind) + long(offset)
@@ -350,9 +361,20 @@ GGUF = (
     File("endless-text", "longer than any header", weights.gguf(100, pair(8, b"\xff" * 8)), UNREADABLE),
     File("endless-array", "8 bytes times 2^64", weights.gguf(100, pair(9, word(10) + b"\xff" * 8)), UNREADABLE),
     File("nested", "arrays of arrays", weights.gguf(1, pair(9, (word(9) + long(1)) * 100_000)), UNREADABLE),
+    File("q4-k-one-short", "of 288 bytes", weights.gguf(287, tensor=tensor(12, 0, 256, 2)), "is truncated"),
+    File("four-dimensions", "are allowed", weights.gguf(16, tensor=tensor(24, 0, 2, 2, 2, 2)), ""),
     File("dimensions", "there are four at most", weights.gguf(100, tensor=tensor(0, 0, *[1] * 5)), UNREADABLE),
     File("alignment-0", "nothing lies on it", weights.gguf(100, pair(4, word(0), b"general.alignment")), UNREADABLE),
 )  # fmt: skip
+
+
+def test_gguf_of_two_tensors(tmp_path: Path) -> None:
+    """32 bytes, then 16 of the last: 48 of data behind a header of 24 + 33 + 33 bytes, which is filled up to 96."""
+    header = b"GGUF" + word(3) + long(2) + long(0) + tensor(24, 0, 32) + tensor(24, 32, 16)
+    path = tmp_path / "x.gguf"
+    for size, want in ((48, ""), (47, "is truncated")):
+        path.write_bytes(header.ljust(96, b"\0") + b"x" * size)
+        assert script.damage(path) == want
 
 
 @pytest.mark.parametrize("case", GGUF, ids=lambda c: c.id)

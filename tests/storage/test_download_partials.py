@@ -52,13 +52,17 @@ LEFT = (
 
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda c: c.id)
-def test_partial_files_are_left_alone_and_new_ones_need_their_file(root: Path, program: Program, case: Left) -> None:
+def test_partial_files_are_left_alone_and_new_ones_need_their_file(
+    root: Path, program: Program, capsys: pytest.CaptureFixture[str], case: Left
+) -> None:
     fill(root, {**weights.SINGLE, "sub/a.txt": b"x", **dict.fromkeys(case.before, b"x")})
     program(
         "\n".join(f'mkdir -p "$(dirname "$2/{name}")"; echo x > "$2/{name}"' for name in (PLACE, *case.written)[1:])
     )
     assert script.main(URI, str(root)) == case.want, case.reason
     assert all((root / name).is_file() for name in (*case.before, *case.written)), "nobody's to remove"
+    said = [f"{root / name}: is partial" for name in case.written] if case.want else []
+    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("partial")] == said
 
 
 @pytest.mark.parametrize("said", ["[Errno 28] No space left on device", "503 Server Error", "401 Client Error"])
@@ -80,6 +84,10 @@ def test_what_our_own_process_had_open_when_it_was_stopped_goes(root: Path, prog
     assert {path.relative_to(root).as_posix() for path in script.partials(root)} == {foreign, resumable}, (
         "its name is of use to nobody else, the others' are"
     )
+
+
+def test_what_another_job_removed_first_is_removed(tmp_path: Path) -> None:
+    assert script.clear({tmp_path / "gone"}), "there is something to fetch again"
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -39,6 +39,9 @@ CASES = (
     Case("pretended-without-status", "no connection", 0, PRETENDED + "(Connection refused)", Exit.UNREACHABLE),
     Case("pretended-for-one-file", "an old file may be another", 0, KEPT, Exit.RATE_LIMITED),
     Case("offline-on-purpose", "the files' own headers decide", 0, PRETENDED, None, offline="1"),
+    Case("offline-on", "the client's words for yes, however written", 0, PRETENDED, None, offline="on"),
+    Case("offline-yes", "likewise", 0, PRETENDED, None, offline="Yes"),
+    Case("offline-true", "likewise", 0, PRETENDED, None, offline="TRUE"),
     Case("offline-off", "0 means that it is not", 0, PRETENDED, Exit.UNKNOWN, offline="0"),
     Case("killed", "most often memory", -9, "", Exit.KILLED),
     Case("disk-full", "beats what else was said", 1, "404 Client Error\n[Errno 28] No space left", Exit.DISK_FULL),
@@ -48,6 +51,7 @@ CASES = (
     Case("last-status", "what was retried is past", 1, "429 Client Error\n401 Client Error", Exit.UNAUTHORISED),
     Case("httpx", "the client's own words", 1, "Client error '404 Not Found' for url", Exit.NOT_FOUND),
     Case("hub", "the hub client's own words", 1, "HfHubHTTPError: 429 Too Many", Exit.RATE_LIMITED),
+    Case("server-error", "500 is the first of the server's", 1, "500 Server Error", Exit.UNREACHABLE),
     Case("timeout", "408 is the network", 1, "408 Client Error", Exit.UNREACHABLE),
     Case("teapot", "a status of no meaning here", 1, "418 Client Error", Exit.UNKNOWN),
     Case("bucket-status", "boto's words", 1, "An error occurred (403) when calling HeadBucket", Exit.UNAUTHORISED),
@@ -75,6 +79,7 @@ PATTERNS = (
     ("allowed", '["*.bin"]', "", SHARD, True),
     ("ignored", "", '["pytorch*"]', SHARD, False),
     ("commas", "*.safetensors,*.json", "", SHARD, False),
+    ("commas-between-two", "*.json,*.bin", "", SHARD, True),
     ("commas-and-spaces", " *.safetensors , *.bin ,", "", SHARD, True),
     ("one-without-comma", "", "pytorch*", SHARD, False),
     ("json-text", '"*.json"', "", SHARD, False),
@@ -82,6 +87,7 @@ PATTERNS = (
     ("empty-entries", '["", " "]', "", SHARD, True),
     ("broken-array-is-commas", '["*.bin"', "", SHARD, False),
     ("folder", "", "original/", f"original/{SHARD}", False),
+    ("no-folder", "", "pytorch_model", SHARD, True),
 )
 
 
@@ -101,6 +107,36 @@ def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, progra
     assert json.loads((root / MARKER).read_text()) == {"uri": URI, "key": "0123456789abcdef"}
     program("exit 1")
     assert script.main(URI, str(root)) == 0, "with the marker present the program is not run"
+
+
+def test_the_program_of_the_image_gets_what_the_pod_has_and_brings_no_records_of_ours(
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the claim the first download finds neither the directory nor the one above it."""
+    fill(root, weights.SINGLE)
+    monkeypatch.setattr(script, "PROGRAM", os.environ["MODELPLANE_INITIALIZER"])
+    monkeypatch.delenv("MODELPLANE_INITIALIZER")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", "*.bin,x")
+    program(f'printf "%s\n" "$1" "$HF_TOKEN" "$STORAGE_IGNORE_PATTERNS" > {root}/../got; cp {root}/* "$2"')
+    new = root.parent / "claim" / "models" / "key"
+    assert script.main(URI, str(new)) == 0
+    uri, token, ignored = (root.parent / "got").read_text().splitlines()
+    assert (uri, token) == (URI, "hf_secret_value")
+    assert json.loads(ignored) == ["*.bin", "x", ".modelplane/*", ".cache/huggingface/download/*"]
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [("printf '\\377 404 Client Error' >&2", Exit.NOT_FOUND), ("echo 401 Client Error", Exit.UNAUTHORISED)],
+)
+def test_a_failure_is_told_by_its_words_alone(
+    root: Path, program: Program, capsys: pytest.CaptureFixture[str], words: str, want: Exit
+) -> None:
+    """On either stream, be they text or not; what an unfinished download left is not looked at."""
+    program(f"{words}; exit 1")
+    assert script.main(URI, str(root)) == want
+    assert capsys.readouterr().out.splitlines()[1:] == [f"download failed: {want.name.lower()}"]
 
 
 def test_directory_that_was_complete_is_looked_at_again(
@@ -178,13 +214,13 @@ def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(
 
 @pytest.mark.parametrize(
     ("number", "want"),
-    [(errno.ENOSPC, 43), (errno.EDQUOT, 43), (errno.EACCES, 44), (errno.EROFS, 44), (errno.EIO, 54)],
+    [(errno.ENOSPC, 43), (errno.EDQUOT, 43), (errno.EACCES, 44), (errno.EROFS, 44), (errno.EIO, 54), (None, 54)],
 )
 def test_own_writes_have_causes(
-    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, number: int, want: int
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, number: int | None, want: int
 ) -> None:
     def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number or 0))
 
     fill(root, weights.SINGLE)
     program("exit 0")
@@ -201,16 +237,16 @@ def test_output_is_streamed_without_secrets(
     monkeypatch.setenv("models.example.com-headers", "Bearer abc")
     program('echo "token hf_secret_value"; echo "Bearer abc" >&2')
     assert script.main(URI, str(root)) == 0
-    said = capsys.readouterr().out
-    assert "token ***" in said
-    assert "hf_secret_value" not in said
-    assert "Bearer abc" not in said
+    assert capsys.readouterr().out.splitlines()[:2] == ["token ***", "***"]
 
 
 SECRETS = (
     ("twice", "hf_secret_value hf_secret_value", "*** ***"),
     ("line-break-in-the-secret", "hf_secret_value", "***"),
     ("other-begins-with-it", "hf_secret_value_2", "***"),
+    ("other-ends-with-it", "a_hf_secret_value", "***"),
+    ("too-short-to-be-one", "user1 user12", "user1 ***"),
+    ("lines", "a\nb", "a b"),
 )
 
 
@@ -218,6 +254,8 @@ SECRETS = (
 def test_secrets(line: str, want: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret_value\n")
     monkeypatch.setenv("OTHER_TOKEN", "hf_secret_value_2")
+    monkeypatch.setenv("THIRD_TOKEN", "a_hf_secret_value")
+    monkeypatch.setenv("SHORT_KEY", "user1\nuser12")
     script.say(line)
     assert capsys.readouterr().out == f"{want}\n"
 
@@ -297,6 +335,7 @@ def test_termination_after_the_end_finds_nobody(root: Path, program: Program, mo
 
     fill(root, weights.SINGLE)
     monkeypatch.setattr(os, "killpg", gone)
+    monkeypatch.setattr(Path, "iterdir", gone)
     program("sleep 0.3; kill -TERM $PPID")
     assert script.main(URI, str(root)) == 0
 
