@@ -20,10 +20,13 @@ class Answer(Enum):
 
 
 class RequiredResource(NamedTuple):
-    """A required resource: `digest` identifies its content, `load` turns it into a manifest when needed."""
+    """A required resource: `digest` identifies its content, `load` turns it into a manifest when needed; `uid` is told
+    only of what comes from an API server.
+    """
 
     digest: bytes
     load: Callable[[], Manifest]
+    uid: str = ""
 
 
 Answered: TypeAlias = tuple[RequiredResource, ...]

@@ -46,7 +46,9 @@ def by_version(items: Sequence[bytes], pause: Pause = never) -> Answered:
         uid, version = fields["uid"], fields["resourceVersion"]
         if len(uid) > _SAYS_NOTHING < len(version):
             digest = uid + version + len(item).to_bytes(4, "big")
-            found.append(RequiredResource(digest, partial(_load, items, index, pause)))
+            # Of another length than a uid has, or no text at all, it is merely none.
+            told = uid[_SAYS_NOTHING:].decode(errors="replace")
+            found.append(RequiredResource(digest, partial(_load, items, index, pause), told))
         else:
             found.append(_with_content(items, index, item, pause))
     return tuple(found)

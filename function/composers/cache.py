@@ -21,6 +21,7 @@ from function.kube.manifests import Manifest, mapping, text
 from function.lifecycle import orphan_objects, readers
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.orphans import with_orphans
 from function.lifecycle.weights import Weights, weigh
 from function.parse.caches import read_cache
 from function.parse.environments import ENVIRONMENTS
@@ -66,7 +67,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelCache, with what is so and what to do."""
     listed = call.answer(requirements.OBJECTS)
     lost = orphan_objects.found(call, [] if listed is Answer.PENDING else [listed])
-    call = orphan_objects.with_orphans(call, lost)
+    call = with_orphans(call, lost)
     outcome = _compose(call, settings)
     return replace(outcome, composed=orphan_objects.kept(outcome.composed, call, lost))
 

@@ -19,7 +19,7 @@ from function.exchange import Answer, Call, Composed, Condition, Outcome, Requir
 from function.kube.manifests import get, text
 from function.kube.names import named
 from function.lifecycle.carry_over import repeated
-from function.lifecycle.orphans import adopted
+from function.lifecycle.orphans import adopted, with_orphans
 from function.lifecycle.placement_writer import placement_manifest
 from function.parse.deployments import read_deployment
 from function.parse.placements import PLACEMENTS
@@ -61,7 +61,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     found = consider(call, settings)
     if isinstance(found, Outcome):
         return found
-    return _answer(replace(call, observed={**call.observed, **found.view.orphans}), settings, found)
+    return _answer(with_orphans(call, found.view.orphans), settings, found)
 
 
 def consider(call: Call, settings: Settings) -> Considered | Outcome:
@@ -71,16 +71,17 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
     near = views.near(call, deployment, settings.limits)
+    kept = with_orphans(call, near.orphans)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
     if isinstance(model, Condition):
-        held = keep_observed(call, settings, near.asked, [model])
+        held = keep_observed(kept, settings, near.asked, [model])
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
     for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels):
         if not view.answered:
-            return keep_observed(call, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
+            return keep_observed(kept, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         weights = _weights(deployment, model, view, settings)
         request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
         # Only of what everybody looks at it is worth while to remember what was found.

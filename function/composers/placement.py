@@ -24,6 +24,7 @@ from function.lifecycle import orphan_objects
 from function.lifecycle import services as lifecycle
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.lifecycle.orphans import with_orphans
 from function.lifecycle.placement_writer import labels
 from function.lifecycle.readers import served_uri
 from function.lifecycle.services import SERVICE, service_name
@@ -52,7 +53,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placement, faults = parsed.value, parsed.problems
     answers = [call.answer(name) for name in _orphans(call, placement)]
     lost = orphan_objects.found(call, [answer for answer in answers if answer is not Answer.PENDING])
-    asked, call = _requirements(call, placement, settings), orphan_objects.with_orphans(call, lost)
+    asked, call = _requirements(call, placement, settings), with_orphans(call, lost)
     if placement is None:
         outcome = keep_observed(call, settings, asked, [references.invalid_placement(faults)])
     else:
@@ -156,9 +157,7 @@ def _orphans(call: Call, placement: Placement | None) -> dict[str, Requirement]:
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
     names = orphan_objects.expected(call, placement)
     asked = {requirements.orphan(lost): requirements.remote_object(lost, namespace) for lost in names}
-    if orphan_objects.unserved(call):
-        asked[requirements.OBJECTS] = requirements.objects_of(name, namespace)
-    return asked
+    return {requirements.OBJECTS: requirements.objects_of(name, namespace), **asked}
 
 
 def _request(resolved: ResolvedPlacement, call: Call) -> StorageRequest:

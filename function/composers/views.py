@@ -18,12 +18,14 @@ from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
 from function.domain.quota import Limits
 from function.domain.settings import BUILT_IN
-from function.exchange import Answer, Answered, Call, Requirement
-from function.kube.manifests import Manifest, text
+from function.exchange import Answer, Answered, Call, RequiredResource, Requirement
+from function.kube.manifests import Manifest, listing, text
 from function.lifecycle.orphans import orphans
 from function.parse.caches import read_cache
 from function.parse.environments import ENVIRONMENTS
 from function.parse.placements import PLACEMENTS, read_placement
+
+_MOST = 100  # environments of a deployment (apis/modeldeployments/definition.yaml)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +51,25 @@ class View:
 
 
 def near(call: Call, deployment: Deployment, limits: Limits) -> View:
-    """Return what is seen of a deployment's own, and of its namespace where that is limited."""
-    listed = call.answer(requirements.OWN)
-    lost: dict[str, Manifest] = {}
-    if listed is not Answer.PENDING:
-        every = (read_placement(item.load()).value for item in listed)
-        lost = orphans(call.xr, call.observed, zip(listed, every, strict=True))
-    own = (*placements(call.observed), *placements(lost))
+    """Return what is seen of a deployment's own, and of its namespace where that is limited.
+
+    A placement of its status that is neither observed nor listed is asked for by name: its label may be gone.
+    """
     asked = {
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
         requirements.OWN: requirements.placements_of(deployment.name, deployment.namespace),
     }
+    listed = call.answer(requirements.OWN)
+    every: list[tuple[RequiredResource, Placement | None]] = []
+    if listed is not Answer.PENDING:
+        every = _read(listed)
+        seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+        names = _said(call.xr) - seen - {p.name for _, p in every if p}
+        unlisted = {requirements.placement_of(n): requirements.placement(n, deployment.namespace) for n in names}
+        asked |= dict(sorted(unlisted.items()))
+        every += [found for name in unlisted for found in _read(call.answers.get(name, ()))]
+    lost = orphans(call.xr, call.observed, every)
+    own = (*placements(call.observed), *placements(lost))
     used = {requirements.environment_of(name): requirements.environment(name) for name in _used(own)}
     if isinstance(deployment.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
@@ -107,6 +117,15 @@ def placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
     """Return the placements among composed resources that can be read."""
     parsed = (read_placement(manifest).value for _, manifest in sorted(composed.items()))
     return tuple(p for p in parsed if p)
+
+
+def _read(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
+    return [(item, read_placement(item.load()).value) for item in answer]
+
+
+def _said(xr: Manifest) -> set[str]:
+    """Return the placements that a deployment's status names, no more than it may ask for."""
+    return {name for row in listing(xr, "status.placements")[:_MOST] if (name := text(row, "name"))}
 
 
 def _used(own: Iterable[Placement]) -> list[str]:

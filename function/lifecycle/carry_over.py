@@ -15,6 +15,8 @@ from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
 from function.lifecycle.node_collection import KIND as COLLECTION
 from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
+from function.lifecycle.object_writer import Lifetime
+from function.lifecycle.readers import deletes
 from function.observe.health import assess
 from function.observe.objects import read
 
@@ -55,6 +57,18 @@ def carried(manifest: Manifest) -> Composed:
     if "spec" in manifest:
         kept["spec"] = _spec(manifest)
     return Composed(manifest=kept, ready=_ready(manifest))
+
+
+def living(observed: Manifest, lifetime: Lifetime) -> Composed:
+    """Return an observed Object as it is, save what becomes of the remote object."""
+    kept = carried(observed)
+    spec: Manifest = {**mapping(kept.manifest, "spec"), "managementPolicies": [*lifetime.value]}
+    return replace(kept, manifest={**kept.manifest, "spec": spec})
+
+
+def finished(observed: Manifest) -> Composed:
+    """Return an observed Object by which nothing is made or changed any more; what it deleted it still deletes."""
+    return living(observed, Lifetime.FINISHED if deletes(observed) else Lifetime.OBSERVED)
 
 
 def _foreign(entries: Manifest) -> Manifest | None:

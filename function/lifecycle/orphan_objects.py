@@ -2,30 +2,23 @@
 
 Crossplane knows what it composed from the composite's own list, which it may have read from before its last write, and
 reads each Object from a cache of its own. What it does not see it neither shows nor deletes: composed no more, an
-Object runs on with nobody to delete it. So as long as no service is observed all Objects are asked for by their label,
-and a service, which an earlier release did not label, by its name too, as is whatever the list names beside what is
-observed. A ModelCache asks for its Objects by their label in every call: what it shall have follows from a selector and
-from what environments say, and may be another in the next. One that is found counts as observed, and leaves in no call
-but one in which it is.
+Object runs on with nobody to delete it. So all Objects are asked for by their label in every call, whatever the list
+names beside what is observed by its name too, and so is, as long as none is observed, a service, which an earlier
+release did not label. One that is found counts as observed, and leaves in no call but one in which it is: until then
+nothing is made by it, since it may be gone by now, and composing it makes the Object anew.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from function.domain.placement import Placement
 from function.exchange import Answer, Answered, Call, Composed, Requirement
 from function.kube.manifests import Manifest, flag, get, listing, strings, text
 from function.kube.names import COMPOSITION_KEY
-from function.lifecycle.carry_over import carry_over
+from function.lifecycle.carry_over import carry_over, finished
 from function.lifecycle.object_writer import API_VERSION, object_name
-from function.lifecycle.orphans import adopted
+from function.lifecycle.orphans import adopted, with_orphans
 from function.lifecycle.ownership import is_ours
 from function.lifecycle.services import SERVICE, service_name
-
-
-def unserved(call: Call) -> bool:
-    """Tell whether no service is observed: as long as that is so, every Object that may be there is looked for."""
-    return not any(key.startswith(SERVICE) for key in call.observed)
 
 
 def expected(call: Call, placement: Placement | None) -> list[str]:
@@ -33,7 +26,7 @@ def expected(call: Call, placement: Placement | None) -> list[str]:
     seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     listed = (ref for ref in listing(call.xr, "spec.crossplane.resourceRefs") if text(ref, "kind") == "Object")
     names = {text(ref, "name") for ref in listed if text(ref, "apiVersion") == API_VERSION}
-    if unserved(call):
+    if not any(key.startswith(SERVICE) for key in call.observed):
         owner = text(call.xr, "metadata.name")
         names |= {object_name(owner, SERVICE + name) for name in _services(call.xr, placement)}
     return sorted(names - seen - {""})
@@ -49,8 +42,9 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
     """Return those of the Objects that this composite composed, by composition-resource-name."""
     me, namespace = text(call.xr, "metadata.uid"), text(call.xr, "metadata.namespace")
     seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+    uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
     lost: dict[str, Manifest] = {}
-    for manifest in (item.load() for answer in answers for item in answer):
+    for manifest in (item.load() for answer in answers for item in answer if item.uid not in uids):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
         mine = me and _owner(manifest) == me and text(manifest, "metadata.namespace") == namespace
         gone = get(manifest, "metadata.deletionTimestamp") is not None
@@ -67,8 +61,13 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
 
 
 def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manifest]) -> Mapping[str, Composed]:
-    """Return what is composed; where an orphan would leave, everything as it is, until Crossplane observes it."""
-    return adopted(composed if lost.keys() <= composed.keys() else carry_over(call.observed), lost)
+    """Return what is composed, and what would leave of the orphans until Crossplane observes it.
+
+    As long as one is a service everything stays as it is: it may have pods where another would get its own.
+    """
+    leaving = {key: finished(lost[key]) for key in lost.keys() - composed.keys()}
+    held = any(key.startswith(SERVICE) for key in leaving)
+    return adopted({**(carry_over(call.observed) if held else composed), **leaving}, lost)
 
 
 def everything_as_it_is(call: Call, asked: Mapping[str, Requirement]) -> Mapping[str, Composed]:
@@ -76,11 +75,6 @@ def everything_as_it_is(call: Call, asked: Mapping[str, Requirement]) -> Mapping
     answers = [call.answer(name) for name, wanted in asked.items() if wanted.kind == "Object"]
     lost = found(call, [answer for answer in answers if answer is not Answer.PENDING])
     return adopted(carry_over(with_orphans(call, lost).observed), lost)
-
-
-def with_orphans(call: Call, lost: Mapping[str, Manifest]) -> Call:
-    """Return the call as Crossplane would have made it, had it seen everything."""
-    return replace(call, observed={**call.observed, **lost})
 
 
 def _owner(manifest: Manifest) -> str:

@@ -14,9 +14,10 @@ refuses it (409), and Crossplane looks again. What is gone by now is made anew, 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from function.domain.placement import Placement
-from function.exchange import Composed, RequiredResource
+from function.exchange import Call, Composed, RequiredResource
 from function.kube.manifests import Manifest, strings, text
 from function.kube.names import COMPOSITION_KEY
 from function.lifecycle.carry_over import over_version
@@ -50,3 +51,8 @@ def orphans(
 def adopted(composed: Mapping[str, Composed], lost: Mapping[str, Manifest]) -> dict[str, Composed]:
     """Return what is composed; the orphans among it over the versions that were seen."""
     return {key: over_version(item, lost[key]) if key in lost else item for key, item in composed.items()}
+
+
+def with_orphans(call: Call, lost: Mapping[str, Manifest]) -> Call:
+    """Return the call as Crossplane would have made it, had it seen everything."""
+    return replace(call, observed={**call.observed, **lost})

@@ -22,7 +22,7 @@ from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle import hydration
-from function.lifecycle.carry_over import carried, carry_over, over_version, repeated
+from function.lifecycle.carry_over import carry_over, over_version, repeated
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.secret_copies import of_pull_secrets
 from function.lifecycle.weights import Weights
@@ -74,6 +74,7 @@ def write(
 ) -> Written:
     """Return the service under its key, or what was observed where it cannot or may not be written."""
     observed, placement = mapping(writer.observed.get(key), _MANIFEST), resolved.placement
+    granted = min(placement.replicas, admission.replicas)
     replicas = min(placement.replicas, max(admission.replicas, _replicas(observed)))
     unshared = stored.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
     if unshared:
@@ -88,12 +89,17 @@ def write(
         return replace(earlier, refusal=services.invalid(built))
     if not stored.open and text(observed, _URI) != stored.plan.uri:
         return earlier
+    service = built
     if observed and _runs(writer.read(key), served=placement.served):
-        built = _scaled(_kept(built, observed, request), replicas)
+        service = _scaled(_kept(built, observed, request), replicas)
+    composed = _composed(writer, key, service)
+    if observed and not (service == built == observed and replicas == granted):
+        # What was seen may be late: two readings would take turns, or change what serves by now (decision 24).
+        composed = over_version(composed, writer.observed[key])
     asks = placement.asks
     takes = replace(asks, replicas=replicas) if asks else None
     return Written(
-        composed=writer.named({key: _composed(writer, key, built)}),
+        composed=writer.named({key: composed}),
         secrets=writer.named(_pull_secrets(writer, request)),
         uncopied=_uncopied(writer, request),
         takes=takes,
@@ -122,7 +128,7 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
         same = _composed(writer, key, _scaled(observed, replicas))
         composed |= writer.named({key: over_version(same, writer.observed[key])})
     took = placement.takes or placement.asks
-    secrets = writer.named({k: carried(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
+    secrets = writer.named({k: repeated(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
     most = max((_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values()), default=0)
     takes = replace(took, replicas=most) if composed and took else None
     return Written(composed=composed, secrets=secrets, takes=takes)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
+from function.kube.manifests import Manifest, get, integer, listing, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.lifecycle import hydration, preparation
-from function.lifecycle.carry_over import carried
+from function.lifecycle.carry_over import finished, living, repeated
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
 from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
@@ -138,7 +138,7 @@ def _wanted(request: StorageRequest, planned: StoragePlan) -> Hydration:
 
 
 def _refused(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, earlier: Hydration) -> Weights:
-    kept = {key: carried(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
+    kept = {key: repeated(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
     kinds = {fault.kind for fault in faults}
     finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZES else Finding.UNPLANNABLE
     if FaultKind.CACHE_NOT_SHARED in kinds:
@@ -202,7 +202,7 @@ def _copies(planned: StoragePlan) -> tuple[SecretCopy, ...]:
 def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
     copies = _copies(planned)
     if copies and seen.adopted and not seen.done:
-        return {key: carried(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
+        return {key: repeated(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
     lifetime = _LIFETIME[planned.job.ownership] if planned.job else Lifetime.OWNED
     composed: dict[str, Composed] = {}
     for copy in copies:
@@ -217,15 +217,7 @@ def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _
 def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     """Return the first of two steps by which a remote object goes: its Object gets the Delete policy, then it goes."""
     observed = writer.observed.get(key)
-    return {} if observed is None or deletes(observed) else {key: _living(observed, Lifetime.OWNED)}
-
-
-def _living(observed: Manifest, lifetime: Lifetime) -> Composed:
-    """Return an observed Object as it is, save what becomes of the remote object."""
-    kept = carried(observed)
-    policies: list[JSON] = [*lifetime.value]
-    spec: Manifest = {**mapping(kept.manifest, "spec"), "managementPolicies": policies}
-    return replace(kept, manifest={**kept.manifest, "spec": spec})
+    return {} if observed is None or deletes(observed) else {key: living(observed, Lifetime.OWNED)}
 
 
 def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: bool) -> dict[str, Composed]:
@@ -239,15 +231,14 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
         remote = writer.read(key)
         if observed is None or remote.state is State.ABSENT:
             return {}
-        lifetime = Lifetime.FINISHED if deletes(observed) else Lifetime.OBSERVED
-        return {key: replace(_living(observed, lifetime), ready=not remote.silent)}
+        return {key: replace(finished(observed), ready=not remote.silent)}
     if seen.adopted and observed:
-        return {key: carried(observed)}
+        return {key: repeated(observed)}
     if blocked and observed is None:
         return {}
     proof = () if observed else preparation.evidence(writer, _of_the_bytes(writer, job))
     return {
-        **{earlier: carried(writer.observed[earlier]) for earlier in proof},
+        **{earlier: repeated(writer.observed[earlier]) for earlier in proof},
         key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
     }
 
@@ -368,7 +359,7 @@ def _stale(
 ) -> dict[str, Composed]:
     """Return what belongs to other bytes or another claim; what is of the same bytes was replaced and goes at once."""
     return {
-        key: carried(manifest)
+        key: repeated(manifest)
         for key, manifest in sorted(writer.observed.items())
         if key.startswith(_PREFIXES)
         and key not in composed

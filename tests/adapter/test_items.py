@@ -105,6 +105,12 @@ def test_a_file_that_keeps_its_version_is_told_apart_by_content() -> None:
     assert by_version(one).digest == by_version(other).digest, "hence not for callers that may read files"
 
 
+def test_what_an_api_server_has_tells_its_uid() -> None:
+    live = {"uid": "0f1d5a3e-6b0c-4f57-9d3a-2c8f7b1e4a90", "resourceVersion": "7"}
+    assert by_version(sent(pool(8, **live))).uid == live["uid"]
+    assert by_content(sent(pool(8, **live))).uid == "", "nobody asks"
+
+
 def test_content_and_version_never_meet() -> None:
     assert by_content(sent(pool(8, **LIVE))).digest != by_version(sent(pool(8, **LIVE))).digest
 

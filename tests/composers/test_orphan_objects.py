@@ -11,7 +11,7 @@ from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose, recover
 from function.exchange import Answered, Call, Composed, Outcome, RequiredResource, Requirement
-from function.kube.manifests import JSON, Manifest, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
 from tests.composers.plane import change, only, plane
 
 ME = "uid-of-the-placement"
@@ -84,9 +84,16 @@ def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
     assert (lost.status, lost.conditions, lost.ready) == (rest.status, rest.conditions, rest.ready)
 
 
-def test_at_rest_nothing_more_is_asked() -> None:
-    asked = Scene(SEVERAL_NODES).at_rest().requirements
-    assert not [wanted for wanted in asked.values() if wanted.kind == "Object"]
+def test_at_rest_only_the_list_of_its_own_objects_is_asked_for() -> None:
+    scene = Scene(SEVERAL_NODES)
+    (asked,) = [wanted for wanted in scene.at_rest().requirements.values() if wanted.kind == "Object"]
+    owner = {"modelplane.ai/owner": text(scene.xr, "metadata.name")}
+    assert asked == Requirement(
+        api_version="kubernetes.m.crossplane.io/v1alpha1",
+        kind="Object",
+        namespace=text(scene.xr, "metadata.namespace"),
+        labels=owner,
+    )
 
 
 def _edited_model(scene: Scene) -> None:
@@ -167,6 +174,21 @@ def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is
     assert [key for key in gone.composed if key.startswith("service-")], "the new one takes its place"
     lost = scene.outcome()
     assert [key for key in lost.composed if key.startswith("service-")] == [earlier], "one at a time"
+
+
+def test_a_service_of_another_shape_beside_the_one_that_serves_goes_and_starts_no_pod_again() -> None:
+    """Histories, seed 1279: with a list 7 s late a call wrote one without it, and its pods ran on for ever."""
+    scene = Scene(SEVERAL_NODES)
+    change(scene.control, only(scene.control, "InferenceEnvironment"), "metadata.uid", None)
+    rest, other = scene.at_rest(), copy.deepcopy(scene.objects[scene.service()])
+    key = "service-of-another-shape"
+    mapping(other, "metadata").update(name=key, annotations={"crossplane.io/composition-resource-name": key})
+    observed, scene.objects[key] = dict(scene.objects), other
+    lost = scene.outcome(observed=observed)
+    assert lost.composed.keys() == {*observed, key}, "nothing goes while one is not observed"
+    assert get(lost.composed[key].manifest, "spec.managementPolicies") == ["Observe", "Delete"], "it may be gone by now"
+    assert get(lost.composed[key].manifest, "metadata.resourceVersion") == "7"
+    assert scene.outcome(observed=scene.objects).composed == rest.composed, "observed, it goes"
 
 
 def test_what_the_composites_list_names_is_looked_for_too() -> None:

@@ -104,6 +104,32 @@ def test_an_orphan_is_composed_again(case: Case) -> None:
     assert scheduled == case.scheduled, case.reason
 
 
+@pytest.mark.parametrize("there", [[], ["ClusterModel"]], ids=["model-gone", "model-there"])
+@pytest.mark.parametrize("labels", [True, False], ids=["labelled", "label-gone"])
+def test_an_orphan_stays_ours_whatever_becomes_of_its_label_and_of_the_model(there: list[str], *, labels: bool) -> None:
+    """Histories, seed 1409: a tenant took both away, and its deployment knew no more of what served."""
+    deployment, placement, fetchable = at_rest()
+    deployment["status"] = {"placements": [{"environment": "h200-east", "name": text(placement, "metadata.name")}]}
+    kept: dict[str, JSON] = {"labels": mapping(placement, "metadata.labels") if labels else {}}
+    orphan = owned(placement, by=ME, served=True, created="2026-01-01T00:00:05Z", **kept)
+    others = [item for item in fetchable if item["kind"] in {"InferenceEnvironment", *there}]
+    outcome = composed(deployment, others, orphan)
+    found = outcome.composed["placement-h200-east"].manifest
+    assert text(found, "metadata.name") == text(placement, "metadata.name")
+    assert text(found, "metadata.resourceVersion") == "7", "as it was seen"
+    observed = composed(deployment, others, orphan, observed={"placement-h200-east": orphan})
+    asked = {wanted.name for wanted in observed.requirements.values() if wanted.kind == "ModelPlacement"}
+    assert asked == {None}, "what is observed is not asked for by its name"
+
+
+def test_of_a_status_that_names_thousands_no_more_are_asked_for_than_a_deployment_may_have() -> None:
+    """Whoever may write its status would have core fetch all of them; 100 is `maximum` of spec.environments."""
+    deployment, _, there = at_rest()
+    deployment["status"] = {"placements": [{"name": f"p-{number}"} for number in range(5000)]}
+    asked = composed(deployment, there).requirements.values()
+    assert sum(wanted.kind == "ModelPlacement" and wanted.name is not None for wanted in asked) == 100
+
+
 FOREIGN = "another-namespace"
 
 

@@ -1,10 +1,12 @@
 """Scenario 8: revision, shape, replicas and profile edited while serving."""
 
+import copy
 from functools import partial
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, get, integer, text
+from function.kube.manifests import Manifest, condition, get, integer, mapping, text
+from function.kube.names import COMPOSITION_KEY
 from tests.e2e.objects import VLLM, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tools.stack.waiting import steady, until
@@ -101,6 +103,34 @@ def test_a_new_revision_is_downloaded_beside_the_old(world: World) -> None:
         "the old claim to go",
         lambda: [text(c, "metadata.name") for c in world.stack.remote.find("PersistentVolumeClaim", TEAM)] == [claim],
     )
+
+
+def test_a_service_that_crossplane_lost_sight_of_goes_and_the_other_serves_on(world: World) -> None:
+    """As after a list that was written from before: an Object of the placement's that is in no list of its."""
+    service = _service_uid(world)
+    (seen,) = [
+        found
+        for found in world.stack.hub.find("Object", TEAM)
+        if text(found, "spec.forProvider.manifest.kind") == "LLMInferenceService"
+    ]
+    lost: Manifest = {key: copy.deepcopy(seen[key]) for key in ("apiVersion", "kind", "spec")}
+    mapping(lost, "spec.forProvider.manifest.metadata")["name"] = "lost"
+    kept = {key: get(seen, f"metadata.{key}") for key in ("namespace", "labels")}
+    lost["metadata"] = {**kept, "name": "lost"}
+    world.stack.kubectl.apply([lost])
+    until("its pods", lambda: sorted(_sizes(world)) == [2, 2])
+    owned: Manifest = {
+        "annotations": {COMPOSITION_KEY: "service-lost"},
+        "ownerReferences": get(seen, "metadata.ownerReferences"),
+    }
+    world.stack.hub.patch("Object", "lost", {"metadata": owned}, TEAM)
+    # Crossplane looks when its TTL ends, or when the placement changes.
+    placement = text(world.placement(TEAM, "changing"), "metadata.name")
+    world.stack.hub.patch("ModelPlacement", placement, {"metadata": {"annotations": {"look": "again"}}}, TEAM)
+    until("its Object to go", lambda: world.stack.hub.get("Object", "lost", TEAM) is None)
+    until("its pods to go", lambda: _sizes(world) == [2])
+    assert _service_uid(world) == service
+    world.ready(TEAM, "changing")
 
 
 def test_another_group_size_replaces_the_service(world: World) -> None:

@@ -10,6 +10,7 @@ from function.exchange import Answered, Call, Composed, RequiredResource, Requir
 from function.kube.manifests import JSON, Manifest, get
 from function.lifecycle import orphan_objects
 from function.lifecycle.object_writer import object_name
+from function.lifecycle.orphans import with_orphans
 from function.lifecycle.services import service_name
 from tests import builders
 from tests.lifecycle.scene import put
@@ -68,6 +69,15 @@ def test_only_what_this_composite_composed_is_found() -> None:
     assert orphan_objects.found(unnamed, [answer(LOST, owned_by_none)]) == {}, "a composite without uid owns nothing"
 
 
+def test_what_is_observed_is_not_read_again() -> None:
+    def unread() -> Manifest:
+        raise AssertionError("it is observed")
+
+    call = Call(xr=XR, observed={"job-seen": an_object("job-seen", metadata__uid="seen")})
+    again = RequiredResource(b"", unread, "seen")
+    assert orphan_objects.found(call, [(again, *answer(LOST))]) == {"job-lost": LOST}
+
+
 def test_one_on_which_the_label_was_changed_is_known_by_its_name() -> None:
     label: JSON = {"app.kubernetes.io/managed-by": "helm"}
     ours = an_object("job-k", metadata__labels=label, metadata__name=object_name("chat-env", "job-k"))
@@ -116,15 +126,28 @@ def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:
 
 def test_nothing_leaves_while_one_is_not_observed() -> None:
     lost = {"job-lost": LOST}
-    call = orphan_objects.with_orphans(CALL, lost)
+    call = with_orphans(CALL, lost)
     assert call == replace(CALL, observed={**CALL.observed, **lost})
     new = Composed(manifest={"metadata": {"name": "new"}, "spec": {}})
     both = {"job-lost": new, "job-new": new}
     kept = orphan_objects.kept(both, call, lost)
     assert versions(kept) == {"job-lost": "7", "job-new": None}, "an orphan is written over what was seen of it"
     assert {key: item.manifest["spec"] for key, item in kept.items()} == {"job-lost": {}, "job-new": {}}
-    assert versions(orphan_objects.kept({"job-new": new}, call, lost)) == {"job-lost": "7", "job-seen": "7"}
+    leaving = orphan_objects.kept({"job-new": new}, call, lost)
+    assert versions(leaving) == {"job-new": None, "job-lost": "7"}, "what is observed goes as decided"
+    assert get(leaving["job-lost"].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
+        "it may be gone by now"
+    )
     assert orphan_objects.kept({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
+
+
+def test_nothing_changes_while_a_service_that_shall_go_is_not_observed() -> None:
+    lost = {"service-lost": an_object("service-lost")}
+    new = {"service-new": Composed(manifest={"metadata": {"name": "new"}, "spec": {}})}
+    held = orphan_objects.kept(new, with_orphans(CALL, lost), lost)
+    assert versions(held) == {"service-lost": "7", "job-seen": "7"}
+    policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in held.items()}
+    assert policies == {"service-lost": ["Observe", "Delete"], "job-seen": None}
 
 
 def test_everything_as_it_is_has_what_was_found_of_the_objects() -> None:
