@@ -17,10 +17,9 @@ from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
-from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
+from function.exchange import Answer, Call, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, mapping, text
-from function.kube.names import MANAGED_BY, VERSION, named
-from function.lifecycle import orphan_objects
+from function.lifecycle import cache_usage, orphan_objects
 from function.lifecycle import services as lifecycle
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -43,7 +42,6 @@ from function.storage.placed import PlacedWeights
 from function.storage.plan import StoragePlan, plan
 from function.storage.request import StorageRequest
 
-USAGE = "cache-usage"
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
 
 
@@ -153,10 +151,13 @@ def _requirements(call: Call, placement: Placement | None, settings: Settings) -
 
 
 def _orphans(call: Call, placement: Placement | None) -> dict[str, Requirement]:
-    """Return what is asked for Objects that may be there unobserved, also where the placement cannot be read."""
+    """Return what is asked for what may be there unobserved, Objects also where the placement cannot be read."""
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
     names = orphan_objects.expected(call, placement)
     asked = {requirements.orphan(lost): requirements.remote_object(lost, namespace) for lost in names}
+    if placement and isinstance(placement.cache, NamedCache) and cache_usage.KEY not in call.observed:
+        usage = cache_usage.usage_name(placement, placement.cache.name)
+        asked[requirements.USAGE] = requirements.usage(usage, namespace)
     return {requirements.OBJECTS: requirements.objects_of(name, namespace), **asked}
 
 
@@ -189,7 +190,7 @@ def _answer(
     composed = {
         NAMESPACE: namespace(resolved.namespace, writer),
         **writer.named(stored.composed),
-        **_usage(resolved),
+        **(cache_usage.usage(resolved.placement, resolved.cache.name) if resolved.cache else {}),
         **written.secrets,
         **written.composed,
     }
@@ -248,27 +249,3 @@ def _hold(
     conditions = (*known, services.serving(remote, placement.replicas, served=placement.served))
     held = keep_observed(call, settings, asked, conditions)
     return replace(held, status={**held.status, **report.progress(call.xr, held.conditions, None, remote)})
-
-
-def _usage(resolved: ResolvedPlacement) -> dict[str, Composed]:
-    """Return what protects the ModelCache for as long as this placement reads it."""
-    if resolved.cache is None:
-        return {}
-    placement = resolved.placement
-    spec: Manifest = {
-        "of": {"apiVersion": VERSION, "kind": "ModelCache", "resourceRef": {"name": resolved.cache.name}},
-        "by": {"apiVersion": VERSION, "kind": "ModelPlacement", "resourceRef": {"name": placement.name}},
-        "reason": f"ModelPlacement {placement.name} serves from it",
-    }
-    manifest: Manifest = {
-        "apiVersion": "protection.crossplane.io/v1beta1",
-        "kind": "Usage",
-        "metadata": {
-            "name": named(placement.name, placement.name, resolved.cache.name),
-            "namespace": placement.namespace,
-            "labels": {**MANAGED_BY},
-        },
-        "spec": spec,
-    }
-    # Where Usages are not enforced their controller never makes them Ready; a model that serves is not held up by it.
-    return {USAGE: Composed(manifest=manifest, ready=True)}

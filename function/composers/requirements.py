@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from function.domain.model import ModelRef
 from function.exchange import Requirement
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
+from function.lifecycle import cache_usage
 from function.lifecycle.node_collection import DEFINITION, MEMBERSHIP
 from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
 
@@ -17,6 +18,7 @@ PLACEMENTS = "placements"
 NAMESPACE = "placements-of-the-namespace"
 CACHE = "cache"
 OBJECTS = "objects"
+USAGE = "cache-usage"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 _ENVIRONMENT = "environment-"
@@ -99,6 +101,11 @@ def objects_of(owner: str, namespace: str) -> Requirement:
     """Ask for the Objects that a placement composed."""
     labels = {LABEL_OWNER: label_value(owner)}
     return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
+
+
+def usage(name: str, namespace: str) -> Requirement:
+    """Ask for the Usage by which a placement protects its ModelCache."""
+    return Requirement(api_version=cache_usage.API_VERSION, kind=cache_usage.KIND, name=name, namespace=namespace)
 
 
 def cache(name: str, namespace: str) -> Requirement:

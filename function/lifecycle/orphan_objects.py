@@ -4,8 +4,9 @@ Crossplane knows what it composed from the composite's own list, which it may ha
 reads each Object from a cache of its own. What it does not see it neither shows nor deletes: composed no more, an
 Object runs on with nobody to delete it. So all Objects are asked for by their label in every call, whatever the list
 names beside what is observed by its name too, and so is, as long as none is observed, a service, which an earlier
-release did not label. One that is found counts as observed, and leaves in no call but one in which it is: until then
-nothing is made by it, since it may be gone by now, and composing it makes the Object anew.
+release did not label, and the one Usage of a placement. One that is found counts as observed, and leaves in no call
+but one in which it is: until then nothing is made by it, since it may be gone by now, and composing it makes the Object
+anew.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from function.domain.placement import Placement
 from function.exchange import Answer, Answered, Call, Composed, Requirement
 from function.kube.manifests import Manifest, flag, get, listing, strings, text
 from function.kube.names import COMPOSITION_KEY
+from function.lifecycle import cache_usage
 from function.lifecycle.carry_over import carry_over, finished
 from function.lifecycle.object_writer import API_VERSION, object_name
 from function.lifecycle.orphans import adopted, with_orphans
@@ -72,7 +74,7 @@ def kept(composed: Mapping[str, Composed], call: Call, lost: Mapping[str, Manife
 
 def everything_as_it_is(call: Call, asked: Mapping[str, Requirement]) -> Mapping[str, Composed]:
     """Return everything as it is: what is observed, and what was found of the Objects that were asked for."""
-    answers = [call.answer(name) for name, wanted in asked.items() if wanted.kind == "Object"]
+    answers = [call.answer(name) for name, wanted in asked.items() if wanted.kind in {"Object", cache_usage.KIND}]
     lost = found(call, [answer for answer in answers if answer is not Answer.PENDING])
     return adopted(carry_over(with_orphans(call, lost).observed), lost)
 

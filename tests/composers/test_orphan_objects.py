@@ -15,7 +15,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping, strin
 from tests.composers.plane import change, only, plane
 
 ME = "uid-of-the-placement"
-SEVERAL_NODES, ONE_NODE = "kimi-k2-two-nodes", "gemma-one-gpu"
+SEVERAL_NODES, ONE_NODE, ON_A_CACHE = "kimi-k2-two-nodes", "gemma-one-gpu", "model-cache"
 
 
 class Scene:
@@ -35,7 +35,7 @@ class Scene:
         """Return what is composed when Crossplane observes as much and finds everything that is asked for."""
         call = Call(xr=self.xr, observed={**(observed or {})})
         asked = compose(call).requirements
-        answers = {name: self._find(wanted) for name, wanted in asked.items() if answer or wanted.kind != "Object"}
+        answers = {name: self._find(wanted) for name, wanted in asked.items() if answer or not self._of_it(wanted)}
         found = compose(Call(xr=self.xr, observed=call.observed, answers=answers))
         assert found.requirements == asked, "what is asked for depends on no answer"
         return found
@@ -51,14 +51,19 @@ class Scene:
         return self.outcome(observed=self.objects)
 
     def _find(self, wanted: Requirement) -> Answered:
-        if wanted.kind != "Object":
+        if not self._of_it(wanted):
             return self.control.store.find(wanted)
         return tuple(
             RequiredResource(b"", partial(copy.deepcopy, m))
             for m in self.objects.values()
-            if text(m, "metadata.namespace") == wanted.namespace
+            if (m["apiVersion"], m["kind"]) == (wanted.api_version, wanted.kind)
+            and text(m, "metadata.namespace") == wanted.namespace
             and (text(m, "metadata.name") == wanted.name if wanted.name else self._labelled(m, wanted))
         )
+
+    def _of_it(self, wanted: Requirement) -> bool:
+        """Tell whether something is asked for that the placement itself composes."""
+        return wanted.kind in {text(m, "kind") for m in self.objects.values()}
 
     def _labelled(self, manifest: Manifest, wanted: Requirement) -> bool:
         assert wanted.labels, "else it is every Object"
@@ -69,12 +74,15 @@ class Scene:
         metadata = {**mapping(item.manifest, "metadata"), "resourceVersion": "7"}
         return replace(item, manifest={**item.manifest, "metadata": metadata})
 
+    def environment(self) -> Ref:
+        return Ref("InferenceEnvironment", "", text(self.xr, "spec.inferenceEnvironmentRef.name"))
+
     def service(self) -> str:
         (key,) = (key for key in self.objects if key.startswith("service-"))
         return key
 
 
-@pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
+@pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE, ON_A_CACHE])
 def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
     scene = Scene(story)
     rest, lost = scene.at_rest(), scene.outcome()
@@ -84,9 +92,10 @@ def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
     assert (lost.status, lost.conditions, lost.ready) == (rest.status, rest.conditions, rest.ready)
 
 
-def test_at_rest_only_the_list_of_its_own_objects_is_asked_for() -> None:
-    scene = Scene(SEVERAL_NODES)
-    (asked,) = [wanted for wanted in scene.at_rest().requirements.values() if wanted.kind == "Object"]
+@pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE, ON_A_CACHE])
+def test_at_rest_only_the_list_of_its_own_objects_is_asked_for(story: str) -> None:
+    scene = Scene(story)
+    (asked,) = [wanted for wanted in scene.at_rest().requirements.values() if wanted.kind in {"Object", "Usage"}]
     owner = {"modelplane.ai/owner": text(scene.xr, "metadata.name")}
     assert asked == Requirement(
         api_version="kubernetes.m.crossplane.io/v1alpha1",
@@ -105,7 +114,7 @@ def _lost_model(scene: Scene) -> None:
 
 
 def _lost_environment(scene: Scene) -> None:
-    del scene.control.composites[only(scene.control, "InferenceEnvironment")]
+    del scene.control.composites[scene.environment()]
 
 
 def _other_revision(scene: Scene) -> None:
@@ -113,7 +122,7 @@ def _other_revision(scene: Scene) -> None:
 
 
 def _no_class(scene: Scene) -> None:
-    environment = only(scene.control, "InferenceEnvironment")
+    environment = scene.environment()
     change(scene.control, environment, "spec.storage", None)
 
 
@@ -127,9 +136,10 @@ def test_what_neither_list_nor_status_names_is_found_by_its_label() -> None:
     assert scene.outcome(observed=namespace).composed.keys() == kept.composed.keys()
 
 
+@pytest.mark.parametrize("story", [SEVERAL_NODES, ON_A_CACHE])
 @pytest.mark.parametrize("harm", [_edited_model, _lost_model, _lost_environment, _other_revision, _no_class])
-def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None]) -> None:
-    scene = Scene(SEVERAL_NODES)
+def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None], story: str) -> None:
+    scene = Scene(story)
     harm(scene)
     kept, lost = scene.at_rest(), scene.outcome()
     for key in kept.composed.keys() & scene.objects.keys():
@@ -154,9 +164,12 @@ def test_a_placement_that_cannot_be_read_loses_nothing(harm: Callable[[Scene], N
     assert lost.composed == {key: scene.only(item) for key, item in kept.composed.items()}
 
 
-@pytest.mark.parametrize("harm", [lambda _: None, _unreadable])
-def test_a_call_that_comes_to_no_end_loses_nothing(harm: Callable[[Scene], None]) -> None:
-    scene = Scene(SEVERAL_NODES)
+@pytest.mark.parametrize(
+    ("harm", "story"),
+    [(lambda _: None, SEVERAL_NODES), (lambda _: None, ON_A_CACHE), (_unreadable, SEVERAL_NODES)],
+)
+def test_a_call_that_comes_to_no_end_loses_nothing(harm: Callable[[Scene], None], story: str) -> None:
+    scene = Scene(story)
     harm(scene)
     kept, lost = scene.recovered(observed=scene.objects), scene.recovered()
     assert kept.composed.keys() == scene.objects.keys()
@@ -168,7 +181,7 @@ def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is
     earlier = scene.service()
     mapping(mapping(scene.xr, "spec"), "topology")["nodes"] = 4
     mapping(scene.xr, "spec.topology.parallelism")["pipeline"] = 4
-    change(scene.control, only(scene.control, "InferenceEnvironment"), "metadata.uid", None)
+    change(scene.control, scene.environment(), "metadata.uid", None)
     gone = scene.at_rest()
     assert earlier not in gone.composed
     assert [key for key in gone.composed if key.startswith("service-")], "the new one takes its place"
@@ -179,7 +192,7 @@ def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is
 def test_a_service_of_another_shape_beside_the_one_that_serves_goes_and_starts_no_pod_again() -> None:
     """Histories, seed 1279: with a list 7 s late a call wrote one without it, and its pods ran on for ever."""
     scene = Scene(SEVERAL_NODES)
-    change(scene.control, only(scene.control, "InferenceEnvironment"), "metadata.uid", None)
+    change(scene.control, scene.environment(), "metadata.uid", None)
     rest, other = scene.at_rest(), copy.deepcopy(scene.objects[scene.service()])
     key = "service-of-another-shape"
     mapping(other, "metadata").update(name=key, annotations={"crossplane.io/composition-resource-name": key})

@@ -51,13 +51,16 @@ def test_no_replicas_are_ready(world: World) -> None:
     name = text(world.placement(TEAM, "changing"), "metadata.name")
     placement = world.wait("ModelPlacement", name, "ServiceReady", "True/ScaledToZero", TEAM)
     until("no GPUs to be held", lambda: get(world.ready(TEAM, "changing"), "status.gpus") == 0)
-    service = world.service(placement)
-    assert condition(service, "Ready").get("status") == "True"
-    assert condition(service, "WorkerWorkloadReady").get("status") == "True"
+    for said in ("Ready", "WorkerWorkloadReady"):
+        until(f"KServe to say {said}", partial(_says, world, placement, said))  # a moment after the pods are gone
     world.apply(deployment(TEAM, "changing", "changing", on="changing", replicas=1))
     until("pods again", partial(_has_pods, world, 2))
     world.ready(TEAM, "changing")
     assert _service_uid(world) == before
+
+
+def _says(world: World, placement: Manifest, type_: str) -> bool:
+    return condition(world.service(placement), type_).get("status") == "True"
 
 
 def test_what_is_derived_restarts_nothing(world: World) -> None:
