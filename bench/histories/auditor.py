@@ -232,7 +232,8 @@ class Auditor(invariants.Auditor):
 
     def _excused(self, owner: Version, uid: str) -> bool:
         """Tell whether somebody has said something for these pods that their last writer may not have heard."""
-        return self.words.on_pods(owner) >= self._changed.get(uid, 0.0) - self.plane.settings.unheard_seconds
+        heard = self.words.on_pods(owner, self.plane.settings.passing_seconds)
+        return heard >= self._changed.get(uid, 0.0) - self.plane.settings.unheard_seconds
 
     def _serves(self, version: Version) -> bool:
         seen = mapping(version.manifest, "status.atProvider.manifest")

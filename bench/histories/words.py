@@ -37,9 +37,12 @@ class Words:
         """Take note that a user deleted an object."""
         self.deleted.add(ref)
 
-    def on_pods(self, placement: Version) -> float:
-        """Return when somebody last asked for something that a placement's pods see."""
-        return max(self._pods[ref] for ref in behind(placement))
+    def on_pods(self, placement: Version, passing: float) -> float:
+        """Return when a placement may last have heard of something that its pods see.
+
+        A deployment passes on what it is told, and takes up to `passing` seconds to hear of it and to write it.
+        """
+        return max(self._pods[ref] + (passing if ref.kind == "ModelDeployment" else 0.0) for ref in behind(placement))
 
     def on_shape(self, placement: Version) -> float:
         """Return when somebody last asked for something that the shape of a placement's replicas follows from."""

@@ -33,3 +33,8 @@ class Settings:
     def unheard_seconds(self) -> float:
         """For how long nobody may have heard of a write."""
         return 1.5 * self.lag
+
+    @property
+    def passing_seconds(self) -> float:
+        """For how long what follows from a write may not be written."""
+        return self.unheard_seconds + self.core_seconds
