@@ -17,9 +17,8 @@ from bench.histories.nodes import Nodes
 from bench.simulator import plane
 from bench.simulator.core import Core
 from bench.simulator.kernel import Kernel, Process
-from bench.simulator.measured import Function
+from bench.simulator.measured import Function, Remembering
 from bench.simulator.objects import Version
-from bench.simulator.rounds import Rounds
 from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
@@ -37,7 +36,7 @@ DIES, TWICE = 0.01, 0.03
 MOST_ROUNDS = 3 + 1
 
 
-class Watched(Function):
+class Watched(Remembering):
     """The function. Whatever it answers, `say` is told what is wrong with it."""
 
     say: Callable[[str], None]
@@ -51,25 +50,21 @@ class Watched(Function):
     def __init__(self, random: Random) -> None:
         super().__init__()
         self._drawn, self._input = random, b""
-        self._answered: dict[bytes, RunFunctionResponse] = {}
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response, once it was looked at. Every second request was made before, byte for byte."""
         request += self._input
         self.meter.calls[xr.kind] += 1
-        if request not in self._answered:
-            self._answered[request] = self._answer(request)
-            for wrong in _wrong(xr, self._answered[request]):
-                self.say(f"{xr}: {wrong}")
-        response = self._answered[request]
-        for wrong in self._differs(request, response):
+        first = request not in self._answers
+        response = self._answer(request)
+        for wrong in (*(_wrong(xr, response) if first else ()), *self._differs(request, response)):
             self.say(f"{xr}: {wrong}")
         return response
 
     def _differs(self, request: bytes, response: RunFunctionResponse) -> Iterable[str]:
         if self._drawn.random() < self.twice:
             forget()
-            again = self._answer(shuffled(request, self._drawn))
+            again = Function._answer(self, shuffled(request, self._drawn))  # noqa: SLF001  # asked, not remembered
             if again.SerializeToString(deterministic=True) != response.SerializeToString(deterministic=True):
                 yield "the same state in another order, with nothing remembered, has another answer"
 
@@ -124,9 +119,8 @@ class DyingCore(Core):
     function: Watched
 
     def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
-        super().__init__(kernel, settings, random, server)
-        self.function = Watched(Random(settings.seed))  # noqa: S311  # the same history for the same seed
-        self._rounds = Rounds(kernel, settings, self.cache, self.function, self._processors)
+        drawn = Random(settings.seed)  # noqa: S311  # the same history for the same seed
+        super().__init__(kernel, settings, random, server, Watched(drawn))
         self._dying, self.deaths = Random(f"{settings.seed} dies"), 0  # noqa: S311  # likewise
 
     def _dies(self) -> bool:

@@ -34,9 +34,11 @@ PAUSED = "crossplane.io/paused"
 class Core:
     """The XR controllers. `quiet`: who asks for every object of a kind is not woken by one."""
 
-    def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
+    def __init__(
+        self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer, function: Function | None = None
+    ) -> None:
         self._kernel, self._settings, self._random, self._server = kernel, settings, random, server
-        self.function = Function()
+        self.function = function or Function()
         self.cache = Cache(kernel, settings, random, self._wake)
         server.watchers.append(self.cache.receive)
         self._processors = Servers(settings.core_processors)

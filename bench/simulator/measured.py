@@ -63,3 +63,16 @@ class Function:
             response: RunFunctionResponse = answered.value
             return response
         raise AssertionError("the function awaits something")
+
+
+class Remembering(Function):
+    """Answers what was asked before, byte for byte, as it was answered then: no answer follows from anything else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: dict[bytes, RunFunctionResponse] = {}
+
+    def _answer(self, request: bytes) -> RunFunctionResponse:
+        if request not in self._answers:
+            self._answers[request] = super()._answer(request)
+        return self._answers[request]

@@ -7,7 +7,7 @@ from random import Random
 
 from bench.simulator.core import Core
 from bench.simulator.kernel import Kernel
-from bench.simulator.measured import Meter
+from bench.simulator.measured import Function, Meter
 from bench.simulator.objects import Event, Version
 from bench.simulator.provider import Provider
 from bench.simulator.server import ApiServer
@@ -27,12 +27,12 @@ class UnsettledError(Exception):
 class Plane:
     """One simulated control plane."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, function: Function | None = None) -> None:
         self.settings = settings or Settings()
         self.kernel = Kernel()
         random = Random(self.settings.seed)  # noqa: S311  # the same history for the same seed
         self.server = ApiServer(self.kernel, self.settings)
-        self.core = Core(self.kernel, self.settings, random, self.server)
+        self.core = Core(self.kernel, self.settings, random, self.server, function)
         self.provider = Provider(self.kernel, self.settings, random, self.server)
         self.server.watchers.append(self._count)
 

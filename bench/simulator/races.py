@@ -13,6 +13,7 @@ from random import Random
 from bench.fleet import API
 from bench.simulator import fleet
 from bench.simulator.invariants import Auditor
+from bench.simulator.measured import Remembering
 from bench.simulator.objects import Version
 from bench.simulator.plane import Plane, UnsettledError
 from bench.simulator.settings import Settings
@@ -64,7 +65,7 @@ class _Players:
 
     def __init__(self, seed: int, lag: float, *, varies: bool) -> None:
         self.random = Random(seed)  # noqa: S311  # the same history for the same seed
-        self.plane = Plane(replace(Settings(), seed=seed, lag=lag, lag_varies=varies, ttl=True))
+        self.plane = Plane(replace(Settings(), seed=seed, lag=lag, lag_varies=varies, ttl=True), Remembering())
         self.auditor = Auditor(self.plane)
         self.history = History(seed, lag)
         self._number = 0
