@@ -26,6 +26,7 @@ from syrupy.location import PyTestLocation
 from function.fn import Runner
 from function.storage import job
 from function.storage.job import literal
+from tools.documents import document
 
 CASES = Path(__file__).parent / "cases"
 GOLDEN = Path(__file__).parent / "golden"
@@ -72,7 +73,7 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 
 def load(name: str) -> dict[str, Any]:
-    case = yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    case = document(CASES / f"{name}.yaml")
     assert case.keys() <= KEYS, f"unknown keys {sorted(case.keys() - KEYS)}"
     assert case["reason"], "a case says why it exists"
     return dict(replaced(case, STANDS_FOR_SCRIPT, SCRIPT))

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from function import reasons
+from tools.documents import document
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "function" / "schemas"
@@ -169,11 +169,11 @@ def _anchors(document: Path) -> set[str]:
 
 def test_links_between_documents_lead_somewhere() -> None:
     dead = []
-    for document in (path for path in _tracked() if path.suffix == ".md"):
-        for target, anchor in LINK.findall(document.read_text()):
-            path = document.parent / target
+    for page in (path for path in _tracked() if path.suffix == ".md"):
+        for target, anchor in LINK.findall(page.read_text()):
+            path = page.parent / target
             if not path.exists() or (anchor and anchor not in _anchors(path)):
-                dead.append(f"{document.relative_to(ROOT)}: {target}#{anchor}")
+                dead.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
     assert dead == []
 
 
@@ -192,7 +192,7 @@ def test_there_are_six_kinds() -> None:
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
 def test_kubectl_get_answers_up_where_and_how_big(definition: Path) -> None:
-    spec = yaml.safe_load(definition.read_text())["spec"]
+    spec = document(definition)["spec"]
     (version,) = spec["versions"]
     assert 3 <= len(version["additionalPrinterColumns"]) <= 5
     assert spec["names"]["categories"] == ["crossplane", "modelplane"]

@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from function.kube.manifests import Manifest, listing, mapping, text
+from tools.documents import documents
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -15,7 +15,7 @@ DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def _read(path: str) -> list[Manifest]:
-    return [doc for doc in yaml.safe_load_all((ROOT / path).read_text()) if doc]
+    return documents(ROOT / path)
 
 
 @pytest.mark.parametrize(("kind", "meta"), [("function", "package"), ("configuration", "apis")])

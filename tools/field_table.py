@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterator
 
-import yaml
-
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from tools.documents import document
 from tools.programs import ROOT
 
 _KINDS = {
@@ -27,7 +26,7 @@ def page() -> str:
         "What a Model or an author may reach on a cluster, and what is the platform's alone: [hardware](hardware.md).",
     ]
     for kind, whose in _KINDS.items():
-        definition = yaml.safe_load((ROOT / "apis" / f"{kind.lower()}s" / "definition.yaml").read_text())
+        definition = document(ROOT / "apis" / f"{kind.lower()}s" / "definition.yaml")
         (version,) = listing(definition, "spec.versions")
         scope = "in a namespace" if get(definition, "spec.scope") == "Namespaced" else "for the whole control plane"
         schema = mapping(version, "schema.openAPIV3Schema")

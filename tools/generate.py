@@ -11,7 +11,6 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
 from datamodel_code_generator import InputFileType, generate
 from datamodel_code_generator.enums import DataModelType, StrictTypes
 from datamodel_code_generator.format import Formatter, PythonVersion
@@ -19,6 +18,7 @@ from datamodel_code_generator.parser import LiteralType
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tools import model_definition
+from tools.documents import document
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties")
@@ -38,7 +38,7 @@ SOURCES = {
 
 def _schema(manifest: str) -> Manifest:
     """Return the part of a file's OpenAPI schema that is read."""
-    version = listing(yaml.safe_load((ROOT / manifest).read_text()), "spec.versions")[0]
+    version = listing(document(ROOT / manifest), "spec.versions")[0]
     whole = mapping(version, "schema.openAPIV3Schema")
     spec = mapping(whole, "properties.spec")
     if spec:

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from tools.documents import document
 
 ROOT = Path(__file__).parent.parent
 SOURCE = "apis/clustermodels/definition.yaml"
@@ -21,7 +22,7 @@ _WIDTH = 120
 
 def render() -> str:
     """Return the text of Model's definition."""
-    xrd: Manifest = yaml.safe_load((ROOT / SOURCE).read_text())
+    xrd: Manifest = document(ROOT / SOURCE)
     mapping(xrd, "metadata")["name"] = "models.modelplane.ai"
     spec = mapping(xrd, "spec")
     spec["scope"] = "Namespaced"

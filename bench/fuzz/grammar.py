@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-import yaml
-
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from tools.documents import document
 
 APIS = Path(__file__).parents[2] / "apis"
 Place = tuple[str | int, ...]
@@ -24,7 +23,7 @@ def schemas() -> Mapping[str, Manifest]:
     """Return the schema of each kind of ours."""
     found = {}
     for path in sorted(APIS.glob("*/definition.yaml")):
-        definition = yaml.safe_load(path.read_text())
+        definition = document(path)
         (version,) = listing(definition, "spec.versions")
         found[text(definition, "spec.names.kind")] = mapping(version, "schema.openAPIV3Schema")
     return found

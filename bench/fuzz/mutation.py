@@ -15,11 +15,10 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-import yaml
-
 from bench.fuzz import grammar
 from bench.fuzz.grammar import Place
 from function.kube.manifests import JSON, Manifest, mapping
+from tools.documents import document
 
 CASES = Path(__file__).parents[2] / "tests" / "cases"
 _PARTS = ("xr", "observed", "required", "input", "context")
@@ -47,7 +46,7 @@ def cases() -> tuple[Case, ...]:
     """Return all cases by name."""
     found = []
     for path in sorted(CASES.glob("*/*.yaml")):
-        case = yaml.safe_load(path.read_text())
+        case = document(path)
         parts = {part: case[part] for part in _PARTS if part in case}
         every = {place: value for place, value in _places(parts) if place}
         kinds = {

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from function.kube.manifests import JSON, Manifest
 from function.schemas import CacheSpec, Defaults, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec
 from tools import generate
+from tools.documents import documents
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SCHEMAS = generate.ROOT / "function" / "schemas"
 FOLDERS = (generate.ROOT / "examples", generate.ROOT / "tests" / "acceptance")
 MODELS: dict[str, type[BaseModel]] = {
@@ -28,7 +27,7 @@ def _manifests() -> list[tuple[str, Manifest]]:
     return [
         (f"{path.parent.name}/{path.stem}-{manifest['kind']}-{manifest['metadata']['name']}", manifest)
         for path in files
-        for manifest in yaml.load_all(path.read_text(), LOADER)
+        for manifest in documents(path)
         if manifest["kind"] in MODELS
     ]
 
@@ -56,7 +55,7 @@ def test_a_manifest_that_shall_work_is_read(manifest: Manifest) -> None:
 
 def test_the_input_of_an_example_is_read() -> None:
     composition = generate.ROOT / "examples" / "air-gap" / "composition.yaml"
-    for manifest in yaml.safe_load_all(composition.read_text()):
+    for manifest in documents(composition):
         read = Defaults.model_validate(manifest["spec"]["pipeline"][0]["input"])
         assert read.download
         assert read.download.image_pull_secrets

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import ConditionType
 from tools import model_definition
+from tools.documents import document
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = sorted((ROOT / "apis").glob("*/definition.yaml"))
@@ -25,13 +25,12 @@ SHORT_NAMES = {
     "ModelPlacement": ("Namespaced", ["mp"]),
     "ModelCache": ("Namespaced", ["mc"]),
 }
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 QUANTITY = "x-kubernetes-int-or-string"
 
 
 @functools.cache
 def _load(path: Path) -> Manifest:
-    loaded: Manifest = yaml.load(path.read_text(), LOADER)
+    loaded: Manifest = document(path)
     return loaded
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from function.kube.names import VERSION
 from tests.cli.process import ROOT, run, said
+from tools.documents import document
 
 KINDS = ("model", "environment", "deployment")
 
@@ -50,7 +51,7 @@ def test_a_rule_says_of_what_it_is() -> None:
 
 def test_explain_knows_every_kind_and_every_field() -> None:
     for file in sorted((ROOT / "apis").glob("*/definition.yaml")):
-        definition = yaml.safe_load(file.read_text())
+        definition = document(file)
         names = definition["spec"]["names"]
         shown = [said("explain", f"{name}.spec") for name in (names["kind"], names["plural"], *names["shortNames"])]
         assert len(set(shown)) == 1

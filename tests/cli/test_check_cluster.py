@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
 
 from function.cli import cluster_checks
 from function.cli.remote_rights import REVIEWS, RIGHTS
@@ -14,6 +13,7 @@ from function.kube.manifests import JSON, Manifest
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, run
 from tests.observe.nodes import node
+from tools.documents import documents
 
 KSERVE, LWS, GATEWAYS = (
     "/apis/serving.kserve.io/v1alpha2",
@@ -253,7 +253,7 @@ def test_a_server_that_fails_is_no_answer(server: ApiServer, tmp_path: Path) -> 
 
 
 def test_it_asks_for_the_rights_that_are_granted() -> None:
-    role, _ = yaml.safe_load_all((ROOT / "install" / "remote-rbac.yaml").read_text())
+    role, _ = documents(ROOT / "install" / "remote-rbac.yaml")
     granted = {
         (g, r): v
         for rule in role["rules"]

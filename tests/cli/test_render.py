@@ -12,6 +12,7 @@ from function.kube.manifests import Manifest, mapping
 from function.storage.job import SCRIPT
 from tests.cli.conftest import Live, example
 from tests.cli.process import KIMI, run, said, write
+from tools.documents import document
 
 
 def kinds(rendered: str) -> Counter[str]:
@@ -117,7 +118,7 @@ def test_a_folder_for_each_cluster(tmp_path: Path) -> None:
     assert len(files) == 13
     job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-16ce8421.yaml"]
     (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job", "--full"))
-    assert yaml.safe_load(job.read_text()) == whole, "what is written to be applied has its script"
+    assert document(job) == whole, "what is written to be applied has its script"
     assert "control-plane/modelplacement-assistants-kimi-k2-4e23e0cb.yaml" in files
 
 

@@ -3,18 +3,18 @@
 from typing import Any
 
 import pytest
-import yaml
 from google.protobuf.json_format import MessageToDict
 
 from tests.composers.plane import call
 from tests.test_cases import CASES, request_of
+from tools.documents import document
 
 STORIES = ("ModelPlacement/serving", "ModelDeployment/ready", "InferenceEnvironment/connected", "ModelCache/hydrated",
            "ClusterModel/valid")  # fmt: skip
 
 
 def _story(name: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((CASES / f"{name}.yaml").read_text("utf-8")))
+    return dict(document(CASES / f"{name}.yaml"))
 
 
 def _answer(story: dict[str, Any]) -> dict[str, Any]:

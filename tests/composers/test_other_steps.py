@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-import yaml
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct, struct_to_dict
 
@@ -12,6 +11,7 @@ from function.fn import Runner
 from function.kube.manifests import Manifest
 from tests.composers.plane import call
 from tests.test_cases import CASES, request_of
+from tools.documents import document
 
 CONFIG: Manifest = {
     "apiVersion": "v1",
@@ -53,7 +53,7 @@ CASES_ = (
 
 
 def _request(case: Case) -> fnv1.RunFunctionRequest:
-    story = yaml.safe_load((CASES / f"{case.story}.yaml").read_text("utf-8"))
+    story = document(CASES / f"{case.story}.yaml")
     if case.break_input:
         story["required"] = {name: [] for name in story.get("required", {})}
         if case.story.startswith("InferenceEnvironment"):

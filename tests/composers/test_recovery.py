@@ -7,12 +7,12 @@ without them, and the composite flips for ever.
 import asyncio
 
 import pytest
-import yaml
 
 from function.exchange import Call, Outcome
 from function.fn import Runner
 from tests.composers.plane import call
 from tests.test_cases import CASES, NAMES, request_of
+from tools.documents import document
 
 
 def _crash(_: Call) -> Outcome:
@@ -21,7 +21,7 @@ def _crash(_: Call) -> Outcome:
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
 def test_requirements_and_status_stay(name: str) -> None:
-    request = request_of(yaml.safe_load((CASES / f"{name}.yaml").read_text("utf-8")))
+    request = request_of(document(CASES / f"{name}.yaml"))
     recovered = asyncio.run(Runner(compose=_crash).RunFunction(request.SerializeToString(), None))
     assert recovered.requirements == call(request).requirements
     status = request.observed.composite.resource.fields["status"].struct_value

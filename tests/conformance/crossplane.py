@@ -21,10 +21,10 @@ from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing, text
 from function.kube.names import COMPOSITION_KEY
 from tools import programs
+from tools.documents import LOADER, documents
 
 APIS = programs.ROOT / "apis"
 WORKERS = 2
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class CrossplaneError(Exception):
@@ -33,7 +33,7 @@ class CrossplaneError(Exception):
 
 def read(path: Path) -> list[Manifest]:
     """Return the manifests of a file."""
-    return [item for item in yaml.load_all(path.read_text(), Loader) if item]
+    return documents(path)
 
 
 def write(path: Path, manifests: Iterable[Manifest]) -> Path:
@@ -105,7 +105,7 @@ class Renderer:
 
 
 def _rendered(said: str) -> Rendered:
-    composite, *others = (item for item in yaml.load_all(said, Loader) if item)
+    composite, *others = (item for item in yaml.load_all(said, LOADER) if item)
     composed, results = {}, []
     for item in others:
         annotations = item.get("metadata", {}).get("annotations", {})

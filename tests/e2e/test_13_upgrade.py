@@ -11,19 +11,19 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from function.kube.manifests import Manifest, mapping, text
 from tests.e2e.objects import cache, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tests.lifecycle.test_before import BEFORE
+from tools.documents import document
 from tools.stack import inventory, release
 from tools.stack.layout import SOURCE
 from tools.stack.waiting import steady
 
 pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
-CASES: dict[str, Manifest] = {path.stem: yaml.safe_load(path.read_text()) for path in BEFORE}
+CASES: dict[str, Manifest] = {path.stem: document(path) for path in BEFORE}
 CLASS = "earlier"
 CLAIMS = ("weights", "staged")
 # The pod of the download finds no node.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from function.composers import requirements
 from function.kube.manifests import Manifest, listing, mapping
@@ -18,6 +17,7 @@ from function.kube.names import MANAGED_BY
 from function.lifecycle.object_writer import API_VERSION
 from function.serving.spread import keeps_pods_apart
 from tests.lifecycle.scene import Scene, only
+from tools.documents import document
 
 BEFORE = sorted((Path(__file__).parent / "before").glob("*.yaml"))
 POOL: Manifest = {
@@ -83,12 +83,12 @@ def scene_of(case: dict[str, Any]) -> Scene:
 
 @pytest.mark.parametrize("path", BEFORE, ids=lambda path: path.stem)
 def test_what_runs_is_written_as_it_runs(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+    case = document(path)
     assert only(scene_of(case)) == case["service"], case["reason"]
 
 
 def test_what_is_said_now_is_taken() -> None:
-    case = yaml.safe_load((BEFORE[0].parent / "ray-none.yaml").read_text())
+    case = document(BEFORE[0].parent / "ray-none.yaml")
     placement = case["model"]["serving"][0]["replicaTopology"]["placement"]
     placement["podsAcrossNodes"] = "required"
     changed = only(scene_of(case))
@@ -114,7 +114,7 @@ def test_what_is_said_now_is_taken() -> None:
 # Of a release before wishes, and of 0.11.1 and 0.11.2 with Ray, nobody knows any more who chose Ray.
 @pytest.mark.parametrize("path", [p for p in BEFORE if p.stem != "ray-none"], ids=lambda path: path.stem)
 def test_without_a_wish_it_is_only_marked(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+    case = document(path)
     unmarked = copy.deepcopy(case)
     del unmarked["service"]["metadata"]["annotations"]
     assert only(scene_of(unmarked))["spec"] == case["service"]["spec"], case["reason"]

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from function.exchange import Call
 from function.kube.manifests import Manifest, mapping, text
 from function.lifecycle.object_writer import object_name
 from function.lifecycle.ownership import is_ours, own
 from tests.lifecycle.scene import at_rest, put
+from tools.documents import document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
@@ -18,7 +18,7 @@ OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_everything_that_is_composed_is_ours(path: Path) -> None:
-    for name, composed in mapping(yaml.safe_load(path.read_text("utf-8")), "desired.resources").items():
+    for name, composed in mapping(document(path), "desired.resources").items():
         manifest = mapping({"of": composed}, "of.resource")
         assert is_ours("", name, manifest), "its label says so"
         manifest["metadata"] = {}

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
@@ -23,6 +21,7 @@ from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.settings import read_settings
+from tools.documents import document
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m", "0.28.0", "/a")
@@ -69,7 +68,7 @@ class Kind:
 
 @cache
 def _load(definition: str) -> Manifest:
-    versions = listing(yaml.safe_load((ROOT / definition).read_text("utf-8")), "spec.versions")
+    versions = listing(document(ROOT / definition), "spec.versions")
     return mapping(versions[0], "schema.openAPIV3Schema")
 
 

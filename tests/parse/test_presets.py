@@ -13,6 +13,7 @@ from function.parse.block import Block
 from function.parse.fields import unknown_fields
 from function.parse.presets import common, named, names
 from function.schemas import Pod
+from tools.documents import document
 from tools.programs import ROOT
 
 FILES = sorted(
@@ -24,7 +25,7 @@ SHARED = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "VLLM_HOST
 
 
 def test_the_api_names_every_preset_and_no_other() -> None:
-    definition = yaml.safe_load((ROOT / "apis" / "inferenceenvironments" / "definition.yaml").read_text())
+    definition = document(ROOT / "apis" / "inferenceenvironments" / "definition.yaml")
     spec = mapping(listing(definition, "spec.versions")[0], "schema.openAPIV3Schema.properties.spec.properties")
     assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == list(names())
 

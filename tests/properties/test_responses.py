@@ -2,6 +2,7 @@
 
 import copy
 import random
+from functools import cache
 
 import pytest
 from crossplane.function import resource
@@ -119,7 +120,7 @@ def test_any_value_anywhere_in_what_is_required(
 @QUICK
 @given(seed=st.integers(0, 10**6))
 def test_order_of_environments_and_placements_changes_nothing(seed: int) -> None:
-    request = _request(_SHUFFLED, "ModelDeployment")
+    request = _request(_many(), "ModelDeployment")
     wanted = call(request).SerializeToString(deterministic=True)
     shuffled = fnv1.RunFunctionRequest()
     shuffled.CopyFrom(request)
@@ -131,6 +132,7 @@ def test_order_of_environments_and_placements_changes_nothing(seed: int) -> None
     assert call(shuffled).SerializeToString(deterministic=True) == wanted
 
 
+@cache
 def _many() -> ControlPlane:
     """Return a plane with several environments that do and do not fit, and two deployments."""
     found = manifests("two-environments")
@@ -143,6 +145,3 @@ def _many() -> ControlPlane:
     control.apply(found)
     control.settle()
     return control
-
-
-_SHUFFLED = _many()

@@ -10,10 +10,10 @@ import yaml
 
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tools import programs
+from tools.documents import LOADER, documents
 from tools.stack import certificates, layout
 from tools.stack.layout import Home
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INFERENCE_CRDS = (
     "gateway-inference-extension.yaml",
     "gateway-inference-extension-v1alpha2pool.yaml",
@@ -31,7 +31,7 @@ def prepare() -> None:
 
 def read(*paths: Path) -> list[Manifest]:
     """Return the manifests of YAML files, in order."""
-    return [doc for path in paths for doc in yaml.load_all(path.read_text(), _Loader) if isinstance(doc, dict)]
+    return [doc for path in paths for doc in documents(path) if isinstance(doc, dict)]
 
 
 def core_crds() -> list[Manifest]:
@@ -49,7 +49,7 @@ def core_roles() -> list[Manifest]:
     template = (_core() / "cluster/charts/crossplane/templates/clusterrole.yaml").read_text()
     named = template.replace('{{ template "crossplane.name" . }}', "crossplane")
     plain = "\n".join(line for line in named.splitlines() if "{{" not in line)
-    return [doc for doc in yaml.load_all(plain, _Loader) if doc]
+    return [doc for doc in yaml.load_all(plain, LOADER) if doc]
 
 
 def lws_crds() -> list[Manifest]:
@@ -63,7 +63,7 @@ def lws_webhooks(home: Home) -> list[Manifest]:
     found = read(folder / "manifests.yaml")
     for hooks in found:
         kind = "mutating" if text(hooks, "kind").startswith("Mutating") else "validating"
-        patch = yaml.load((folder / f"{kind}-patch.yaml").read_text(), _Loader)  # noqa: S506  # a safe loader
+        patch = yaml.load((folder / f"{kind}-patch.yaml").read_text(), LOADER)  # noqa: S506  # a safe loader
         hooks["webhooks"] = [listing(hooks, "webhooks")[0], patch[0]["value"]]
         mapping(hooks, "metadata")["name"] = f"lws-{kind}"
     return [_by_url(hooks, layout.LWS_WEBHOOK, home) for hooks in found]
