@@ -25,7 +25,7 @@ from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.orphans import with_orphans
 from function.lifecycle.placement_writer import labels
-from function.lifecycle.readers import served_uri
+from function.lifecycle.readers import next_uri, served_uri
 from function.lifecycle.services import SERVICE, service_name
 from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import ObservedObject, read
@@ -198,6 +198,7 @@ def _answer(
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
+    told = [item.manifest for item in written.composed.values()]
     serving = services.remarked(_serving(resolved, remote), written.uncopied)
     conditions = (
         _RESOLVED,
@@ -211,6 +212,7 @@ def _answer(
         text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),
         text(remote.manifest, "metadata.namespace") or resolved.namespace,
         uri,
+        next_uri(told, uri),
         written.takes,
     )
     said = report.status(resolved.placement, service, _where(call, resolved, stored))

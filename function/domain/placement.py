@@ -37,8 +37,9 @@ class Placement:
 
     `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
     where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
-    none yet), `takes` what its service takes of a pool. `owner` is the uid of the composite that composed it, if any
-    did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
+    none yet), `next_reads` where it was told to and was not seen to (empty: nowhere else), `takes` what its service
+    takes of a pool. `owner` is the uid of the composite that composed it, if any did. `over_quota`: it has said that it
+    takes no more than it has, as its namespace may not.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class Placement:
     url: str = ""
     uri: str = ""
     reads: str = ""
+    next_reads: str = ""
     hydration: Hydration = Hydration()
     owner: str = ""
     labels: tuple[tuple[str, str], ...] = ()

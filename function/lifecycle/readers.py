@@ -1,8 +1,9 @@
 """Who reads which bytes: nothing that somebody reads is deleted.
 
-A service reads what it was Ready on until it is Ready on something else, whatever is planned for it meanwhile. A
-placement says so in its status, and a ModelCache remembers by name who reads from it: bytes go when every reader it
-knows is answered to be gone or to read something else, never because a list does not show them.
+A service reads what it was Ready on until it is Ready on something else, whatever is planned for it meanwhile, and from
+when it is told to it may read something else. A placement says so in its status, and a ModelCache remembers by name who
+reads from it: bytes go when every reader it knows is answered to be gone or to read something else, never because a
+list does not show them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,6 +30,15 @@ def served_uri(wanted: ObservedObject, services: Iterable[Manifest], earlier: st
     return earlier or text(wanted.manifest, _URI) or next(filter(None, seen), "")
 
 
+def next_uri(services: Iterable[Manifest], served: str) -> str:
+    """Return where a service is told to read other than what is served; empty where none is.
+
+    It may do so at any moment, and be seen to do so much later.
+    """
+    told = (text(service, f"spec.forProvider.manifest.{_URI}") for service in services)
+    return next((uri for uri in told if uri and uri != served), "")
+
+
 def readers(cache: ModelCache, placements: Iterable[Placement], owned: Mapping[str, Collection[str]]) -> list[Reader]:
     """Return who reads from a cache: who names it, and whose service is still on a claim of its own.
 
@@ -39,13 +49,19 @@ def readers(cache: ModelCache, placements: Iterable[Placement], owned: Mapping[s
         if placement.namespace != cache.namespace:
             continue
         named = placement.cache == NamedCache(name=cache.name)
-        if named or claim_of(placement.reads) in owned.get(placement.environment, ()):
+        ours = owned.get(placement.environment, ())
+        if named or claim_of(placement.reads) in ours or claim_of(placement.next_reads) in ours:
             found.append(Reader(name=placement.name, environment=placement.environment, uri=_uri(placement)))
     return sorted(found, key=lambda reader: reader.name)
 
 
 def _uri(placement: Placement) -> str:
-    """Return what a placement reads, or will read once it has a service; empty where that is not known."""
+    """Return what a placement reads, or will read once it has a service; empty where that is not known.
+
+    Nor is it while its service is on the way from one to the other.
+    """
+    if placement.next_reads:
+        return ""
     return placement.reads or ("" if placement.served else placement.uri)
 
 

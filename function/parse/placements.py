@@ -54,6 +54,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         url=text(manifest, "status.service.url"),
         uri=text(manifest, "status.storage.uri"),
         reads=text(manifest, "status.service.uri"),
+        next_reads=text(manifest, "status.service.nextUri"),
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),

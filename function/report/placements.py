@@ -53,9 +53,12 @@ def status(placement: Placement, service: Manifest, stored: Manifest) -> Manifes
     return prune({"gpus": gpus, "service": service, "storage": stored or None})
 
 
-def service(remote: ObservedObject, name: str, namespace: str, uri: str, takes: Share | None) -> Manifest:
-    """Return which service it is, what it reads, and what it takes of which pool."""
-    said = prune({"name": name, "namespace": namespace, "url": url(remote.manifest) or None, "uri": uri or None})
+def service(
+    remote: ObservedObject, name: str, namespace: str, uri: str, next_uri: str, takes: Share | None
+) -> Manifest:
+    """Return which service it is, what it reads and will read next, and what it takes of which pool."""
+    read = {"url": url(remote.manifest) or None, "uri": uri or None, "nextUri": next_uri or None}
+    said = prune({"name": name, "namespace": namespace, **read})
     return {**said, **(share(takes) if takes else {})}
 
 

@@ -15,6 +15,7 @@ from function.lifecycle import readers
 from function.observe.objects import ObservedObject, State
 from tests import builders
 from tests.composers.plane import call, change, only, plane, remote, request_of
+from tools.world import World
 
 STORY = "model-cache"
 PLACEMENTS = "placements"
@@ -102,6 +103,31 @@ def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> No
     assert not old & set(remote(control, cache, f"{environment}/")), "then they go"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unlooked(World):
+    """Clusters whose provider has not looked at services yet."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return a resource as observed so many steps after its creation; a service as it was made."""
+        service = text(resource, "spec.forProvider.manifest.kind") == "LLMInferenceService"
+        return World.advance(self, resource, 0 if service else step)
+
+
+def test_a_new_revision_leaves_the_bytes_of_a_service_that_nobody_has_looked_at() -> None:
+    """Histories, seed 7159: written, and made at any moment, on what its placement planned no more."""
+    control = plane(STORY, _Unlooked())
+    cache, reader, environment = _cache(control), _reader(control), _environment(control)
+    ((key, service),) = remote(control, reader, "service-").items()
+    (old,) = (key for key in remote(control, cache, f"{environment}/") if "/claim-" in key)
+    change(control, only(control, "ClusterModel"), "spec.huggingFace.revision", "v2")
+    written = [service]
+    for _ in range(20):
+        control.advance()
+        written.append(remote(control, reader, "service-")[key])
+        assert old in remote(control, cache, f"{environment}/"), "it may be there by now"
+    assert text(written[-1], "spec.model.uri") != text(service, "spec.model.uri"), "it is written on what is planned"
+
+
 def test_a_placement_that_left_the_cache_reads_from_it_until_its_service_has_moved() -> None:
     control = plane(STORY)
     deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
@@ -157,6 +183,15 @@ CASES = (
         "its service is on a claim of the cache",
         replace(builders.placement(), reads="pvc://mine/models/0"),
         ["pvc://mine/models/0"],
+    ),
+    Case(
+        "moves",
+        "it may be on the way",
+        replace(ON_IT, reads="pvc://c/a", next_reads="pvc://c/b", uri="pvc://c/c"),
+        [""],
+    ),
+    Case(
+        "left-for-it", "its service is told to", replace(builders.placement(), next_reads="pvc://mine/models/0"), [""]
     ),
     Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
 )
@@ -242,3 +277,14 @@ def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None,
     own = ObservedObject(State.PRESENT, _service(*wanted)) if wanted else unseen
     others: list[Manifest] = [{"status": {"atProvider": {"manifest": _service(other, "False")}}}] if other else []
     assert readers.served_uri(own, others, earlier) == want
+
+
+@pytest.mark.parametrize(
+    ("told", "served", "want"),
+    [((), "", ""), (("a",), "", "a"), (("a",), "a", ""), (("a", "b"), "a", "b"), (("", "a"), "b", "a")],
+)
+def test_what_a_service_is_told_to_read(told: tuple[str, ...], served: str, want: str) -> None:
+    services: list[Manifest] = [
+        {"spec": {"forProvider": {"manifest": {"spec": {"model": {"uri": uri}}}}}} for uri in told
+    ]
+    assert readers.next_uri(services, served) == want
