@@ -70,7 +70,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     deployment = parsed.value
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    near = views.near(call, deployment, settings.limits)
+    near = views.near(call, deployment, settings)
     kept = with_orphans(call, near.orphans)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
@@ -79,7 +79,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         held = keep_observed(kept, settings, near.asked, [model])
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
-    for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels):
+    for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
         if not view.answered:
             return keep_observed(kept, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         weights = _weights(deployment, model, view, settings)
@@ -101,9 +101,9 @@ def _within_quota(call: Call, settings: Settings, found: Considered) -> Decision
     return within_quota(found.decision, partial(_placement, found.request), there, settings.limits)
 
 
-def _views(call: Call, near: View, labels: Mapping[str, str]) -> Iterator[View]:
+def _views(call: Call, near: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
     yield near
-    yield from views.wider(call, near, labels)
+    yield from views.wider(call, near, labels, settings)
 
 
 def _weights(deployment: Deployment, model: Model, view: View, settings: Settings) -> PlacedWeights:
@@ -154,7 +154,7 @@ def asks(call: Call) -> dict[str, Requirement]:
     # Settings change nothing about selectors.
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
     labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
-    return views.asks(call, deployment, labels, settings.limits)
+    return views.asks(call, deployment, labels, settings)
 
 
 def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
