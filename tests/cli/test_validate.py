@@ -63,7 +63,15 @@ class Case:
     want: tuple[str, ...] = ()
 
 
+def platform(kind: str, **settings: JSON) -> Manifest:
+    """Return the Composition of a kind with settings of the platform."""
+    ours: Manifest = {"apiVersion": "modelplane.fn.crossplane.io/v1beta1", "kind": "Defaults", **settings}
+    spec: Manifest = {"compositeTypeRef": {"apiVersion": VERSION, "kind": kind}, "pipeline": [{"input": ours}]}
+    return manifest("Composition", f"{kind.lower()}s", spec, version="apiextensions.crossplane.io/v1")
+
+
 GOOD = manifest("ClusterModel", "model", MODEL)
+OVER_NODES: Manifest = {**PLACED, "pool": "h100", "topology": {"nodes": 2, "gpusPerNode": 8}}
 SIZED: Manifest = {"memoryPerGpu": "80Gi", "multiNodeCapable": True}
 UNCLASSED = manifest(
     "InferenceEnvironment",
@@ -196,7 +204,7 @@ CASES = (
             manifest(
                 "ModelPlacement",
                 "by-hand",
-                {**PLACED, "pool": "h100", "topology": {"nodes": 2, "gpusPerNode": 8}},
+                OVER_NODES,
                 "team",
             ),
         ),
@@ -206,6 +214,18 @@ CASES = (
                 "multi-node model requires shared storage on the inference environment."
             ),
         ),
+    ),
+    Case(
+        id="class-of-the-platform",
+        reason="what the controller would take counts here, too",
+        given=(
+            manifest("ClusterModel", "model", {**MODEL, "resources": {"disk": "10Gi"}}),
+            UNCLASSED,
+            *(platform(kind, storageClassName="fast") for kind in ("ModelCache", "ModelPlacement")),
+            manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team"),
+            manifest("ModelPlacement", "by-hand", OVER_NODES, "team"),
+        ),
+        want=(),
     ),
     Case(
         id="twice",
