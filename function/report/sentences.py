@@ -62,6 +62,8 @@ def _items(value: Value) -> tuple[object, ...]:
 
 
 def _requirement(refusal: Refusal) -> str:
+    if refusal.wanted is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
     wanted = show(refusal.field, refusal.wanted)
     if refusal.found is None:
         return f"pool {refusal.pool} does not declare {refusal.field}, {wanted} wanted"
