@@ -202,9 +202,14 @@ class Ledger:
             self._rooms[key] = self._settled(environment, pool).room if counted else _published(environment, pool)
         return self._rooms[key]
 
-    def counted(self, environment: Environment) -> tuple[Placement, ...]:
-        """Return the placements that are counted on an environment; the same objects are always in one order."""
-        return tuple(sorted(self._on.get(environment.name, ()), key=id)) if self._counts(environment) else ()
+    def counted(self, environment: Environment) -> tuple[tuple[Placement, ...], frozenset[str]] | None:
+        """Return what the room on an environment is counted from besides it: the placements, the same objects always in
+        one order, and whose grants do not count; None where what it says is believed.
+        """
+        if not self._counts(environment):
+            return None
+        mine = frozenset(grant.uid for grant in environment.admitted if grant.uid in self._mine)
+        return tuple(sorted(self._on.get(environment.name, ()), key=id)), mine
 
     def keeps(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
         """Tell whether a placement need not yield: it has served, or there is room for it in its turn."""
