@@ -71,9 +71,9 @@ def _settled(
     """Return the ledger after one turn, and whether anybody was granted anything in it."""
     held: dict[str, list[Grant]] = defaultdict(list)
     for grant in granted:
-        kept = _kept(grant, known.get(grant.uid))
-        if kept and _is_of(kept, pool):
-            held[_key(kept)].append(kept)
+        stays = kept(grant, known.get(grant.uid))
+        if stays and _is_of(stays, pool):
+            held[_key(stays)].append(stays)
     for key, placement in known.items():
         share = placement.takes or placement.asks
         if placement.has_served and key not in held and share and share.pool == pool.name:
@@ -127,7 +127,7 @@ def _grant(placement: Placement, share: Share) -> Grant:
     return Grant(uid=placement.uid, namespace=placement.namespace, name=placement.name, share=share)
 
 
-def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
+def kept(grant: Grant, placement: Placement | None) -> Grant | None:
     """Return how much of a grant stays."""
     if placement is None or placement.asks is None:
         return grant
