@@ -71,6 +71,7 @@ def platform(kind: str, **settings: JSON) -> Manifest:
 
 
 GOOD = manifest("ClusterModel", "model", MODEL)
+KEPT = manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team")
 OVER_NODES: Manifest = {**PLACED, "pool": "h100", "topology": {"nodes": 2, "gpusPerNode": 8}}
 SIZED: Manifest = {"memoryPerGpu": "80Gi", "multiNodeCapable": True}
 UNCLASSED = manifest(
@@ -179,11 +180,7 @@ CASES = (
     Case(
         id="cache-without-a-class",
         reason="the planner is asked of each environment that is known",
-        given=(
-            GOOD,
-            UNCLASSED,
-            manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team"),
-        ),
+        given=(GOOD, UNCLASSED, KEPT),
         want=(
             (
                 "spec.storage.size: must be given where neither the model's disk and vram "
@@ -201,12 +198,7 @@ CASES = (
         given=(
             GOOD,
             UNCLASSED,
-            manifest(
-                "ModelPlacement",
-                "by-hand",
-                OVER_NODES,
-                "team",
-            ),
+            manifest("ModelPlacement", "by-hand", OVER_NODES, "team"),
         ),
         want=(
             (
@@ -222,7 +214,7 @@ CASES = (
             manifest("ClusterModel", "model", {**MODEL, "resources": {"disk": "10Gi"}}),
             UNCLASSED,
             *(platform(kind, storageClassName="fast") for kind in ("ModelCache", "ModelPlacement")),
-            manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team"),
+            KEPT,
             manifest("ModelPlacement", "by-hand", OVER_NODES, "team"),
         ),
         want=(),

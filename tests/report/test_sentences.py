@@ -365,19 +365,6 @@ CASES = (
         ),
     ),
     Case(
-        id="not-published",
-        reason="nobody need leave: the environment has not looked at its pool yet",
-        want=Refused.INSUFFICIENT_CAPACITY,
-        environments=(site("a", FRONTIER, uid="1"),),
-        says=(
-            "0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.",
-            (
-                "a: profile multinode: the environment has not published yet what is free in pool frontier: "
-                "1 replica of 2 nodes x 8 GPUs wanted"
-            ),
-        ),
-    ),
-    Case(
         id="cannot-grow",
         reason="what runs keeps running, yet Scheduled is False",
         want=Refused.INSUFFICIENT_CAPACITY,
