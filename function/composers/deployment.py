@@ -12,7 +12,7 @@ from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed
 from function.composers.views import View
 from function.domain.environment import Environment
-from function.domain.model import Model
+from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
@@ -32,6 +32,7 @@ from function.scheduling.judge import judge
 from function.scheduling.quota import within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
+from function.scheduling.retain import profile_of
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
 from function.serving.service import unservable
@@ -98,7 +99,7 @@ def _within_quota(call: Call, settings: Settings, found: Considered) -> Decision
     if not settings.limits.any or listed is Answer.PENDING:
         return found.decision
     there = [p for p in PLACEMENTS.read(listed) if p]
-    return within_quota(found.decision, partial(_placement, found.request), there, settings.limits)
+    return within_quota(found.decision, partial(placed, found.request), there, settings.limits)
 
 
 def _views(call: Call, near: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
@@ -164,7 +165,7 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
     composed = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
-    counted = tuple(_placement(request, assignment) for assignment in decision.assignments)
+    counted = tuple(placed(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
@@ -189,7 +190,8 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     )
 
 
-def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
+def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
+    """Return an assignment as a placement, the existing one where there is one."""
     deployment = request.deployment
     existing = assignment.placement or Placement(
         namespace=deployment.namespace,
@@ -201,7 +203,7 @@ def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
         pool=assignment.pool,
         shape=assignment.shape,
     )
-    return replace(
+    made = replace(
         existing,
         profile=assignment.profile,
         pool=assignment.pool,
@@ -209,3 +211,5 @@ def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
         replicas=assignment.replicas,
         vram=assignment.vram,
     )
+    profile = profile_of(request, made)
+    return replace(made, apart=profile.replicas_across_nodes is Spread.REQUIRED) if profile else made

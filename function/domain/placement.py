@@ -39,6 +39,7 @@ class Placement:
     where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
     none yet), `takes` what its service takes of a pool. `owner` is the uid of the composite that composed it, if any
     did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
+    `apart`: no two of its replicas share a node.
     """
 
     namespace: str
@@ -67,6 +68,7 @@ class Placement:
     labels: tuple[tuple[str, str], ...] = ()
     takes: Share | None = None
     over_quota: bool = False
+    apart: bool = False
 
     @property
     def asks(self) -> Share | None:
@@ -78,6 +80,7 @@ class Placement:
             nodes=self.shape.nodes,
             gpus_per_node=self.shape.gpus_per_node,
             replicas=max(0, self.replicas),
+            apart=self.apart,
         )
 
     @property

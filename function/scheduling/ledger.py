@@ -114,9 +114,9 @@ def by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
-def _largest_first(grant: Grant) -> tuple[int, int, tuple[str, str, str, str, int, int]]:
+def _hardest_first(grant: Grant) -> tuple[bool, int, int, tuple[str, str, str, str, int, int]]:
     """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
-    return -grant.share.gpus_per_node, -grant.share.nodes, by_name(grant)
+    return not grant.share.apart, -grant.share.gpus_per_node, -grant.share.nodes, by_name(grant)
 
 
 def _is_of(grant: Grant, pool: Pool) -> bool:
@@ -142,6 +142,7 @@ def kept(grant: Grant, placement: Placement | None) -> Grant | None:
             nodes=share.nodes,
             gpus_per_node=share.gpus_per_node,
             replicas=min(share.replicas, max(uses)),
+            apart=placement.apart,
         ),
     )
 
@@ -152,7 +153,7 @@ def _empty(pool: Pool) -> PoolCapacity:
 
 def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
     room = _empty(pool)
-    for grant in sorted(held, key=_largest_first):
+    for grant in sorted(held, key=_hardest_first):
         take(room, grant.share)
     return room
 
@@ -161,16 +162,16 @@ def take(room: PoolCapacity, share: Share) -> PoolCapacity:
     """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
     gpus = min(share.gpus_per_node, room.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) > 0:  # a status may say anything
-        if lacking := room.take(share.nodes, gpus, share.replicas):
+        if lacking := room.take(share.nodes, gpus, share.replicas, share.together):
             room.free.clear()
-            room.beyond += math.ceil(lacking / (room.gpus_per_node // gpus))
+            room.beyond += math.ceil(lacking / (1 if share.apart else room.gpus_per_node // gpus))
         room.placements += 1
     return room
 
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
     gpus = min(asks.gpus_per_node, room.gpus_per_node)
-    return room.fits(asks.nodes, gpus, asks.replicas) >= asks.replicas
+    return room.fits(asks.nodes, gpus, asks.replicas, asks.together) >= asks.replicas
 
 
 class Ledger:
