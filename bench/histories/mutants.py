@@ -178,7 +178,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "_kept",
+                "kept",
                 "(placement.claims, placement.takes)",
                 "(placement.claims,)",
             ),

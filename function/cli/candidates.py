@@ -174,9 +174,9 @@ def compared(refusal: Refusal) -> tuple[str, str]:
 
 
 def _declared(refusal: Refusal) -> tuple[str, str]:
-    wanted = show(refusal.field, refusal.wanted)
+    wanted = "" if refusal.wanted is None else f" {show(refusal.field, refusal.wanted)}"
     found = "not declared" if refusal.found is None else show(refusal.field, refusal.found)
-    return f"{refusal.field} {wanted}", found
+    return f"{refusal.field}{wanted}", found
 
 
 def _labels(refusal: Refusal) -> tuple[str, str]:

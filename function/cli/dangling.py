@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from function.cli.composition import first_call
+from function.cli.errors import CliError
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, environments, is_ours
 from function.domain.cache import NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Deployment, Placement
 from function.domain.problem import Problem
-from function.domain.settings import BUILT_IN
+from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, get, text
 from function.parse.caches import read_cache
 from function.parse.deployments import read_deployment
 from function.parse.models import read_model
 from function.parse.placements import read_placement
 from function.parse.problems import nearest
+from function.parse.settings import read_settings
 from function.reasons import Refused
 from function.report.storage_faults import problem
 from function.report.weights import again
@@ -52,7 +55,7 @@ def remarks(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, deployment.model, manifest) if deployment else None
     if deployment is None or model is None:
         return
-    weights = _weights(store, deployment, model)
+    weights = _weights(store, deployment, model, BUILT_IN)
     for profile in model.profiles:
         if profile.shape and weights.on(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.INITIALIZER:
             yield Problem("spec.modelCache", f"is EmptyDir with profile {profile.name}: {again(model.disk)}")
@@ -68,9 +71,10 @@ def _deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, deployment.model, manifest)
     if model is None:
         return
-    weights = _weights(store, deployment, model)
+    settings = _settings(store, manifest)
+    weights = _weights(store, deployment, model, settings)
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
-    fault = unsuited(request, environments(store), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL))
+    fault = unsuited(request, environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL))
     if fault is not None:
         yield problem(fault)
 
@@ -89,15 +93,17 @@ def _cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, cache.model, manifest) if cache else None
     if cache is None or model is None:
         return
-    for environment in environments(store):
+    settings = _settings(store, manifest)
+    for environment in environments(store, settings):
         if cache.selects(environment):
-            yield from map(problem, faults_of(cached_weights(model, cache, environment, BUILT_IN)))
+            yield from map(problem, faults_of(cached_weights(model, cache, environment, settings)))
 
 
 def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     name = text(manifest, "spec.inferenceEnvironmentRef.name")
     yield from _named(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
-    environment = next((e for e in environments(store) if e.name == name), None)
+    settings = _settings(store, manifest)
+    environment = next((e for e in environments(store, settings) if e.name == name), None)
     placement = read_placement(manifest).value
     if environment is None or placement is None:
         return
@@ -109,7 +115,7 @@ def _placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     model = _model_of(store, placement.model, manifest)
     if model is None or pool is None or placement.shape is None:
         return
-    weights = _weights(store, placement, model)
+    weights = _weights(store, placement, model, settings)
     yield from map(problem, weights(environment, pool, placement.shape, placement.replicas))
 
 
@@ -120,13 +126,22 @@ _CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {
 }
 
 
-def _weights(store: Store, of: Deployment | Placement, model: Model) -> PlacedWeights:
+def _settings(store: Store, manifest: Manifest) -> Settings:
+    """Return what the platform's settings are for an object, as far as they are known."""
+    try:
+        call = first_call(store, manifest)
+    except CliError:
+        return BUILT_IN
+    return read_settings(call.input, call.context).value
+
+
+def _weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> PlacedWeights:
     cache = store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, NamedCache) else None
     return PlacedWeights(
         model=model,
         choice=of.cache,
         cache=read_cache(cache).value if cache else None,
-        settings=BUILT_IN,
+        settings=settings,
         namespace=of.namespace,
         owner=of.name,
     )

@@ -22,8 +22,9 @@ from function.cli.svg import (
     document,
     unusable,
 )
-from function.composers.deployment import Considered
+from function.composers.deployment import Considered, placed
 from function.domain.environment import Environment, Pool
+from function.domain.shares import Share
 from function.reasons import Status
 from function.report.sentences import count
 from function.scheduling.ledger import settle, take
@@ -117,13 +118,13 @@ def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn
         room.owner = f"{grant.namespace}/{(holder and holder.deployment) or grant.name}"
         take(room, grant.share)
     room.owner = OURS_NAME
-    for shape, replicas in _ours(considered, environment, pool):
-        room.take(shape[0], shape[1], replicas)
+    for share in _ours(considered, environment, pool):
+        take(room, share)
     return room
 
 
-def _ours(considered: Considered, environment: Environment, pool: Pool) -> Iterator[tuple[tuple[int, int], int]]:
+def _ours(considered: Considered, environment: Environment, pool: Pool) -> Iterator[Share]:
     for chosen in considered.decision.assignments:
-        if (chosen.environment, chosen.pool) == (environment.name, pool.name):
-            gpus = min(chosen.shape.gpus_per_node, pool.gpus_per_node)
-            yield (chosen.shape.nodes, gpus), chosen.replicas
+        share = placed(considered.request, chosen).asks
+        if share and (chosen.environment, share.pool) == (environment.name, pool.name):
+            yield share

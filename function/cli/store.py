@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
-from function.domain.settings import BUILT_IN
+from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answered, RequiredResource, Requirement
 from function.kube.manifests import Manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
@@ -127,9 +127,9 @@ def is_ours(manifest: Manifest) -> bool:
     return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
 
 
-def environments(store: Store) -> list[Environment]:
-    """Return every environment, whatever is wrong with it, with what is built in where it says nothing."""
-    return [read_environment(manifest, BUILT_IN).value for manifest in store.all("InferenceEnvironment")]
+def environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
+    """Return every environment, whatever is wrong with it, with what the platform says where it says nothing."""
+    return [read_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
 
 
 def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:

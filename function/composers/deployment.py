@@ -12,7 +12,7 @@ from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed
 from function.composers.views import View
 from function.domain.environment import Environment
-from function.domain.model import Model
+from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
@@ -32,6 +32,7 @@ from function.scheduling.judge import judge
 from function.scheduling.quota import within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
+from function.scheduling.retain import profile_of
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
 from function.serving.service import unservable
@@ -70,7 +71,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     deployment = parsed.value
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    near = views.near(call, deployment, settings.limits)
+    near = views.near(call, deployment, settings)
     kept = with_orphans(call, near.orphans)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
@@ -79,7 +80,7 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         held = keep_observed(kept, settings, near.asked, [model])
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
-    for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels):
+    for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
         if not view.answered:
             return keep_observed(kept, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         weights = _weights(deployment, model, view, settings)
@@ -98,12 +99,12 @@ def _within_quota(call: Call, settings: Settings, found: Considered) -> Decision
     if not settings.limits.any or listed is Answer.PENDING:
         return found.decision
     there = [p for p in PLACEMENTS.read(listed) if p]
-    return within_quota(found.decision, partial(_placement, found.request), there, settings.limits)
+    return within_quota(found.decision, partial(placed, found.request), there, settings.limits)
 
 
-def _views(call: Call, near: View, labels: Mapping[str, str]) -> Iterator[View]:
+def _views(call: Call, near: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
     yield near
-    yield from views.wider(call, near, labels)
+    yield from views.wider(call, near, labels, settings)
 
 
 def _weights(deployment: Deployment, model: Model, view: View, settings: Settings) -> PlacedWeights:
@@ -154,7 +155,7 @@ def asks(call: Call) -> dict[str, Requirement]:
     # Settings change nothing about selectors.
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
     labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
-    return views.asks(call, deployment, labels, settings.limits)
+    return views.asks(call, deployment, labels, settings)
 
 
 def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
@@ -164,7 +165,7 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
     composed = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
-    counted = tuple(_placement(request, assignment) for assignment in decision.assignments)
+    counted = tuple(placed(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
@@ -189,7 +190,8 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     )
 
 
-def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
+def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
+    """Return an assignment as a placement, the existing one where there is one."""
     deployment = request.deployment
     existing = assignment.placement or Placement(
         namespace=deployment.namespace,
@@ -201,7 +203,7 @@ def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
         pool=assignment.pool,
         shape=assignment.shape,
     )
-    return replace(
+    made = replace(
         existing,
         profile=assignment.profile,
         pool=assignment.pool,
@@ -209,3 +211,5 @@ def _placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
         replicas=assignment.replicas,
         vram=assignment.vram,
     )
+    profile = profile_of(request, made)
+    return replace(made, apart=profile.replicas_across_nodes is Spread.REQUIRED) if profile else made

@@ -16,8 +16,7 @@ from function.composers import requirements
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
-from function.domain.quota import Limits
-from function.domain.settings import BUILT_IN
+from function.domain.settings import Settings
 from function.exchange import Answer, Answered, Call, RequiredResource, Requirement
 from function.kube.manifests import Manifest, listing, text
 from function.lifecycle.orphans import orphans
@@ -50,7 +49,7 @@ class View:
         return any(not environment.uid for environment in self.environments)
 
 
-def near(call: Call, deployment: Deployment, limits: Limits) -> View:
+def near(call: Call, deployment: Deployment, settings: Settings) -> View:
     """Return what is seen of a deployment's own, and of its namespace where that is limited.
 
     A placement of its status that is neither observed nor listed is asked for by name: its label may be gone.
@@ -73,20 +72,20 @@ def near(call: Call, deployment: Deployment, limits: Limits) -> View:
     used = {requirements.environment_of(name): requirements.environment(name) for name in _used(own)}
     if isinstance(deployment.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
-    if limits.any:
+    if settings.limits.any:
         asked[requirements.NAMESPACE] = requirements.placements(deployment.namespace)
     caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
     return View(
         asked=asked | used,
         answered=not any(call.answer(name) is Answer.PENDING for name in asked | used),
-        environments=tuple(_environments(there)),
+        environments=tuple(_environments(there, settings)),
         own=own,
         orphans=lost,
         cache=next((cache for item in caches if (cache := read_cache(item.load()).value)), None),
     )
 
 
-def wider(call: Call, seen: View, labels: Mapping[str, str]) -> Iterator[View]:
+def wider(call: Call, seen: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
     """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere.
 
     Once all environments were answered there is no need to ask for some of them as well.
@@ -94,20 +93,20 @@ def wider(call: Call, seen: View, labels: Mapping[str, str]) -> Iterator[View]:
     asked = {**seen.asked, **{requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}}
     of_files = False
     if labels and call.answer(requirements.ENVIRONMENTS) is Answer.PENDING:
-        selected = _seen(call, seen, asked | _wide(labels))
+        selected = _seen(call, seen, asked | _wide(labels), settings)
         of_files = selected.of_files
         if not selected.answered or not of_files:
             yield selected
     asked |= _wide({})
-    everything = _seen(call, seen, asked)
+    everything = _seen(call, seen, asked, settings)
     if of_files or everything.of_files:
-        everything = _seen(call, seen, {**asked, requirements.PLACEMENTS: requirements.placements()})
+        everything = _seen(call, seen, {**asked, requirements.PLACEMENTS: requirements.placements()}, settings)
     yield everything
 
 
-def asks(call: Call, deployment: Deployment, labels: Mapping[str, str], limits: Limits) -> dict[str, Requirement]:
+def asks(call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings) -> dict[str, Requirement]:
     """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
-    seen = near(call, deployment, limits)
+    seen = near(call, deployment, settings)
     used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
     further = _wide(labels) | used | _wide({}) | {requirements.PLACEMENTS: requirements.placements()}
     return {**seen.asked, **{name: asked for name, asked in further.items() if name in call.answers}}
@@ -137,16 +136,16 @@ def _wide(labels: Mapping[str, str]) -> dict[str, Requirement]:
     return {name: requirements.environments(labels)}
 
 
-def _seen(call: Call, seen: View, asked: Mapping[str, Requirement]) -> View:
+def _seen(call: Call, seen: View, asked: Mapping[str, Requirement], settings: Settings) -> View:
     """Return what is seen of environments and of placements on them; names that are not asked for are not looked at."""
     widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in asked else requirements.SELECTED
     found = call.answer(widest)
     listed = [requirements.PLACEMENTS] if requirements.PLACEMENTS in asked else _listed(seen)
     answers = [call.answer(name) for name in listed]
     if found is Answer.PENDING or Answer.PENDING in answers:
-        known = () if found is Answer.PENDING else ENVIRONMENTS.read(found, BUILT_IN)
+        known = () if found is Answer.PENDING else ENVIRONMENTS.read(found, settings)
         return replace(seen, asked=asked, answered=False, environments=(*known, *seen.environments))
-    environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.read(found, BUILT_IN))}
+    environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.read(found, settings))}
     return replace(
         seen,
         asked=asked,
@@ -174,7 +173,7 @@ def _others(answers: Iterable[Answered | Answer], own: Iterable[Placement], me: 
                 yield replace(placement, deployment="") if namesake else placement
 
 
-def _environments(answers: Iterable[Answered | Answer]) -> Iterator[Environment]:
+def _environments(answers: Iterable[Answered | Answer], settings: Settings) -> Iterator[Environment]:
     for answer in answers:
         for item in () if isinstance(answer, Answer) else answer:
-            yield from ENVIRONMENTS.read([item], BUILT_IN)
+            yield from ENVIRONMENTS.read([item], settings)

@@ -39,7 +39,7 @@ class Placement:
     where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
     none yet), `next_reads` where it was told to and was not seen to (empty: nowhere else), `takes` what its service
     takes of a pool. `owner` is the uid of the composite that composed it, if any did. `over_quota`: it has said that it
-    takes no more than it has, as its namespace may not.
+    takes no more than it has, as its namespace may not. `apart`: no two of its replicas share a node.
     """
 
     namespace: str
@@ -69,6 +69,7 @@ class Placement:
     labels: tuple[tuple[str, str], ...] = ()
     takes: Share | None = None
     over_quota: bool = False
+    apart: bool = False
 
     @property
     def asks(self) -> Share | None:
@@ -80,6 +81,7 @@ class Placement:
             nodes=self.shape.nodes,
             gpus_per_node=self.shape.gpus_per_node,
             replicas=max(0, self.replicas),
+            apart=self.apart,
         )
 
     @property

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """So many replicas, each with `gpus_per_node` GPUs on each of `nodes` distinct nodes of one pool."""
+    """So many replicas, each with `gpus_per_node` GPUs on each of `nodes` distinct nodes of one pool. `apart`: no two
+    of them share a node.
+    """
 
     pool: str
     nodes: int
     gpus_per_node: int
     replicas: int
+    apart: bool = False
+
+    @property
+    def together(self) -> int | None:
+        """How many of the replicas one node may have, None for any number."""
+        return 1 if self.apart else None
 
     @property
     def gpus(self) -> int:
@@ -18,7 +26,7 @@ class Share:
         return self.nodes * self.gpus_per_node * self.replicas
 
     def is_like(self, other: "Share") -> bool:
-        """Tell whether both are of one pool and one group, in whatever number."""
+        """Tell whether both are of one pool and one group, in whatever number and however spread."""
         return (self.pool, self.nodes, self.gpus_per_node) == (other.pool, other.nodes, other.gpus_per_node)
 
 

@@ -5,6 +5,7 @@ from function.domain.model import Shape
 from function.domain.placement import Deployment, Placement
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.names import (
+    ANNOTATION_APART,
     ANNOTATION_VRAM,
     LABEL_CACHE,
     LABEL_DEPLOYMENT,
@@ -36,7 +37,7 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
                     LABEL_DEPLOYMENT: label_value(deployment.name),
                     **labels(placement.environment, deployment.cache),
                 },
-                "annotations": {ANNOTATION_VRAM: str(placement.vram)} if placement.vram is not None else None,
+                "annotations": _annotations(placement) or None,
             }
         ),
         "spec": prune(
@@ -52,6 +53,12 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
             }
         ),
     }
+
+
+def _annotations(placement: Placement) -> Manifest:
+    """Return what of the profile the ledger of an environment and a later decision must know."""
+    vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
+    return vram | ({ANNOTATION_APART: "true"} if placement.apart else {})
 
 
 def _topology(shape: Shape) -> Manifest:

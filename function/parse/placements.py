@@ -46,6 +46,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=_vram(manifest),
+        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_APART) == "true",
         served=flag(manifest, "status.served"),
         ready=is_ready(manifest),
         unreachable=_unreachable(manifest),
@@ -60,7 +61,8 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=condition(manifest, ConditionType.ADMITTED).get("reason") == Admitted.QUOTA_EXCEEDED,
     )
-    placement = replace(placement, takes=_takes(manifest, placement))
+    takes = _takes(manifest, placement)
+    placement = replace(placement, takes=takes and replace(takes, apart=placement.apart))
     return Parsed(placement, spec.problems())
 
 

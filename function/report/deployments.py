@@ -13,6 +13,8 @@ from function.report.explain import Explanation, Unplaced
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Decision
 
+_NO_MORE = "Scheduled says why there are no more"
+
 
 def scheduled(explanation: Explanation) -> Condition:
     """Return Scheduled as explained."""
@@ -37,7 +39,7 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
     if ready >= wanted:
         return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready"
     waiting = sorted((p for p in placements if not p.ready), key=_furthest_first)
-    rows = listed([f"{p.name} on {p.environment}: {p.phase}" for p in waiting], separator="; ")
+    rows = listed([f"{p.name} on {p.environment}: {p.phase}" for p in waiting], separator="; ") or _NO_MORE
     return Status.FALSE, PlacementsReady.STARTING, f"{ready} of {wanted} placements are ready; {rows}"
 
 

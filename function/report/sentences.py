@@ -41,6 +41,8 @@ def remedy(refusal: Refusal) -> str:
         return _STORAGE_REMEDIES.get(refusal.storage.kind, "").format(refusal=refusal)
     if refusal.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and refusal.pool and refusal.found is None:
         return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
+    if refusal.field is Field.LEDGER:
+        return ""
     if refusal.reason is Refused.INSUFFICIENT_CAPACITY and refusal.use and refusal.use.lost:
         return f"See HardwareAsDeclared of InferenceEnvironment {refusal.environment}"
     return _REMEDIES.get(refusal.reason, "").format(refusal=refusal)
@@ -62,6 +64,8 @@ def _items(value: Value) -> tuple[object, ...]:
 
 
 def _requirement(refusal: Refusal) -> str:
+    if refusal.wanted is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
     wanted = show(refusal.field, refusal.wanted)
     if refusal.found is None:
         return f"pool {refusal.pool} does not declare {refusal.field}, {wanted} wanted"

@@ -13,7 +13,7 @@ from function.domain.quota import Excess
 from function.domain.shares import Free, Grant
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
-from function.scheduling.ledger import PoolLedger, by_name, settle
+from function.scheduling.ledger import PoolLedger, by_name, kept, settle
 
 # Placements that an environment's status has room for, of the 1 MiB that an object may have: those admitted with some
 # 200 bytes each, those that there is no room for with 75 (docs/performance.md). Whoever is beyond the latter is not
@@ -40,12 +40,12 @@ class EnvironmentLedger:
 def admit(environment: Environment, placements: Iterable[Placement]) -> EnvironmentLedger:
     """Return the ledger of an environment from all that is on it, and from what it has published."""
     mine = [p for p in placements if p.environment == environment.name and _counts(environment, p)]
-    there = {p.uid for p in mine}
+    there = {p.uid: p for p in mine}
     granted = [grant for grant in environment.admitted if grant.uid in there]
     elsewhere = {p.name: sum(grant.share.pool != p.name for grant in granted) for p in environment.pools}
     pools = {pool.name: settle(pool, mine, granted, MOST - elsewhere[pool.name]) for pool in environment.pools}
-    unread = [grant for grant in granted if grant.share.pool not in pools]
-    grants = [*unread, *(grant for ledger in pools.values() for grant in ledger.grants)]
+    unread = (kept(grant, there[grant.uid]) for grant in granted if grant.share.pool not in pools)
+    grants = [*(grant for grant in unread if grant), *(grant for ledger in pools.values() for grant in ledger.grants)]
     return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=by_name)))
 
 

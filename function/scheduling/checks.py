@@ -131,11 +131,11 @@ def gpus_per_node(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     return None
 
 
-def memory_per_gpu(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+def memory_per_gpu(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A GPU has at least the memory asked for; VRAM maths needs it declared in any case."""
     wanted, has = candidate.profile.requires.memory_per_gpu, candidate.pool.memory_per_gpu
     if candidate.profile.shape is None and not has:
-        return _refuse(candidate, Field.MEMORY_PER_GPU, wanted or request.model.vram, None)
+        return _refuse(candidate, Field.MEMORY_PER_GPU, wanted, None)
     if wanted is not None and (has is None or has < wanted):
         return _refuse(candidate, Field.MEMORY_PER_GPU, wanted, has)
     return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from function.domain.environment import Environment
+from function.domain.environment import Environment, Pool
 from function.domain.model import Profile
 from function.kube.selectors import Selector
 from function.reasons import Refused
@@ -26,6 +26,7 @@ from function.scheduling.verdicts import Field, Fit, Miss, Refusal, Verdict
 Judge: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
 _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
+_UNSUITED = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 NEVER, NOT_NOW, READINESS = range(len(CHECKS), len(CHECKS) + 3)
 
 
@@ -58,6 +59,13 @@ def judge(request: SchedulingRequest, environment: Environment, ledger: Ledger) 
 def judge_again(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Judge an environment whose placement is decided again: an outage is no reason to leave it."""
     return _judge(request, environment, ledger, None)
+
+
+def suits(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
+    """Tell whether a pool has all that a profile asks for; weights and room may come, and an outage go."""
+    candidate = Candidate(request, environment, profile, pool, replica_shape(profile, request.model.vram, pool))
+    refusals = (check(request, candidate) for check in CHECKS)
+    return not any(refusal and refusal.reason in _UNSUITED for refusal in refusals)
 
 
 def unselected(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:

@@ -71,9 +71,9 @@ def _settled(
     """Return the ledger after one turn, and whether anybody was granted anything in it."""
     held: dict[str, list[Grant]] = defaultdict(list)
     for grant in granted:
-        kept = _kept(grant, known.get(grant.uid))
-        if kept and _is_of(kept, pool):
-            held[_key(kept)].append(kept)
+        stays = kept(grant, known.get(grant.uid))
+        if stays and _is_of(stays, pool):
+            held[_key(stays)].append(stays)
     for key, placement in known.items():
         share = placement.takes or placement.asks
         if placement.has_served and key not in held and share and share.pool == pool.name:
@@ -114,9 +114,9 @@ def by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
-def _largest_first(grant: Grant) -> tuple[int, int, tuple[str, str, str, str, int, int]]:
+def _hardest_first(grant: Grant) -> tuple[bool, int, int, tuple[str, str, str, str, int, int]]:
     """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
-    return -grant.share.gpus_per_node, -grant.share.nodes, by_name(grant)
+    return not grant.share.apart, -grant.share.gpus_per_node, -grant.share.nodes, by_name(grant)
 
 
 def _is_of(grant: Grant, pool: Pool) -> bool:
@@ -127,7 +127,7 @@ def _grant(placement: Placement, share: Share) -> Grant:
     return Grant(uid=placement.uid, namespace=placement.namespace, name=placement.name, share=share)
 
 
-def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
+def kept(grant: Grant, placement: Placement | None) -> Grant | None:
     """Return how much of a grant stays."""
     if placement is None or placement.asks is None:
         return grant
@@ -142,6 +142,7 @@ def _kept(grant: Grant, placement: Placement | None) -> Grant | None:
             nodes=share.nodes,
             gpus_per_node=share.gpus_per_node,
             replicas=min(share.replicas, max(uses)),
+            apart=placement.apart,
         ),
     )
 
@@ -152,7 +153,7 @@ def _empty(pool: Pool) -> PoolCapacity:
 
 def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
     room = _empty(pool)
-    for grant in sorted(held, key=_largest_first):
+    for grant in sorted(held, key=_hardest_first):
         take(room, grant.share)
     return room
 
@@ -161,16 +162,16 @@ def take(room: PoolCapacity, share: Share) -> PoolCapacity:
     """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
     gpus = min(share.gpus_per_node, room.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) > 0:  # a status may say anything
-        if lacking := room.take(share.nodes, gpus, share.replicas):
+        if lacking := room.take(share.nodes, gpus, share.replicas, share.together):
             room.free.clear()
-            room.beyond += math.ceil(lacking / (room.gpus_per_node // gpus))
+            room.beyond += math.ceil(lacking / (1 if share.apart else room.gpus_per_node // gpus))
         room.placements += 1
     return room
 
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
     gpus = min(asks.gpus_per_node, room.gpus_per_node)
-    return room.fits(asks.nodes, gpus, asks.replicas) >= asks.replicas
+    return room.fits(asks.nodes, gpus, asks.replicas, asks.together) >= asks.replicas
 
 
 class Ledger:
@@ -202,9 +203,14 @@ class Ledger:
             self._rooms[key] = self._settled(environment, pool).room if counted else _published(environment, pool)
         return self._rooms[key]
 
-    def counted(self, environment: Environment) -> tuple[Placement, ...]:
-        """Return the placements that are counted on an environment; the same objects are always in one order."""
-        return tuple(sorted(self._on.get(environment.name, ()), key=id)) if self._counts(environment) else ()
+    def counted(self, environment: Environment) -> tuple[tuple[Placement, ...], frozenset[str]] | None:
+        """Return what the room on an environment is counted from besides it: the placements, the same objects always in
+        one order, and whose grants do not count; None where what it says is believed.
+        """
+        if not self._counts(environment):
+            return None
+        mine = frozenset(grant.uid for grant in environment.admitted if grant.uid in self._mine)
+        return tuple(sorted(self._on.get(environment.name, ()), key=id)), mine
 
     def keeps(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
         """Tell whether a placement need not yield: it has served, or there is room for it in its turn."""

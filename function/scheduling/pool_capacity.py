@@ -46,14 +46,14 @@ class PoolCapacity:
     def holds(self, demand: Demand) -> int:
         """Return how many of the replicas fit, without taking anything."""
         shape = demand.shape
-        if demand.apart:
-            able = sum([count for level, count in self.free.items() if level >= shape.gpus_per_node])
-            return min(able // shape.nodes, demand.replicas)
-        return self.fits(shape.nodes, shape.gpus_per_node, demand.replicas)
+        return self.fits(shape.nodes, shape.gpus_per_node, demand.replicas, 1 if demand.apart else None)
 
-    def fits(self, nodes: int, gpus: int, replicas: int) -> int:
-        """Return how many replicas fit; where some number does, every smaller one does."""
-        slots = [(level // gpus, count) for level, count in self.free.items() if level >= gpus]
+    def fits(self, nodes: int, gpus: int, replicas: int, together: int | None = None) -> int:
+        """Return how many replicas fit, on one node at most so many `together`; where some number does, every smaller
+        one does.
+        """
+        most = together or replicas
+        slots = [(min(level // gpus, most), count) for level, count in self.free.items() if level >= gpus]
         low, high, tried = 0, replicas, replicas
         while low < high:
             if sum([min(slot, tried) * count for slot, count in slots]) >= nodes * tried:
@@ -63,12 +63,14 @@ class PoolCapacity:
             tried = (low + high + 1) // 2
         return low
 
-    def take(self, nodes: int, gpus: int, replicas: int) -> int:
-        """Take room for the replicas, or as far as it goes; return the pods for which there is none."""
+    def take(self, nodes: int, gpus: int, replicas: int, together: int | None = None) -> int:
+        """Take room for the replicas, or as far as it goes; return the pods for which there is none. `together` as for
+        `fits`.
+        """
         pods = nodes * replicas
         # From the fullest up: what moves lands on a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
-            each = min(level // gpus, replicas)
+            each = min(level // gpus, together or replicas)
             full = min(self.free[level], pods // each)
             rest = pods - full * each if full < self.free[level] else 0
             self.move(level, each * gpus, full)

@@ -46,29 +46,55 @@ def excess(placement: Placement, others: Iterable[Placement], limits: Limits) ->
 def within_quota(
     decision: Decision, made: Callable[[Assignment], Placement], there: Sequence[Placement], limits: Limits
 ) -> Decision:
-    """Return a decision without the new placements that the quota has no room for beside those that are `there`.
+    """Return a decision without what the quota has no room for beside those placements that are `there`.
 
-    `made` tells what an assignment would be as a placement.
+    What is new is not made, and what is there stays as it is. `made` tells what an assignment would be as a placement.
     """
     kept: list[Assignment] = []
+    stays: list[Placement] = []
     misses: list[Miss] = []
     charged = [*there]
     for assignment in decision.assignments:
+        existing, wanted = assignment.placement, made(assignment)
         # What is new comes after everything that is there.
-        new = None if assignment.placement else replace(made(assignment), created="~")
-        beyond = excess(new, charged, limits) if new else None
-        if new and beyond is None:
-            charged.append(new)
+        wanted = wanted if existing else replace(wanted, created="~")
+        beyond = excess(wanted, charged, limits) if existing is None or _takes_more(existing, wanted) else None
+        keeps = _keeps(existing, wanted) if existing and beyond else None
         if beyond is None:
+            charged.append(wanted)
             kept.append(assignment)
-        else:
-            misses.append(_over_quota(assignment, beyond))
-    refusals = sorted((*decision.refusals, *misses), key=lambda miss: miss.environment)
-    return replace(decision, assignments=tuple(kept), refusals=tuple(refusals))
+            continue
+        misses.append(_over_quota(assignment, beyond, keeps))
+        if keeps is not None:
+            kept.append(replace(assignment, replicas=keeps))
+        elif existing:
+            stays.append(existing)
+    return replace(
+        decision,
+        assignments=tuple(kept),
+        carried=tuple(sorted((*decision.carried, *stays), key=lambda p: (p.environment, p.name))),
+        refusals=tuple(sorted((*decision.refusals, *misses), key=lambda miss: miss.environment)),
+    )
 
 
-def _over_quota(assignment: Assignment, found: Excess) -> Miss:
-    """Return why a new placement is not made; nothing else stood in its way, so that no other came nearer."""
+def _keeps(existing: Placement, wanted: Placement) -> int | None:
+    """Return how many replicas it has of what is wanted; None where it has another shape, or may have none at all."""
+    has, asks = existing.claims, wanted.asks
+    return has.replicas if has and asks and has.is_like(asks) else None
+
+
+def _takes_more(existing: Placement, wanted: Placement) -> bool:
+    """Tell whether more replicas or another shape are wanted than it has, or was given."""
+    has, asks = _keeps(existing, wanted), wanted.asks
+    if asks is None or existing.claims is None:
+        return False
+    if has is not None:
+        return asks.replicas > has
+    return existing.asks is None or not existing.asks.is_like(asks)
+
+
+def _over_quota(assignment: Assignment, found: Excess, keeps: int | None) -> Miss:
+    """Return why it is not had; nothing else stood in its way, so that no other came nearer."""
     refusal = Refusal(
         reason=Refused.QUOTA_EXCEEDED,
         field=Field.QUOTA,
@@ -79,7 +105,9 @@ def _over_quota(assignment: Assignment, found: Excess) -> Miss:
         wanted=found.wanted,
         excess=found,
     )
-    return Miss(environment=assignment.environment, refusals=(refusal,), step=Refused.QUOTA_EXCEEDED.rank * _FINER)
+    return Miss(
+        environment=assignment.environment, refusals=(refusal,), step=Refused.QUOTA_EXCEEDED.rank * _FINER, keeps=keeps
+    )
 
 
 def _key(placement: Placement) -> tuple[str, str]:

@@ -2,9 +2,10 @@
 
 A deployment that nothing can take asks every environment, at every call, and nearly all answer as before. What is kept
 is an answer with all that it was made from, so that it counts only where judging again would give the same: the need
-(what is asked for, whoever asks), the environment, and the placements that are counted on it. Few needs are kept, each
-with as many environments as there are. A memo hands out the same object for the same content, so that looking at
-objects is enough to see that nothing changed.
+(what is asked for, whoever asks), the environment, and what is counted on it, if anything is: who is there himself
+counts, and leaves out his own, where others believe what is published. Few needs are kept, each with as many
+environments as there are. A memo hands out the same object for the same content, so that looking at objects is enough
+to see that nothing changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ _KEPT = 8
 @dataclass(frozen=True, slots=True)
 class _Known:
     environment: Environment
-    counted: tuple[Placement, ...]
+    counted: tuple[tuple[Placement, ...], frozenset[str]] | None
     verdict: Verdict
 
 

@@ -6,7 +6,8 @@ served. Where an environment, a pool or a profile is declared but cannot be read
 input tears nothing down.
 
 It is decided again where its environment or pool is gone or going, its profile is gone or has another
-shape, or a selector no longer admits the environment. For VRAM maths the shape is computed again when the
+shape, a selector no longer admits the environment, or it shall run another model than was decided there and the pool
+does not suit that. For VRAM maths the shape is computed again when the
 model's vram is another one, not when the memory of the pool drifted.
 
 It yields where it never served and its environment has no room for it in its turn (see ledger.py): two deployments
@@ -22,7 +23,7 @@ from enum import Enum
 from function.domain.environment import Environment, Pool
 from function.domain.model import Profile
 from function.domain.placement import Placement
-from function.scheduling.judge import unselected, unselected_by
+from function.scheduling.judge import suits, unselected, unselected_by
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.shape import replica_shape
@@ -112,6 +113,8 @@ def _stays(request: SchedulingRequest, environment: Environment, pool: Pool | No
         return True
     profile = profile_of(request, placement)
     if profile is None or pool is None or unselected_by(profile, environment) is not None:
+        return False
+    if placement.model != request.deployment.model and not suits(request, environment, profile, pool):
         return False
     return not _reshaped(request, profile, pool, placement)
 

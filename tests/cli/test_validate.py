@@ -63,7 +63,16 @@ class Case:
     want: tuple[str, ...] = ()
 
 
+def platform(kind: str, **settings: JSON) -> Manifest:
+    """Return the Composition of a kind with settings of the platform."""
+    ours: Manifest = {"apiVersion": "modelplane.fn.crossplane.io/v1beta1", "kind": "Defaults", **settings}
+    spec: Manifest = {"compositeTypeRef": {"apiVersion": VERSION, "kind": kind}, "pipeline": [{"input": ours}]}
+    return manifest("Composition", f"{kind.lower()}s", spec, version="apiextensions.crossplane.io/v1")
+
+
 GOOD = manifest("ClusterModel", "model", MODEL)
+KEPT = manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team")
+OVER_NODES: Manifest = {**PLACED, "pool": "h100", "topology": {"nodes": 2, "gpusPerNode": 8}}
 SIZED: Manifest = {"memoryPerGpu": "80Gi", "multiNodeCapable": True}
 UNCLASSED = manifest(
     "InferenceEnvironment",
@@ -171,11 +180,7 @@ CASES = (
     Case(
         id="cache-without-a-class",
         reason="the planner is asked of each environment that is known",
-        given=(
-            GOOD,
-            UNCLASSED,
-            manifest("ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"]}, "team"),
-        ),
+        given=(GOOD, UNCLASSED, KEPT),
         want=(
             (
                 "spec.storage.size: must be given where neither the model's disk and vram "
@@ -193,12 +198,7 @@ CASES = (
         given=(
             GOOD,
             UNCLASSED,
-            manifest(
-                "ModelPlacement",
-                "by-hand",
-                {**PLACED, "pool": "h100", "topology": {"nodes": 2, "gpusPerNode": 8}},
-                "team",
-            ),
+            manifest("ModelPlacement", "by-hand", OVER_NODES, "team"),
         ),
         want=(
             (
@@ -206,6 +206,18 @@ CASES = (
                 "multi-node model requires shared storage on the inference environment."
             ),
         ),
+    ),
+    Case(
+        id="class-of-the-platform",
+        reason="what the controller would take counts here, too",
+        given=(
+            manifest("ClusterModel", "model", {**MODEL, "resources": {"disk": "10Gi"}}),
+            UNCLASSED,
+            *(platform(kind, storageClassName="fast") for kind in ("ModelCache", "ModelPlacement")),
+            KEPT,
+            manifest("ModelPlacement", "by-hand", OVER_NODES, "team"),
+        ),
+        want=(),
     ),
     Case(
         id="twice",

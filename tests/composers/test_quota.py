@@ -124,6 +124,54 @@ def test_a_deployment_makes_no_placement_that_could_not_start() -> None:
     assert not composed(control, another)
 
 
+def test_a_deployment_that_cannot_grow_within_the_quota_says_so_and_grows_when_it_can() -> None:
+    control = limited(gpusPerNamespace=4)
+    deployment, placement = only(control, "ModelDeployment"), only(control, "ModelPlacement")
+    change(control, deployment, "spec.scaling.fixed.replicas", 5)
+    control.settle()
+    assert said(control, deployment, SCHEDULED) == ("False", "QuotaExceeded")
+    told = message(control, deployment, SCHEDULED)
+    assert "1 cannot grow to 5 replicas" in told
+    assert "keeps its replicas (3); profile one-gpu: 2 GPUs wanted; namespace chat has 3 of 4 GPUs" in told
+    assert get(control.composites[deployment], "status.gpus") == 3, "what runs"
+    assert said(control, placement, ADMITTED) == ("True", "Admitted")
+    change(control, deployment, "spec.scaling.fixed.replicas", 4)
+    control.settle()
+    assert said(control, deployment, SCHEDULED) == ("True", "Placed")
+    assert integer(control.composites[placement], "spec.replicas") == 4
+
+
+def test_a_larger_shape_beyond_the_quota_leaves_what_runs_and_says_so() -> None:
+    control = limited(gpusPerNamespace=4)
+    deployment, model = only(control, "ModelDeployment"), only(control, "ClusterModel")
+    ref = only(control, "ModelPlacement")
+    before = mapping(control.composites[ref], "spec")
+    (profile,) = listing(control.composites[model], "spec.serving")
+    topology = mapping(profile, "replicaTopology") | {"gpusPerNode": 2}
+    change(control, model, "spec.serving", [profile | {"replicaTopology": topology}])
+    control.settle()
+    assert said(control, deployment, SCHEDULED) == ("False", "QuotaExceeded")
+    assert "stays on h100-west" in message(control, deployment, SCHEDULED)
+    assert mapping(control.composites[ref], "spec") == before
+    assert said(control, ref, "ServiceReady") == ("True", "Serving")
+
+
+def test_what_was_written_beyond_the_quota_is_written_back_to_what_runs() -> None:
+    """An earlier release wrote what it could not have; two that grow in one moment write it still."""
+    control = plane(STORY)
+    deployment, ref = only(control, "ModelDeployment"), only(control, "ModelPlacement")
+    for composite, path in ((deployment, "spec.scaling.fixed.replicas"), (ref, "spec.replicas")):
+        change(control, composite, path, 5)
+    (row,) = (c for c in listing(control.composites[ref], "status.conditions") if c["type"] == ADMITTED)
+    row |= {"status": "False", "reason": "QuotaExceeded"}
+    limits: Manifest = {"limits": {"gpusPerNamespace": 4}}
+    first = Call(xr=control.composites[deployment], observed=control.store.owned(deployment), input=limits)
+    outcome = compose(fetched(first, control.composites.values()))
+    (written,) = (item.manifest for item in outcome.composed.values())
+    assert integer(written, "spec.replicas") == 3
+    assert _reason(outcome, SCHEDULED) == "QuotaExceeded"
+
+
 @pytest.mark.parametrize("kind", ["ModelDeployment", "ModelPlacement"])
 def test_only_where_a_limit_is_set_the_namespace_is_asked_for(kind: str) -> None:
     control = plane(STORY)

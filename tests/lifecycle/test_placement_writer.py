@@ -3,10 +3,13 @@
 import copy
 from dataclasses import replace
 
+import pytest
+
 from function.domain.cache import NamedCache
 from function.domain.model import Parallelism
 from function.kube.manifests import Manifest, mapping
 from function.lifecycle.placement_writer import placement_manifest
+from function.parse.placements import read_placement
 from tests import builders
 from tests.lifecycle.scene import put
 
@@ -62,3 +65,12 @@ def test_what_is_not_known_is_not_written() -> None:
     made = placement_manifest(builders.deployment(), narrow, None)
     split: Manifest = {"tensor": 1, "pipeline": 1, "expert": "disabled"}
     assert mapping(made, "spec.topology") == {"nodes": 1, "gpusPerNode": 1, "parallelism": split}
+
+
+@pytest.mark.parametrize("vram", [None, "80Gi"])
+def test_the_ledger_reads_what_was_written_of_replicas_apart(vram: str | None) -> None:
+    apart = replace(builders.placement(vram=vram), apart=True)
+    found = read_placement(placement_manifest(builders.deployment(), apart, None)).value
+    assert found
+    assert (found.asks, found.vram) == (apart.asks, apart.vram)
+    assert found.apart

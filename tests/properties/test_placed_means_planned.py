@@ -11,17 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from function.composers import compose
-from function.exchange import Call, Outcome, RequiredResource
+from function.exchange import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, prune
 from function.kube.names import VERSION
-from function.reasons import ConditionType
+from function.reasons import ConditionType, Status
+from tests.composers.plane import fetched
 
-WORLDS = 2000
+WORLDS = 500
 NAMESPACE = "team"
 MODES = st.sampled_from([None, "ReadWriteMany", "ReadWriteOnce"])
 CLASSES = st.sampled_from([None, "", "fast"])
 # As cachekey.py documents it, for the first of the sources below.
 HELD = "models/" + hashlib.sha256(b'["hf://a/b","main",[],[]]').hexdigest()[:16]
+ACCOUNTS = st.sampled_from([None, None, prune({"serviceAccountName": "loader"})])
 SIZES = st.sampled_from([None, "300Gi", "90Gi"])
 
 
@@ -37,26 +39,12 @@ class World:
 
     def call(self, xr: Manifest) -> Outcome:
         """Return the outcome of a composite that sees this world."""
-        cache = () if self.cache is None else (self.cache,)
-        named = get(xr, "spec.inferenceEnvironmentRef.name")
-        there = tuple(e for e in self.environments if get(e, "metadata.name") == named)
-        answers = {
-            "model": (self.model,),
-            "environments": self.environments,
-            "environment": there,
-            "placements": (),
-            "cache": cache,
-        }
-        required = {name: tuple(map(_required, items)) for name, items in answers.items()}
-        return compose(Call(xr=xr, answers=required, input=self.defaults))
-
-
-def _required(manifest: Manifest) -> RequiredResource:
-    return RequiredResource(repr(manifest).encode(), lambda: manifest)
+        there = [self.model, *self.environments, *([] if self.cache is None else [self.cache])]
+        return compose(fetched(Call(xr=xr, input=self.defaults), there))
 
 
 def _object(kind: str, name: str, spec: Manifest, status: Manifest | None = None, namespace: str = "") -> Manifest:
-    metadata: Manifest = prune({"name": name, "namespace": namespace or None, "uid": name})
+    metadata: Manifest = prune({"name": name, "namespace": namespace or None})
     return prune({"apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec, "status": status})
 
 
@@ -168,7 +156,12 @@ def worlds(draw: st.DrawFn) -> World:
         deployment=_object("ModelDeployment", "chat", spec, namespace=NAMESPACE),
         environments=tuple(draw(an_environment(name)) for name in names),
         cache=draw(caches(names)),
-        defaults=prune({"storageClassName": draw(st.sampled_from([None, None, "default"]))}),
+        defaults=prune(
+            {
+                "storageClassName": draw(st.sampled_from([None, None, "default"])),
+                "download": draw(ACCOUNTS),
+            }
+        ),
     )
 
 
@@ -202,6 +195,7 @@ def planned(outcome: Outcome) -> bool:
 @given(world=worlds())
 def test_what_is_placed_can_be_planned_and_nothing_else_is_refused(world: World) -> None:
     outcome = world.call(world.deployment)
+    assert not [c for c in outcome.conditions if c.status is Status.UNKNOWN], "everything was answered"
     placements = [item.manifest for key, item in outcome.composed.items() if key.startswith("placement-")]
     for placement in placements:
         assert planned(world.call(placement)), outcome.conditions

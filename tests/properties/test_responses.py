@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from function.cli.control_plane import ControlPlane
 from function.kube.manifests import JSON, Manifest
 from function.report.conditions import OWNED
-from tests.composers.plane import call, manifests, plane
+from tests.composers.plane import call, change, manifests, only, plane, request_of
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats(allow_nan=False) | st.text(max_size=12)
@@ -28,17 +28,7 @@ def serving() -> ControlPlane:
 
 def _request(control: ControlPlane, kind: str) -> fnv1.RunFunctionRequest:
     """Return the request for the first composite of a kind, every requirement answered."""
-    ref = control.all(kind)[0]
-    request = fnv1.RunFunctionRequest()
-    resource.update(request.observed.composite, control.composites[ref])
-    for key, observed in control.rounds[-1].observed[ref].items():
-        resource.update(request.observed.resources[key], observed)
-    for name, selector in call(request).requirements.resources.items():
-        answer = request.required_resources[name]
-        for other, manifest in sorted(control.composites.items()):
-            if other.kind == selector.kind and selector.match_name in {"", other.name}:
-                resource.update(answer.items.add(), manifest)
-    return request
+    return request_of(control, control.all(kind)[0])
 
 
 def _paths(value: JSON, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -91,6 +81,7 @@ def test_any_value_anywhere_in_a_spec(serving: ControlPlane, kind: str, data: st
         ("ModelDeployment", "model"),
         ("ModelDeployment", "environment-"),
         ("ModelDeployment", "own-placements"),
+        ("ModelDeployment", "environments"),
         ("InferenceEnvironment", "placements-on-"),
         ("ModelPlacement", "model"),
         ("ModelPlacement", "environment"),
@@ -103,7 +94,7 @@ def test_any_value_anywhere_in_a_spec(serving: ControlPlane, kind: str, data: st
 def test_any_value_anywhere_in_what_is_required(
     serving: ControlPlane, kind: str, requirement: str, data: st.DataObject
 ) -> None:
-    request = _request(serving, kind)
+    request = _request(_many() if requirement == "environments" and kind == "ModelDeployment" else serving, kind)
     name = next(name for name in request.required_resources if name.startswith(requirement))
     item = request.required_resources[name].items[0]
     manifest: Manifest = resource.struct_to_dict(item.resource)
@@ -121,6 +112,7 @@ def test_any_value_anywhere_in_what_is_required(
 @given(seed=st.integers(0, 10**6))
 def test_order_of_environments_and_placements_changes_nothing(seed: int) -> None:
     request = _request(_many(), "ModelDeployment")
+    assert len(request.required_resources["environments"].items) > 3, "one that has not all looks at everything"
     wanted = call(request).SerializeToString(deterministic=True)
     shuffled = fnv1.RunFunctionRequest()
     shuffled.CopyFrom(request)
@@ -134,7 +126,7 @@ def test_order_of_environments_and_placements_changes_nothing(seed: int) -> None
 
 @cache
 def _many() -> ControlPlane:
-    """Return a plane with several environments that do and do not fit, and two deployments."""
+    """Return a plane with several environments that do and do not fit, and a deployment that wants more of them."""
     found = manifests("two-environments")
     environment = next(m for m in found if m["kind"] == "InferenceEnvironment")
     for name in ("x-one", "b-two", "m-three"):
@@ -143,5 +135,6 @@ def _many() -> ControlPlane:
         found.append(other)
     control = ControlPlane(renderer=plane("gemma-one-gpu").renderer)
     control.apply(found)
+    change(control, only(control, "ModelDeployment"), "spec.environments", 9)
     control.settle()
     return control

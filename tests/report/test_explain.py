@@ -55,6 +55,17 @@ def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
     )
 
 
+def test_nobody_need_leave_a_pool_that_its_environment_has_not_looked_at() -> None:
+    found = explained(request(), (site("a", FRONTIER, uid="1"),))
+    assert found.message.splitlines() == [
+        "0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.",
+        (
+            "a: profile multinode: the environment has not published yet what is free in pool frontier: "
+            "1 replica of 2 nodes x 8 GPUs wanted"
+        ),
+    ]
+
+
 def test_placed_names_at_most_five() -> None:
     found = explained(request(7), tuple(site(f"env-{n}", FRONTIER) for n in range(7)))
     assert "env-4" in found.message

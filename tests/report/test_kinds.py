@@ -173,6 +173,12 @@ def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
     assert " and 94 more: " in deployments.placements_ready(silent, 99).message
 
 
+def test_where_all_that_there_is_is_ready_the_decision_says_why_there_is_no_more() -> None:
+    found = deployments.placements_ready([builders.placement(ready=True)], 2)
+    assert (found.status, found.reason) == (Status.FALSE, PlacementsReady.STARTING)
+    assert found.message == "1 of 2 placements are ready; Scheduled says why there are no more"
+
+
 def test_an_outage_makes_a_deployment_unknown() -> None:
     placement = replace(builders.placement(environment="east"), unreachable=True)
     found = deployments.placements_ready([placement], 1)

@@ -183,6 +183,18 @@ CASES = (
         ),
     ),
     Case(
+        id="memory-for-the-maths",
+        reason="no GPU needs the memory of a whole replica, and nobody shall declare that",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        request=request(of=model(profile(), name="m", vram="810Gi")),
+        environments=(site("a", pool("x", memory=None)),),
+        says=(
+            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "a: profile default: pool x does not declare memoryPerGpu, which spec.resources.vram is divided by",
+            "Declare memoryPerGpu on pool x of InferenceEnvironment a",
+        ),
+    ),
+    Case(
         id="both-values-and-what-is-missing",
         reason="every fault of the pool; no advice, for there is more than one",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,

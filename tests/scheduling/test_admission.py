@@ -137,6 +137,16 @@ def test_what_is_not_labelled_counts_only_if_it_runs_or_was_admitted() -> None:
     assert _uids(environment(admitted=(grant(2),)), unlabelled) == ["me"]
 
 
+def test_a_grant_of_a_pool_that_is_gone_ends_when_it_is_neither_asked_for_nor_taken() -> None:
+    """The pool got another name, and the service moved to it; one that cannot be read is still asked for."""
+    old, new = grant(2, pool="old"), grant(2)
+    moving = replace(MINE, takes=old.share)
+    there = environment(admitted=(old, new))
+    assert admit(there, [moving]).grants == (old, new), "its service has not let go yet"
+    assert admit(there, [replace(MINE, takes=new.share)]).grants == (new,)
+    assert admit(there, [replace(MINE, pool="old")]).grants == (old,), "nothing else of it is asked for"
+
+
 def test_what_goes_unstarted_is_not_admitted_any_more() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
     assert _uids(environment(), replace(MINE, deleting=True, uri="pvc://x")) == ["me"]

@@ -256,7 +256,6 @@ VRAM_CASES = (
         pool=pool(memory=None),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
-        wanted=810 * 2**30,
     ),
     Case(
         id="flags-of-a-shape-that-cannot-be-computed",
@@ -266,7 +265,6 @@ VRAM_CASES = (
         pool=pool(memory=None),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
-        wanted=810 * 2**30,
     ),
     Case(
         id="no-shape-and-no-vram",

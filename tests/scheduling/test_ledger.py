@@ -140,9 +140,11 @@ def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
 def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
     """They are what a remembered answer depends on: those on an environment that is believed change nothing of it."""
     there = other("a", "2026-01-01")
-    assert Ledger((there,)).counted(environment("env", uid="e")) == ()
-    assert Ledger((there,)).counted(environment("env")) == (there,)
-    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == (there,)
+    assert Ledger((there,)).counted(environment("env", uid="e")) is None
+    assert Ledger((there,)).counted(environment("env")) == ((there,), frozenset())
+    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == ((there,), frozenset())
+    admitted = environment("env", uid="e", admitted=(grant("m", 1), grant("other", 1)))
+    assert Ledger((there,), (MINE,)).counted(admitted) == ((there,), frozenset({"m"}))
 
 
 def grant(uid: str, replicas: int, pool: str = "pool") -> Grant:

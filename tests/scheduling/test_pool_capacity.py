@@ -72,6 +72,14 @@ def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
     assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 1, apart=True)) == 1
 
 
+def test_apart_takes_a_node_for_each_pod() -> None:
+    room = PoolCapacity(3, 8)
+    assert room.take(1, 4, 2, together=1) == 0
+    assert listed(room) == [4, 4, 8]
+    assert room.take(1, 2, 4, together=1) == 1, "there is no fourth node"
+    assert listed(room) == [2, 2, 6]
+
+
 def test_what_runs_beyond_its_pool_takes_it_as_far_as_it_goes() -> None:
     room = PoolCapacity(3, 8)
     room.take(2, 8, 5)

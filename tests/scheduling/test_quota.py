@@ -7,7 +7,8 @@ import pytest
 from function.domain.placement import Placement
 from function.domain.quota import Excess, Limits
 from function.domain.shares import Share
-from function.scheduling.quota import excess
+from function.scheduling.quota import excess, within_quota
+from function.scheduling.verdicts import Assignment, Decision
 from tests import builders
 
 GPUS = 4
@@ -27,6 +28,7 @@ def placement(name: str, *, begun: bool = False, replicas: int = 1, has: int = 0
     return replace(found, takes=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
 
 
+ONE = builders.shape(gpus=GPUS)
 FIRST, SECOND, THIRD = (placement(f"p{n}") for n in (1, 2, 3))
 SERVES = placement("p9", begun=True, has=1)
 
@@ -156,3 +158,11 @@ def test_who_is_beyond_the_quota(case: Case) -> None:
     assert found == want, case.reason
     assert excess(case.me, case.others[::-1], case.limits) == found, "whatever the order"
     assert excess(case.me, (*case.others, case.me), case.limits) == found, "once"
+
+
+def test_what_is_beyond_and_has_nothing_waits_as_it_is() -> None:
+    """Its own Admitted says why it does not start; there is nothing that it could keep instead."""
+    mine = replace(placement("p2", replicas=5), over_quota=True)
+    asked = Assignment(environment="env", profile="default", pool="pool", shape=ONE, replicas=5, placement=mine)
+    decision = Decision(assignments=(asked,))
+    assert within_quota(decision, lambda _: mine, (FIRST, mine), Limits(gpus=4)) == decision

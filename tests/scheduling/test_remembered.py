@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
+from function.domain.shares import Free, Grant, Share
 from function.domain.tally import Tally
 from function.report.explain import explain
 from function.scheduling import remembered
@@ -103,6 +104,26 @@ def test_placements_count_in_any_order(judged: list[str]) -> None:
     judged.clear()
     ask(verdicts, ASKED, (EAST,), (ANOTHER, OTHER))
     assert judged == []
+
+
+def granted(*owners: str) -> Environment:
+    """Return an environment that has granted all of its pool, half of it to each, and published that."""
+    share = Share(pool="p", nodes=2, gpus_per_node=8, replicas=1)
+    grants = tuple(Grant(uid=owner, namespace="team", name=owner, share=share) for owner in owners)
+    return environment("east", pool("p", nodes=4), uid="e", free={"p": Free(placements=2, nodes=())}, admitted=grants)
+
+
+@pytest.mark.parametrize(
+    ("mine", "yours"),
+    [(("a",), ()), ((), ("a",)), (("a",), ("a", "b")), (("a",), ("b",))],
+    ids=["counted-and-believed", "believed-and-counted", "less-and-more", "one-and-another"],
+)
+def test_who_is_there_himself_is_told_nothing_that_others_were(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
+    """Nobody else is listed there any more, so that only the grants tell what each of them leaves."""
+    verdicts, there, two = Verdicts(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
+    for own in (mine, yours, mine):
+        ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
+        assert verdicts.judging(two, [there])(two, there, ledger) == judge(two, there, ledger)
 
 
 def test_an_environment_that_goes_is_forgotten(judged: list[str]) -> None:

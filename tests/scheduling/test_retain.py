@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from function.domain.environment import Environment
-from function.domain.model import Model, Parallelism
+from function.domain.model import Model, ModelRef, Parallelism
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.scheduling.ledger import Ledger
@@ -18,6 +18,7 @@ from tests.builders import (
     environment,
     model,
     placement,
+    planner,
     pool,
     profile,
     requires,
@@ -49,6 +50,7 @@ HALF = Grant(
 )
 YIELDING = environment("env", pool(), uid="e", yields=(("me", "pool"),))
 FULL = tuple(placement(deployment=f"other-{n}", created="2025", served=True) for n in range(4))
+ANOTHER = ModelRef(kind="ClusterModel", name="another")
 CASES = (
     Case(id="nothing-changed", reason="it stays", want=STAYS),
     Case(
@@ -68,6 +70,41 @@ CASES = (
         id="fewer-gpus-per-node",
         reason="acceleratorCount is a capability as well",
         environment=environment("env", pool(gpus=4)),
+        want=STAYS,
+    ),
+    Case(
+        id="another-model-that-suits",
+        reason="it can run where the other one ran",
+        placement=placement(model=ANOTHER),
+        want=STAYS,
+    ),
+    Case(
+        id="another-model-that-does-not-suit",
+        reason="no profile of another model was ever placed here: what it asks for was never true",
+        model=model(profile(shape=shape(), requires=requires(memory="141Gi"))),
+        placement=placement(model=ANOTHER),
+        want=AGAIN,
+    ),
+    Case(
+        id="another-model-where-there-is-no-room",
+        reason="room is no question for what has it",
+        placement=placement(model=ANOTHER, served=True),
+        others=FULL,
+        want=STAYS,
+    ),
+    Case(
+        id="another-model-whose-weights-cannot-be-had",
+        reason="it waits for them here",
+        model=model(profile(shape=shape(2))),
+        environment=environment("env", pool(), storage_class=None),
+        placement=placement(model=ANOTHER, shape=shape(2)),
+        want=STAYS,
+    ),
+    Case(
+        id="another-model-in-an-outage",
+        reason="an outage moves nothing",
+        environment=environment("env", pool(), ready=False),
+        placement=placement(model=ANOTHER),
         want=STAYS,
     ),
     Case(
@@ -250,7 +287,8 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_becomes_of_a_placement(case: Case) -> None:
-    request = SchedulingRequest(deployment=deployment(selector=selector(**case.labels)), model=case.model)
+    wanted = deployment(selector=selector(**case.labels))
+    request = SchedulingRequest(deployment=wanted, model=case.model, unstorable=planner(case.model))
     known = {} if case.environment is None else {"env": case.environment}
     found = retain(request, known, (case.placement,), Ledger(case.others))
     yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.YIELDED)

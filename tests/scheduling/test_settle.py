@@ -55,6 +55,30 @@ CASES = (
     Case("grant-of-another-pool", "is that one's", (), (grant("a", share(pool="other")),), {}),
     Case("room-for-all", "each gets what it asks for", (asks("a"), asks("b", 3)), (), {"a": 1, "b": 3}),
     Case(
+        "replicas-apart",
+        "two of half a node each are on two nodes, so that of four one is left to who needs two",
+        (asks("a", 2, shape=shape(1, 4), apart=True), asks("b"), asks("c", shape=TWO, created=YOUNG)),
+        (),
+        {"a": 2, "b": 1},
+        ("c",),
+    ),
+    Case(
+        "no-room-apart",
+        "three half nodes are not three nodes",
+        (asks("a", 2), asks("b", 3, YOUNG, shape=shape(1, 4), apart=True)),
+        (),
+        {"a": 2},
+        ("b",),
+    ),
+    Case(
+        "granted-apart",
+        "what was granted is on as many nodes as it runs on",
+        (asks("a", 3, shape=shape(1, 4), apart=True), asks("b", 2, YOUNG)),
+        (grant("a", share(3, gpus=4)),),
+        {"a": 3},
+        ("b",),
+    ),
+    Case(
         "older-first",
         "of two that were not admitted the older one is",
         (asks("young", 3, YOUNG), asks("old", 3, OLD)),
@@ -320,3 +344,11 @@ def test_what_is_in_use_of_four_nodes_that_cannot_be_used(shares: tuple[Share, .
     pool = replace(FOUR, facts=PoolFacts(nodes=4, usable=0))
     found = settle(pool, (), [grant(str(number), each) for number, each in enumerate(shares)])
     assert found.room.nodes_in_use == want, reason
+
+
+def test_what_is_apart_is_charged_before_nodes_are_packed() -> None:
+    """Both fit, a GPU pair and four GPUs on each of two nodes; packed first, the fours would leave one node alone."""
+    spread, packed = asks("a", 2, shape=shape(1, 2), apart=True), asks("b", 2, YOUNG, shape=shape(1, 4))
+    found = settle(pool("pool", gpus=8, nodes=2), (spread, packed))
+    assert held(found) == {"a": 2, "b": 2}
+    assert {level: nodes for level, nodes in found.room.free.items() if nodes} == {2: 2}

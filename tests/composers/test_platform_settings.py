@@ -1,0 +1,32 @@
+"""What the platform sets counts where a deployment is decided as it does where its placement is carried out."""
+
+import pytest
+
+from function.cli.control_plane import ControlPlane
+from function.kube.manifests import JSON, Manifest, condition, get, listing, text
+from tests.composers.plane import call, change, manifests, only, said
+from tools.engine import Engine
+from tools.world import World
+
+OLD_SGLANG: JSON = {"name": "SGLang", "image": "lmsysorg/sglang:v0.4.0"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason", "words"),
+    [
+        ({"download": {"serviceAccountName": "loader"}}, "InvalidDeployment", "serviceAccountName: found loader"),
+        ({"kserve": {"tls": True}}, "InvalidProfile", "HTTPS"),
+    ],
+    ids=["account", "tls"],
+)
+def test_what_the_platform_rules_out_is_not_placed(settings: Manifest, reason: str, words: str) -> None:
+    control = ControlPlane(renderer=Engine(call, settings), world=World())
+    control.apply(manifests("gemma-one-gpu"))
+    model, deployment = only(control, "ClusterModel"), only(control, "ModelDeployment")
+    (profile,) = listing(control.composites[model], "spec.serving")
+    change(control, model, "spec.serving", [{**profile, "engine": OLD_SGLANG}])
+    control.settle()
+    assert said(control, deployment, "Scheduled") == ("False", reason)
+    assert words in text(condition(control.composites[deployment], "Scheduled"), "message")
+    assert get(control.composites[deployment], "status.environments.placed") == 0
+    assert not control.all("ModelPlacement")
