@@ -104,7 +104,7 @@ def weigh(
             _state(writer, planned, seen, obstacle, environment, entry),
             remarks=tuple(map(storage_faults.problem, planned.remarks)),
         ),
-        plan=planned,
+        plan=_with_adopted(planned, seen),
         open=_open(planned.gate, seen, entry),
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
         access_mode=_mode(planned, seen.claim),
@@ -174,6 +174,13 @@ def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted
         outdated=outdated,
         adopted=adopted is not None and key != JOB + planned.job.name,
     )
+
+
+def _with_adopted(planned: StoragePlan, seen: _Seen) -> StoragePlan:
+    """Return a plan whose Job has the name of the one that is there in its place: that one has a log."""
+    if planned.job is None or seen.job_key is None or not seen.adopted:
+        return planned
+    return replace(planned, job=replace(planned.job, name=seen.job_key.removeprefix(JOB)))
 
 
 def _mode(planned: StoragePlan, claim: ObservedObject) -> str:
