@@ -22,7 +22,7 @@ from function.lifecycle.readers import deletes
 from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
-from function.observe.weights import Finding, StorageState
+from function.observe.weights import Finding, Room, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
@@ -46,6 +46,7 @@ _WITHOUT_CLAIM: Mapping[Case, Finding] = {
     Case.PRESTAGED: Finding.PRESTAGED,
     Case.INITIALIZER: Finding.EMPTY_DIR,
 }
+_ROOM: Mapping[Case, Room] = {Case.SHARED: Room.SHARED, Case.USER_CLAIM: Room.USER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,8 @@ def weigh(
         state=replace(
             _state(writer, planned, seen, obstacle, environment, entry),
             remarks=tuple(map(storage_faults.problem, planned.remarks)),
+            of_cache=request.for_cache,
+            room=_ROOM.get(planned.type, Room.OWN),
         ),
         plan=_with_adopted(planned, seen),
         open=_open(planned.gate, seen, entry),
