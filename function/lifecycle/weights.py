@@ -86,6 +86,8 @@ def weigh(
 
     `reads`: where a service reads weights already, if one does.
     """
+    if entry and entry.hydration.namespace not in ("", request.namespace):
+        entry = None  # before another `remoteNamespacePrefix`: no pod can mount what is there
     planned = _plan(request, writer, earlier, reads)
     if isinstance(planned, tuple):
         return _refused(writer, planned, environment, earlier)

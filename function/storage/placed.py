@@ -61,10 +61,6 @@ class PlacedWeights:
         if self.cache is None:
             return None
         entry = self.cache.entry(environment.name)
-        # What it kept before another `remoteNamespacePrefix` lies where no pod of this placement can mount it.
-        here = f"{self.settings.remote_namespace_prefix}{self.cache.namespace}"
-        if entry and entry.hydration.namespace not in ("", here):
-            entry = None
         return NamedCacheFacts(
             model=self.cache.model,
             claim=entry.claim if entry else "",
