@@ -221,6 +221,7 @@ _STORAGE: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.CLAIM_SIZE: ("{fault.wanted} of disk", "a claim of {fault.found}"),
     FaultKind.STORAGE_CLASS: ("a storage class", "none"),
     FaultKind.ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
+    FaultKind.CACHE_UNKNOWN: ("ModelCache {fault.cache}", "missing or invalid"),
     FaultKind.CACHE_ABSENT: ("ModelCache {fault.cache}", "not there"),
     FaultKind.CACHE_PENDING: ("ModelCache {fault.cache}", "not reported yet"),
     FaultKind.CACHE_NOT_SHARED: ("a claim that is {fault.wanted}", "{fault.found}"),

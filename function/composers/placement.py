@@ -196,6 +196,7 @@ def _answer(
     }
     if not lifecycle.moved(writer, stored, written, key):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
+        composed |= cache_usage.until_moved(call.observed, composed)
     services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
     uri = served_uri(remote, services_there, resolved.placement.reads)
     told = [item.manifest for item in written.composed.values()]

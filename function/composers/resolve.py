@@ -84,4 +84,5 @@ def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
         return references.resolving(ConditionType.REFERENCES_RESOLVED)
     if not found:
         return references.cache_not_found(name, namespace)
-    return read_cache(found[0].load()).value or references.cache_not_found(name, namespace)
+    parsed = read_cache(found[0].load())
+    return parsed.value or references.cache_invalid(name, parsed.problems)

@@ -32,6 +32,7 @@ class Ability(Enum):
     KSERVE_RANKS = "start under KServe's preset for data parallelism"
     DRAIN = "finish its requests when it is stopped"
     GGUF = "read GGUF files"
+    GGUF_PARTS = "read a GGUF file in several parts"
     STREAM = "load safetensors by several threads at once"
     PREFETCH = "read safetensors ahead"
     TLS = "serve HTTPS"
@@ -55,6 +56,7 @@ SPANS: Mapping[EngineName, Mapping[Ability, Span]] = {
         Ability.KSERVE_RANKS: Span(until=(0, 28, 0)),
         Ability.DRAIN: Span(since=(0, 18, 0)),
         Ability.GGUF: Span(until=(0, 24, 0), image=True),
+        Ability.GGUF_PARTS: Span(since=(0, 20, 0), image=True),
         Ability.STREAM: _ALWAYS,
         Ability.PREFETCH: Span(since=(0, 18, 0)),
         Ability.TLS: _ALWAYS,
@@ -62,6 +64,7 @@ SPANS: Mapping[EngineName, Mapping[Ability, Span]] = {
     EngineName.SGLANG: {
         Ability.NODES: _ALWAYS,
         Ability.GGUF: _ALWAYS,
+        Ability.GGUF_PARTS: _ALWAYS,
         Ability.STREAM: Span(since=(0, 5, 10)),
         Ability.TLS: Span(since=(0, 5, 10)),
     },

@@ -1,5 +1,6 @@
 """What to serve: a model, where its weights come from, and the shapes in which it can run."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -59,6 +60,7 @@ class PvcSource:
 
 Source: TypeAlias = HuggingFaceSource | OciSource | UriSource | PvcSource
 GGUF = ".gguf"  # weights that are one file, and that engines read as such
+FIRST_PART = re.compile(r"-00001-of-([0-9]{5})\.gguf$", re.ASCII)
 
 
 def single_file(source: Source) -> str:

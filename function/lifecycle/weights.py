@@ -22,7 +22,7 @@ from function.lifecycle.readers import deletes
 from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
 from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
-from function.observe.weights import Finding, StorageState
+from function.observe.weights import Finding, Room, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
@@ -46,6 +46,7 @@ _WITHOUT_CLAIM: Mapping[Case, Finding] = {
     Case.PRESTAGED: Finding.PRESTAGED,
     Case.INITIALIZER: Finding.EMPTY_DIR,
 }
+_ROOM: Mapping[Case, Room] = {Case.SHARED: Room.SHARED, Case.USER_CLAIM: Room.USER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,8 @@ def weigh(
 
     `reads`: where a service reads weights already, if one does.
     """
+    if entry and entry.hydration.namespace not in ("", request.namespace):
+        entry = None  # before another `remoteNamespacePrefix`: no pod can mount what is there
     planned = _plan(request, writer, earlier, reads)
     if isinstance(planned, tuple):
         return _refused(writer, planned, environment, earlier)
@@ -103,8 +106,10 @@ def weigh(
         state=replace(
             _state(writer, planned, seen, obstacle, environment, entry),
             remarks=tuple(map(storage_faults.problem, planned.remarks)),
+            of_cache=request.for_cache,
+            room=_ROOM.get(planned.type, Room.OWN),
         ),
-        plan=planned,
+        plan=_with_adopted(planned, seen),
         open=_open(planned.gate, seen, entry),
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
         access_mode=_mode(planned, seen.claim),
@@ -174,6 +179,13 @@ def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted
         outdated=outdated,
         adopted=adopted is not None and key != JOB + planned.job.name,
     )
+
+
+def _with_adopted(planned: StoragePlan, seen: _Seen) -> StoragePlan:
+    """Return a plan whose Job has the name of the one that is there in its place: that one has a log."""
+    if planned.job is None or seen.job_key is None or not seen.adopted:
+        return planned
+    return replace(planned, job=replace(planned.job, name=seen.job_key.removeprefix(JOB)))
 
 
 def _mode(planned: StoragePlan, claim: ObservedObject) -> str:

@@ -48,6 +48,14 @@ class Finding(Enum):
         self.reason = reason
 
 
+class Room(Enum):
+    """Who says how large the claim is that weights are downloaded to."""
+
+    OWN = "who asks for them"
+    SHARED = "the environment, for all of a namespace"
+    USER = "the user whose claim it is"
+
+
 _SILENT = frozenset({Finding.SILENT, Finding.TOKEN_SILENT})
 _PHASES: Mapping[PlacementStorage, Phase] = {
     PlacementStorage.DOWNLOADING: Phase.DOWNLOADING,
@@ -64,7 +72,7 @@ class StorageState:
     `name` is that of the claim, Job or Secret that the finding is about, `said` what the cluster, the provider or the
     ModelCache says of it, `cause` why a Job failed, `problems` what cannot be planned, or had to be left as it is,
     `remote` the object that nothing is learned of, `each_pod` how many bytes every pod fetches (None: not known),
-    `remarks` what is worth knowing in whichever state.
+    `remarks` what is worth knowing in whichever state. `of_cache`: a ModelCache asks for them, and no placement.
     """
 
     finding: Finding
@@ -77,6 +85,8 @@ class StorageState:
     problems: tuple[Problem, ...] = ()
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})
     remarks: tuple[Problem, ...] = ()
+    of_cache: bool = False
+    room: Room = Room.OWN
 
     @property
     def status(self) -> Status:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
+from function.domain.model import FIRST_PART, HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
 from function.parse.block import Block
 from function.parse.problems import nearest
 from function.parse.templates import refuse_expansions, refuse_templates
 
 SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
-_FIRST_PART = re.compile(r"-00001-of-([0-9]{5})\.gguf$", re.ASCII)
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -72,7 +71,7 @@ def _check_file(block: Block, file: str, allow: tuple[str, ...], ignore: tuple[s
 
 def _parts(file: str) -> tuple[str, ...]:
     """Return the pattern of a file that is all there is to fetch, with the other parts where it is a first one."""
-    return (_FIRST_PART.sub(r"-*-of-\1.gguf", file),) if file else ()
+    return (FIRST_PART.sub(r"-*-of-\1.gguf", file),) if file else ()
 
 
 def _oci(block: Block, _: SecretRule) -> Source:

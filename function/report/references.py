@@ -87,6 +87,12 @@ def cache_not_found(name: str, namespace: str) -> Condition:
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
 
+def cache_invalid(name: str, problems: Iterable[Problem]) -> Condition:
+    """Return the condition of a placement whose ModelCache cannot be read."""
+    message = f"Correct ModelCache {name}: {_listed(problems)}"
+    return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
+
+
 def invalid_placement(problems: Iterable[Problem]) -> Condition:
     """Return the condition of a placement whose own spec cannot be carried out."""
     return _unresolved(ReferencesResolved.INVALID_PLACEMENT, _listed(problems))

@@ -211,6 +211,9 @@ _STORAGE_REMEDIES: Mapping[FaultKind, str] = {
     ),
     FaultKind.STORAGE_CLASS: _SHARED_CLASS,
     FaultKind.ACCESS_MODE: _SHARED_CLASS,
+    FaultKind.CACHE_UNKNOWN: (
+        "Create ModelCache {refusal.storage.cache} in the deployment's namespace, or correct what it says of itself"
+    ),
     FaultKind.CACHE_ABSENT: "Add {refusal.environment} to ModelCache {refusal.storage.cache}",
     FaultKind.CACHE_NOT_SHARED: "Give ModelCache {refusal.storage.cache} a ReadWriteMany claim",
 }

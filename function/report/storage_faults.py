@@ -21,10 +21,11 @@ def words(fault: StorageFault) -> str:
 
 
 def _storage_class(fault: StorageFault) -> str:
-    ignored = " Its claim is Shared, hence storageClassName {fault.found} of the deployment does not count"
+    whose = "ModelCache" if _of_cache(fault) else "deployment"
+    ignored = f" Its claim is Shared, hence storageClassName {{fault.found}} of the {whose} does not count"
     if fault.nodes > 1:
         return SHARED_STORAGE + (ignored if fault.found else "")
-    needed = "the weights need a claim, and neither deployment, environment nor defaults name a storage class"
+    needed = f"the weights need a claim, and neither {whose}, environment nor defaults name a storage class"
     return f"{needed}.{ignored}" if fault.found else needed
 
 
@@ -36,9 +37,19 @@ def _access_mode(fault: StorageFault) -> str:
 
 def _empty_dir(fault: StorageFault) -> str:
     why = "several nodes" if fault.nodes > 1 else "this kind of source"
-    if fault.field.startswith("spec.storage"):
+    if _of_cache(fault):
         why = "a ModelCache"
     return f"found EmptyDir, which belongs to one pod; PVC is needed for {why}"
+
+
+def _size(fault: StorageFault) -> str:
+    # A ModelCache has no replica, whose GPU memory would bound its weights.
+    known = "nor its vram is" if _of_cache(fault) else "and vram nor the pool's memoryPerGpu are"
+    return f"must be given where neither the model's disk {known}"
+
+
+def _of_cache(fault: StorageFault) -> bool:
+    return fault.field.startswith("spec.storage")
 
 
 def always(text: str) -> Callable[[object], str]:
@@ -67,12 +78,13 @@ _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
     FaultKind.OTHER_MODEL: always(
         "ModelCache {fault.cache} keeps model {fault.found}, not {fault.wanted}; name a cache of this model"
     ),
-    FaultKind.SIZE: always("must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"),
+    FaultKind.SIZE: _size,
     FaultKind.OWN_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.SHARED_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.CLAIM_SIZE: always("the claim has {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.STORAGE_CLASS: _storage_class,
     FaultKind.ACCESS_MODE: _access_mode,
+    FaultKind.CACHE_UNKNOWN: always("ModelCache {fault.cache} does not exist or is invalid"),
     FaultKind.CACHE_ABSENT: always("ModelCache {fault.cache} does not keep the weights there"),
     FaultKind.CACHE_PENDING: always("ModelCache {fault.cache} has not reported these weights there yet"),
     FaultKind.CACHE_NOT_SHARED: always(

@@ -6,14 +6,14 @@ ModelPlacement says it as StorageReady, ModelCache in one row for each environme
 from collections.abc import Mapping
 
 from function.kube.quantity import gib
-from function.observe.weights import Finding, StorageState
+from function.observe.weights import Finding, Room, StorageState
 from function.report.objects import obstacle
 from function.storage.failures import Failure
 
 ADVICE: Mapping[Failure, str] = {
     Failure.UNAUTHORISED: "the source refused access: check the token, and that its owner may read the repository",
     Failure.NOT_FOUND: "the source does not know the repository, revision or file: correct the model's source",
-    Failure.DISK_FULL: "the claim is full: raise modelCache.size or the model's spec.resources.disk",
+    Failure.DISK_FULL: "the claim is full: {room}",
     Failure.NOT_WRITABLE: (
         "the download's user (1000 unless storage.download.securityContext says another) may not write to the claim, "
         "nor may root change that where storage.download.prepare lets it try (root_squash, read-only): correct its "
@@ -31,6 +31,11 @@ ADVICE: Mapping[Failure, str] = {
         "correct the claim's permissions"
     ),
     Failure.EXHAUSTED: "every attempt was ended from outside (eviction, node loss): look at the pod's events",
+}
+_ROOM: Mapping[Room, str] = {
+    Room.OWN: "raise {size} or the model's spec.resources.disk",
+    Room.SHARED: "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}",
+    Room.USER: "expand the claim, or make room on it",
 }
 
 
@@ -57,7 +62,7 @@ _SENTENCES: Mapping[Finding, str] = {
     Finding.SILENT: "Environment {environment}: {obstacle}",
     Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
     Finding.JOB_FAILED: (
-        "Job {name} failed ({cause}): {advice}. Then set another modelCache.retry; what is downloaded already is kept"
+        "Job {name} failed ({cause}): {advice}. Then set another {retry}; what is downloaded already is kept"
     ),
     Finding.JOB_NOT_STARTED: "The download has not started yet",
     Finding.JOB_RUNNING: "Job {name}: {said}",
@@ -82,7 +87,8 @@ def sentence(state: StorageState) -> str:
         said=state.said,
         again=again(state.each_pod),
         cause=state.cause,
-        advice=ADVICE[Failure(state.cause)] if state.cause else "",
+        advice=ADVICE[Failure(state.cause)].format(room=_room(state)) if state.cause else "",
+        retry="retry of the ModelCache" if state.of_cache else "modelCache.retry",
         problems=problems,
         obstacle=obstacle(state.remote),
     )
@@ -90,3 +96,8 @@ def sentence(state: StorageState) -> str:
         text = obstacle(state.remote) or text
     text = f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text
     return ". Note: ".join([text, *map(str, state.remarks)])
+
+
+def _room(state: StorageState) -> str:
+    size = "storage.size of the ModelCache" if state.of_cache else "modelCache.size"
+    return _ROOM[state.room].format(size=size, environment=state.environment)

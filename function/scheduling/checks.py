@@ -36,6 +36,7 @@ STORAGE_REASONS: Mapping[FaultKind, Refused] = {
     FaultKind.OWN_SIZE: Refused.STORAGE_TOO_SMALL,
     FaultKind.SHARED_SIZE: Refused.STORAGE_TOO_SMALL,
     FaultKind.CLAIM_SIZE: Refused.STORAGE_TOO_SMALL,
+    FaultKind.CACHE_UNKNOWN: Refused.CACHE_NOT_ON_ENVIRONMENT,
     FaultKind.CACHE_ABSENT: Refused.CACHE_NOT_ON_ENVIRONMENT,
     FaultKind.CACHE_PENDING: Refused.CACHE_NOT_ON_ENVIRONMENT,
 }

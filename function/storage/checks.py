@@ -37,6 +37,7 @@ class FaultKind(StrEnum):
     SHARED_SIZE = "the environment's Shared claim is below the model's disk"
     CLAIM_SIZE = "a claim of the user's is below the model's disk"
     ACCESS_MODE = "the environment's access mode serves one pod"
+    CACHE_UNKNOWN = "there is no such ModelCache that can be read"
     CACHE_ABSENT = "the ModelCache does not keep the weights here"
     CACHE_PENDING = "the ModelCache has not reported these weights here yet"
     CACHE_NOT_SHARED = "the ModelCache's claim serves one pod"
@@ -156,7 +157,7 @@ def named_cache(request: StorageRequest) -> Iterator[StorageFault]:
     if not isinstance(request.choice, NamedCache) or not isinstance(found, HuggingFaceSource | UriSource):
         return  # see `source`
     if named is None:
-        yield _fault(request, FaultKind.CACHE_ABSENT, "name")
+        yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")
     elif named.path == directory(found):
         if named.access_mode != READ_WRITE_MANY and not request.alone:
             yield _fault(request, FaultKind.CACHE_NOT_SHARED, "name", found=named.access_mode, wanted=READ_WRITE_MANY)

@@ -74,7 +74,7 @@ BY_ERRNO |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Exit.NOT_WRI
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|-headers", re.IGNORECASE)
 SERIES = re.compile(r"(.+)-([0-9]{5,6})-of-([0-9]{5,6})(\.[a-z]+)")
 TORCH = (".bin", ".pt", ".pth", ".ckpt")
-SECOND_CHOICE = (*TORCH, ".h5", ".msgpack", ".onnx")  # no engine opens them where safetensors lie beside them
+SECOND_CHOICE = (*TORCH, ".bin.index.json", ".h5", ".msgpack", ".onnx")  # not opened where safetensors lie beside them
 ALONE = (".safetensors", ".gguf", ".onnx", ".engine", ".tflite")
 WEIGHTS = {*SECOND_CHOICE, *ALONE, ".npz"}
 INDEXES = (".safetensors.index.json", ".bin.index.json")
@@ -177,14 +177,14 @@ def faults(root: Path) -> dict[Path, str]:
     """Return what is missing or damaged, by file, of what an engine would open."""
     own = files(root)
     preferred = {path.parent for path in own if path.suffix == ".safetensors"}
-    second = {path for path in own if path.suffix in SECOND_CHOICE and not preferred.isdisjoint(path.parents)}
-    weights = [path for path in own if path.suffix in WEIGHTS and path not in second]
+    first = [p for p in own if not p.name.endswith(SECOND_CHOICE) or preferred.isdisjoint(p.parents)]
+    weights = [path for path in first if path.suffix in WEIGHTS]
     described = [path for path in own if path.parent == root and path.name in DESCRIPTIONS]
-    indexes = [path for path in own if path.name.endswith(INDEXES)]
+    indexes = [path for path in first if path.name.endswith(INDEXES)]
     found = {path: "is no JSON object" for path in described if parsed(path) is None}
     found |= {path: "is no index of files in its directory" for path in indexes if not shards(path)}
     found |= {path: fault for path in weights if (fault := damage(path))}
-    promised = {sibling: path.name for path in own for sibling in announced(path)}
+    promised = {sibling: path.name for path in first for sibling in announced(path)}
     for path in promised.keys() - {*own}:
         if wanted(path.relative_to(root).as_posix()):
             found[path] = f"is missing, {promised[path]} promises it"

@@ -182,13 +182,10 @@ CASES = (
         reason="the planner is asked of each environment that is known",
         given=(GOOD, UNCLASSED, KEPT),
         want=(
-            (
-                "spec.storage.size: must be given where neither the model's disk and vram "
-                "nor the pool's memoryPerGpu are"
-            ),
+            "spec.storage.size: must be given where neither the model's disk nor its vram is",
             (
                 "spec.storage.storageClassName: the weights need a claim, "
-                "and neither deployment, environment nor defaults name a storage class"
+                "and neither ModelCache, environment nor defaults name a storage class"
             ),
         ),
     ),

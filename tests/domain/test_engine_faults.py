@@ -108,6 +108,21 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
 
 
 @pytest.mark.parametrize(
+    ("reason", "image", "file", "refused"),
+    [
+        ("the last that reads one file alone", f"{OFFICIAL}:v0.19.1", "a-00001-of-00003.gguf", True),
+        ("the first that follows the others", f"{OFFICIAL}:v0.20.0", "a-00001-of-00003.gguf", False),
+        ("one part is whole", f"{OFFICIAL}:v0.19.1", "a-00001-of-00001.gguf", False),
+        ("with the plugin, perhaps", "example/vllm:v0.19.1", "a-00001-of-00003.gguf", False),
+    ],
+)
+def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> None:  # a row of a table
+    why = f"'{image}' reads the first of 00003 parts alone"
+    want = (Problem("engine.image", f"{why}; must be vLLM 0.20.0 or later, or the parts merged"),) if refused else ()
+    assert model_faults(vllm(image), replace(HUB, file=file), "kimi", "engine") == want, reason
+
+
+@pytest.mark.parametrize(
     ("source", "want"),
     [
         (FILE, "Q4/kimi.gguf"),

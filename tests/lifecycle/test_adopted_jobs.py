@@ -73,6 +73,9 @@ def test_a_job_stays_unless_somebody_asked_for_another(case: Case) -> None:
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
     assert len(jobs(changed.composed)) == 1, "two would write into one directory"
     assert changed.stale == {}, "what is of the same bytes is replaced at once"
+    assert changed.plan is not None
+    assert changed.plan.job is not None
+    assert {f"job-{changed.plan.job.name}"} == jobs(changed.composed), "the status names the one whose log there is"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, condition, get, text
+from function.composers import requirements
+from function.kube.manifests import Manifest, condition, get, listing, text
 from tests.composers.plane import only, plane, remote, said
 from tests.lifecycle.scene import ONE_NODE, SEVERAL_NODES, Scene, at_rest, defaults
 from tools.engine import Engine
@@ -75,6 +76,26 @@ def test_the_old_service_serves_until_the_new_may_be_made() -> None:
         assert {key: now[key] for key in before} == before, "they are read"
         assert len(now) == 2
     assert moving.said("ServiceReady").reason == "Serving"
+
+
+def test_the_old_service_serves_until_its_model_cache_has_moved() -> None:
+    """A ModelCache says what it keeps, and until it has looked again that is what it kept in the other namespace."""
+    rest = at_rest("model-cache")
+    moving = rest.edited(defaults("remoteNamespacePrefix", "a-"))
+    assert moving.composed("service-") == rest.composed("service-"), "no pod can mount a claim of another namespace"
+    assert moving.said("ServiceReady").reason == "Serving"
+    for kept in listing(moving.answers[requirements.CACHE], "status.environments"):
+        kept |= {"claimName": "there", "namespace": "a-translation"}
+    (service,) = moving.composed("service-").values()
+    assert text(service, "metadata.namespace") == "a-translation"
+    assert text(service, "spec.model.uri").startswith("pvc://there/")
+
+
+def test_with_a_prefix_a_model_cache_is_placed_on_as_without() -> None:
+    control = plane("model-cache", settings=prefixed("a-"))
+    assert {said(control, placement, "ServiceReady") for placement in control.all("ModelPlacement")} == {
+        ("True", "Serving")
+    }
 
 
 def test_what_a_prefix_of_earlier_releases_named_keeps_its_name() -> None:

@@ -145,6 +145,40 @@ def test_a_placement_that_left_the_cache_reads_from_it_until_its_service_has_mov
     assert not old & set(remote(control, cache, f"{environment}/"))
 
 
+def test_what_a_placement_turns_to_stays_though_its_service_reads_something_else() -> None:
+    control = plane(STORY)
+    deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
+    named = mapping(control.composites[deployment], "spec.modelCache")
+    change(control, deployment, "spec.modelCache", {"type": "PVC", "size": "600Gi"})
+    control.settle()
+    claims = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
+    change(control, deployment, "spec.modelCache", dict(named))
+    control.advance()
+    assert text(control.composites[_reader(control)], "spec.modelCache.name")
+    reads = readers.claim_of(text(control.composites[_reader(control)], "status.service.uri"))
+    assert f"{environment}/claim-{reads}" not in claims
+    _deselect(control)
+    for _ in range(6):
+        control.advance()
+        assert claims <= set(remote(control, cache, f"{environment}/")), "its pods may start from it any moment"
+
+
+def test_a_cache_is_protected_until_who_left_it_reads_something_else() -> None:
+    control = plane(STORY)
+    cache, reader = _cache(control), _reader(control)
+    read = text(control.composites[reader], "status.service.uri")
+    change(control, only(control, "ModelDeployment"), "spec.modelCache", {"type": "PVC", "size": "600Gi"})
+    named, reads = True, []
+    for _ in range(14):
+        control.advance()
+        usage = control.rounds[-1].rendered[reader].composed.get("cache-usage", {})
+        reads.append(text(control.composites[reader], "status.service.uri") == read)
+        named = text(control.rounds[-1].rendered[reader].composite, "spec.modelCache.name") == cache.name
+        assert (text(usage, "spec.of.resourceRef.name") == cache.name) is (named or reads[-1])
+    assert not named
+    assert (reads[3], reads[-1]) == (True, False)
+
+
 def test_readers_are_remembered_by_name() -> None:
     control = plane(STORY)
     status = mapping(control.composites[_cache(control)], "status")

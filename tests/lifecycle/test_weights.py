@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from tests.composers.plane import manifests, only, plane, remote, said
+from tests.composers.plane import change, manifests, only, plane, remote, said
 from tools.engine import Engine
 from tools.world import World
 
@@ -245,7 +245,13 @@ def test_a_cache_that_vanishes_takes_no_service_with_it() -> None:
     control = plane("model-cache")
     placements = control.all("ModelPlacement")
     services = [remote(control, placement, "service-") for placement in placements]
-    del control.composites[only(control, "ModelCache")]
+    cache = only(control, "ModelCache")
+    change(control, cache, "spec.environments", ["b"])
+    control.advance()
+    assert {said(control, p, "ReferencesResolved") for p in placements} == {("False", "CacheNotFound")}
+    (message,) = {text(condition(control.composites[p], "ReferencesResolved"), "message") for p in placements}
+    assert message.startswith("Correct ModelCache qwen-weights: spec.environmentSelector: "), message
+    del control.composites[cache]
     for _ in range(3):
         control.advance()
     assert [remote(control, placement, "service-") for placement in placements] == services

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, ManagedCache, NamedCache
+from function.domain.cache import CacheType, ManagedCache, ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
@@ -22,7 +22,7 @@ from tests.builders import (
     selector,
     shape,
 )
-from tests.report.scene import FRONTIER, MINE, SMALL, explained, request, site
+from tests.report.scene import FRONTIER, KIMI, MINE, SMALL, explained, request, site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,7 @@ class Case:
 
 EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
 RWO = "ReadWriteOnce"
+ELSEWHERE = ModelCache(namespace="team", name="weights", model=KIMI.ref, environments=("b",))
 CASES = (
     Case(
         id="placed",
@@ -314,10 +315,22 @@ CASES = (
         ),
     ),
     Case(
+        id="no-such-cache",
+        reason="to nothing no environment can be added",
+        want=Refused.CACHE_NOT_ON_ENVIRONMENT,
+        request=request(choice=NamedCache(name="weights")),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
+            "a: profile multinode: ModelCache weights does not exist or is invalid",
+            "Create ModelCache weights in the deployment's namespace, or correct what it says of itself",
+        ),
+    ),
+    Case(
         id="cache-elsewhere",
         reason="the ModelCache is named",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
-        request=request(choice=NamedCache(name="weights")),
+        request=request(choice=NamedCache(name="weights"), cache=ELSEWHERE),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",

@@ -209,7 +209,7 @@ STORAGE_CASES = (
         choice=NamedCache(name="weights"),
         refused=NOT_THERE,
         field=Field.STORAGE,
-        kind=FaultKind.CACHE_ABSENT,
+        kind=FaultKind.CACHE_UNKNOWN,
     ),
     Case(
         id="cache-that-has-not-reported",

@@ -19,7 +19,7 @@ PVC = ManagedCache(type=CacheType.PVC)
 MISSING = "multi-node model requires shared storage on the inference environment."
 UNNAMED = "the weights need a claim, and neither deployment, environment nor defaults name a storage class"
 HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
-NO_SIZE = "spec.storage.size: must be given where neither the model's disk and vram nor the pool's memoryPerGpu are"
+NO_SIZE = "spec.storage.size: must be given where neither the model's disk nor its vram is"
 # As cachekey.py documents it.
 HELD = "models/" + hashlib.sha256(b'["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]').hexdigest()[:16]
 HERE = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name="kimi-k2-instruct"), claim="c", path=HELD)
@@ -65,8 +65,14 @@ CASES = (
     Case(
         "cache-elsewhere",
         "the bytes are on other environments",
-        replace(MULTI, choice=NamedCache(name="kimi")),
+        replace(MULTI, choice=NamedCache(name="kimi"), named=replace(HERE, claim="", path="", expected=False)),
         ("spec.modelCache.name: ModelCache kimi does not keep the weights there",),
+    ),
+    Case(
+        "no-such-cache",
+        "nobody can add an environment to it",
+        replace(MULTI, choice=NamedCache(name="kimi")),
+        ("spec.modelCache.name: ModelCache kimi does not exist or is invalid",),
     ),
     Case(
         "exclusive-cache-on-several-nodes",
@@ -175,7 +181,7 @@ CASES = (
         (
             "spec.storage.type: found EmptyDir, which belongs to one pod; PVC is needed for a ModelCache",
             NO_SIZE,
-            f"spec.storage.storageClassName: {UNNAMED}",
+            f"spec.storage.storageClassName: {UNNAMED.replace('deployment', 'ModelCache')}",
         ),
     ),
 )

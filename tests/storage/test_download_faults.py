@@ -56,8 +56,14 @@ FILES = (
     Files(
         "torch-shard-missing",
         "the other kind of index counts as well",
-        without({**weights.TORCH, **weights.SINGLE}, weights.TORCH_SHARDS[0]),
+        without(weights.TORCH, weights.TORCH_SHARDS[0]),
         {weights.TORCH_SHARDS[0]: f"is missing, {weights.TORCH_INDEX} promises it"},
+    ),
+    Files(
+        "torch-shard-missing-beside-safetensors",
+        "left behind when the weights were converted: engines read nothing of it, neither index nor shard",
+        without({**weights.TORCH, **weights.SINGLE}, weights.TORCH_SHARDS[0]),
+        {},
     ),
     Files(
         "series-member-missing",
@@ -198,7 +204,7 @@ def test_faults(root: Path, case: Files) -> None:
 
 
 def test_what_the_patterns_drop_is_not_missed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(root, without({**weights.SINGLE, **weights.TORCH}, *weights.TORCH_SHARDS))
+    fill(root, {**without(weights.TORCH, *weights.TORCH_SHARDS), **weights.QUANTISED})
     assert len(script.faults(root)) == 2
     monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", "*.bin")
     assert script.faults(root) == {}
