@@ -30,6 +30,7 @@ from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
 _DIGITS = 19
+_REFS = "spec.crossplane.resourceRefs"
 SEEN_SECONDS = 30.0  # after which everybody knows what has started
 GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
@@ -318,10 +319,9 @@ class Auditor(invariants.Auditor):
             there = self.plane.server.latest.get(owner)
             if there is None or there.uid != text(version.controller, "uid") or version.deleting:
                 continue
-            known = {
-                (text(r, "kind"), text(r, "name")) for r in listing(there.manifest, "spec.crossplane.resourceRefs")
-            }
-            if (ref.kind, ref.name) not in known:
+            known = {(text(r, "kind"), text(r, "name")) for r in listing(there.manifest, _REFS)}
+            idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # made by nobody of ours
+            if (ref.kind, ref.name) not in known and not idle:
                 self._say(f"{ref} is of {owner}, which does not know of it")
 
     def _look_at_waiting(self) -> None:
