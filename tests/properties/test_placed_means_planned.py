@@ -17,7 +17,7 @@ from function.kube.names import VERSION
 from function.reasons import ConditionType, Status
 from tests.composers.plane import fetched
 
-WORLDS = 500
+WORLDS = 2000
 NAMESPACE = "team"
 MODES = st.sampled_from([None, "ReadWriteMany", "ReadWriteOnce"])
 CLASSES = st.sampled_from([None, "", "fast"])
