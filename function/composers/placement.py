@@ -197,9 +197,6 @@ def _answer(
     if not lifecycle.moved(writer, stored, written, key):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
         composed |= cache_usage.until_moved(call.observed, composed)
-    services_there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
-    uri = served_uri(remote, services_there, resolved.placement.reads)
-    told = [item.manifest for item in written.composed.values()]
     serving = services.remarked(_serving(resolved, remote), written.uncopied)
     conditions = (
         _RESOLVED,
@@ -208,14 +205,7 @@ def _answer(
         written.refusal or services.accepted(remote, gate_open=stored.open and admitted.open),
         serving,
     )
-    service = report.service(
-        remote,
-        text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),
-        text(remote.manifest, "metadata.namespace") or resolved.namespace,
-        uri,
-        next_uri(told, uri),
-        written.takes,
-    )
+    service = _service(call, resolved, written, remote)
     said = report.status(resolved.placement, service, _where(call, resolved, stored))
     return finish(
         call,
@@ -226,6 +216,19 @@ def _answer(
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=unready(composed, works=serving.status is Status.TRUE),
+    )
+
+
+def _service(call: Call, resolved: ResolvedPlacement, written: lifecycle.Written, remote: ObservedObject) -> Manifest:
+    there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
+    uri = served_uri(remote, there, resolved.placement.reads)
+    return report.service(
+        remote,
+        text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),
+        text(remote.manifest, "metadata.namespace") or resolved.namespace,
+        uri,
+        next_uri([item.manifest for item in written.composed.values()], uri),
+        written.takes,
     )
 
 

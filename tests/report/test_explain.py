@@ -8,6 +8,8 @@ import pytest
 from function.domain.model import Parallelism
 from function.reasons import Refused, Status
 from function.report.explain import PHRASES
+from function.report.sentences import joined
+from function.report.storage_faults import SHARED_STORAGE
 from tests.builders import (
     model,
     placement,
@@ -130,3 +132,8 @@ def test_a_changed_split_says_where_it_goes() -> None:
     split = model(profile("multinode", shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))))
     found = explained(request(of=split), (site("a", FRONTIER),), (MINE,))
     assert found.message == ("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)")
+
+
+def test_the_sentence_of_the_api_ends_in_its_own_full_stop() -> None:
+    said = joined([SHARED_STORAGE, "pool a is too small", "so is b"])
+    assert said == f"{SHARED_STORAGE} pool a is too small; so is b"

@@ -9,19 +9,8 @@ from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
-from function.report.sentences import joined
-from function.report.storage_faults import SHARED_STORAGE
 from function.scheduling.request import SchedulingRequest
-from tests.builders import (
-    engine,
-    model,
-    placement,
-    pool,
-    profile,
-    requires,
-    selector,
-    shape,
-)
+from tests.builders import engine, model, placement, pool, profile, requires, selector, shape
 from tests.report.scene import FRONTIER, KIMI, MINE, SMALL, explained, request, site
 
 
@@ -403,9 +392,3 @@ def test_what_is_said(case: Case) -> None:
     assert found.reason is case.want, case.reason
     assert found.status is (Status.TRUE if case.want is Scheduled.PLACED else Status.FALSE), case.reason
     assert found.message.splitlines() == list(case.says), case.reason
-
-
-def test_the_sentence_of_the_api_ends_in_its_own_full_stop() -> None:
-    assert (
-        joined([SHARED_STORAGE, "pool a is too small", "so is b"]) == f"{SHARED_STORAGE} pool a is too small; so is b"
-    )
