@@ -47,9 +47,10 @@ class Retained:
     dropped: tuple[Dropped, ...] = ()
 
 
-def keep_first(placement: Placement) -> tuple[bool, bool, str, str]:
-    """Sorts placements so that those which shall stay longest come first."""
-    return placement.deleting, not placement.ready, placement.environment, placement.name
+def keep_first(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
+    """Sorts placements so that those which shall stay longest come first: who is Ready, was once, has begun."""
+    served, begun = placement.served, placement.begun
+    return placement.deleting, not placement.ready, not served, not begun, placement.environment, placement.name
 
 
 def retain(

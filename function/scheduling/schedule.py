@@ -1,10 +1,10 @@
 """The decision for one deployment: retain, scale down, decide again in place, fill, and let go.
 
-What stays comes first (retain.py). Where that is more than wanted, those that are not Ready go first, then
-the last by name. Where it is less, a placement that must be decided again is updated in place if its own
-environment still has a pool for it; then environments are filled by name, the first pool that satisfies
-everything wins, or the smallest of all of them where that is preferred (preference.py). Who has just yielded takes
-them in an order of his own.
+What stays comes first (retain.py). Where that is more than wanted, those that are not Ready go first, of
+them those that never were, then the last by name. Where it is less, a placement that must be decided again
+is updated in place if its own environment still has a pool for it; then environments are filled by name, the
+first pool that satisfies everything wins, or the smallest of all of them where that is preferred
+(preference.py). Who has just yielded takes them in an order of his own.
 
 A placement that could neither stay nor be updated in place is carried until as many as wanted are Ready
 without it, so that no move and no list that is briefly empty takes anything down. It is charged as long as
