@@ -86,6 +86,7 @@ MUTANTS = (
                 "any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)",
                 "False",
             ),
+            Change("function.composers.cache", "_scope", "named or readers.is_read(", "readers.is_read("),
         ),
     ),
     Mutant(
@@ -96,8 +97,8 @@ MUTANTS = (
             Change(
                 "function.lifecycle.readers",
                 "_uri",
-                'placement.reads or ("" if placement.served else placement.uri)',
-                "placement.uri",
+                "    if placement.next_reads:\n",
+                "    return placement.uri\n    if placement.next_reads:\n",
             ),
         ),
     ),
