@@ -203,13 +203,13 @@ def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
         pool=assignment.pool,
         shape=assignment.shape,
     )
-    made = replace(
+    profile = profile_of(request, assignment.profile)
+    return replace(
         existing,
         profile=assignment.profile,
         pool=assignment.pool,
         shape=assignment.shape,
         replicas=assignment.replicas,
         vram=assignment.vram,
+        apart=profile.replicas_across_nodes is Spread.REQUIRED if profile else existing.apart,
     )
-    profile = profile_of(request, made)
-    return replace(made, apart=profile.replicas_across_nodes is Spread.REQUIRED) if profile else made

@@ -27,7 +27,7 @@ def keep(
     """Return a placement as it stays, with the replicas that it can have, and why it has not all of them."""
     wanted, held = request.deployment.replicas, _held(environment, placement)
     miss = _hindrance(request, environment, replace(placement, replicas=held), shape, ledger) if wanted > held else None
-    profile = profile_of(request, placement)
+    profile = profile_of(request, placement.profile)
     computed = profile is not None and profile.shape is None
     assignment = Assignment(
         environment=placement.environment,
@@ -94,7 +94,7 @@ def _room(
     shape: Shape,
     ledger: Ledger,
 ) -> Refusal | None:
-    profile = profile_of(request, placement)
+    profile = profile_of(request, placement.profile)
     apart = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
     return shortage(
         ledger.room(environment, pool),

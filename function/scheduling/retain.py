@@ -71,9 +71,9 @@ def retain(
     return Retained(tuple(by_standing[Standing.STAYS]), tuple(by_standing[Standing.AGAIN]), tuple(dropped))
 
 
-def profile_of(request: SchedulingRequest, placement: Placement) -> Profile | None:
-    """Return the valid profile that a placement runs, if there is one."""
-    return next((p for p in request.model.profiles if p.name == placement.profile), None)
+def profile_of(request: SchedulingRequest, name: str) -> Profile | None:
+    """Return the valid profile of a name, if there is one."""
+    return next((p for p in request.model.profiles if p.name == name), None)
 
 
 def _standing(
@@ -112,7 +112,7 @@ def _stays(request: SchedulingRequest, environment: Environment, pool: Pool | No
         return False
     if _unreadable(request, environment, placement):
         return True
-    profile = profile_of(request, placement)
+    profile = profile_of(request, placement.profile)
     if profile is None or pool is None or unselected_by(profile, environment) is not None:
         return False
     if placement.model != request.deployment.model and not suits(request, environment, profile, pool):
