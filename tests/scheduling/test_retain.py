@@ -11,6 +11,7 @@ from function.domain.shares import Grant, Share
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import retain
+from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import DropCause
 from tests.builders import (
     broken_profile,
@@ -313,3 +314,11 @@ def test_those_that_shall_stay_longest_come_first() -> None:
     own[1] = replace(own[1], deleting=True)
     found = retain(SchedulingRequest(deployment=deployment(), model=MODEL), known, own, Ledger(()))
     assert [p.environment for p in found.stays] == ["c", "a", "d", "b"]
+
+
+def test_of_those_that_are_not_ready_the_one_that_served_is_carried() -> None:
+    """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
+    own = [placement("a"), replace(placement("b"), uri="pvc://x"), placement("c", served=True)]
+    request = SchedulingRequest(deployment=deployment(environments=1), model=model(), unstorable=planner(model()))
+    assert [p.environment for p in retain(request, {}, own, Ledger(())).again] == ["c", "b", "a"]
+    assert [p.environment for p in schedule(request, [], own).carried] == ["c"]

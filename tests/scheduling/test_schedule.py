@@ -269,13 +269,6 @@ class TestMove:
         assert carried(decision) == ["y"]
         assert dropped(decision) == [("x", DropCause.SCALED_DOWN), ("z", DropCause.SCALED_DOWN)]
 
-    def test_of_those_that_are_not_ready_the_one_that_served_is_carried(self) -> None:
-        """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
-        own = [placement("a"), replace(placement("b"), uri="pvc://x"), placement("c", served=True)]
-        for wanted, want in ((1, ["c"]), (2, ["b", "c"])):
-            assert carried(schedule(request(wanted), [], own)) == want
-            assert placed(schedule(request(wanted), environments("abc"), own)) == want, "as of those that stay"
-
 
 class TestYield:
     other = placement("a", deployment="other", created="2025")
