@@ -84,5 +84,7 @@ def scheduler(home: Home) -> Program:
             f"--kubeconfig={home.kubeconfig('remote')}",
             "--secure-port=0",
             "--leader-elect=false",
+            # It may miss that a claim is bound as it looks at its pod, and would look again in five minutes.
+            "--pod-max-in-unschedulable-pods-duration=30s",
         ),
     )
