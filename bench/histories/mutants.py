@@ -86,7 +86,7 @@ MUTANTS = (
                 "any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)",
                 "False",
             ),
-            Change("function.composers.cache", "_scope", "named or readers.is_read(", "readers.is_read("),
+            Change("function.lifecycle.readers", "may_be_read", "bool(users) or ", ""),
         ),
     ),
     Mutant(

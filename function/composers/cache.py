@@ -205,10 +205,9 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         row = report.missing(name, task.cache.entry(name))
         return _Scope(composed=_prefixed(prefix, carry_over(observed)), row=row)
     if name not in task.selected:
-        # Not wanted here any more. What a placement reads goes with the last of its readers, and who names it may be
-        # about to: a service says what it reads once it is up on that.
-        named = any(user.environment == name for user in task.users)
-        stays = named or readers.is_read(readers.claims(observed.values()), task.readers_on(name))
+        # Not wanted here any more: what a placement reads goes with the last of its readers.
+        users = [user for user in task.users if user.environment == name]
+        stays = readers.may_be_read(readers.claims(observed.values()), task.readers_on(name), users)
         return _Scope(composed=_prefixed(prefix, carry_over(observed)) if stays else {})
     writer = ObjectWriter(
         owner=task.cache.name,

@@ -70,6 +70,14 @@ def is_read(claims: Collection[str], known: Iterable[Reader], wanted: str = "") 
     return any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)
 
 
+def may_be_read(claims: Collection[str], known: Iterable[Reader], users: Collection[Placement]) -> bool:
+    """Tell whether anybody may be on one of these claims, where none is wanted any more.
+
+    `users` name the cache there, and may be about to read it: a service says what it reads once it is up on that.
+    """
+    return bool(users) or is_read(claims, known)
+
+
 def claim_of(uri: str) -> str:
     """Return the claim that a URI reads from, empty where it reads from none."""
     return uri.removeprefix("pvc://").partition("/")[0] if uri.startswith("pvc://") else ""
