@@ -7,7 +7,7 @@ from function.cli.svg import BOLD, DIM, FREE, INK, MARGIN, NO, SMALL, TAKEN, Can
 from function.cli.usage import Usage, by_accelerator, said
 from function.domain.environment import Pool
 from function.report.sentences import count
-from function.scheduling.ledger import take
+from function.scheduling.ledger import take, whole
 
 _ENVIRONMENTS_DRAWN = 40
 
@@ -49,7 +49,8 @@ def _pool(canvas: Canvas, left: int, usage: Usage) -> None:
 
 def _room(usage: Usage, pool: Pool) -> Drawn:
     """Return the pool's room with the GPUs taken as the ledger takes them."""
-    room = Drawn(pool.max_nodes, pool.gpus_per_node, lost=pool.max_nodes - pool.usable_nodes)
+    lacking = pool.max_nodes - pool.usable_nodes
+    room = Drawn(pool.max_nodes, pool.gpus_per_node, lost=lacking, whole=whole(pool))
     deployments = {(user.namespace, user.name): user.deployment for user in usage.users}
     for grant in usage.grants:
         room.owner = f"{grant.namespace}/{deployments.get((grant.namespace, grant.name)) or grant.name}"

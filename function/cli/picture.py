@@ -27,7 +27,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
 from function.reasons import Status
 from function.report.sentences import count
-from function.scheduling.ledger import settle, take
+from function.scheduling.ledger import settle, take, whole
 
 _ENVIRONMENTS_DRAWN = 12
 _TILE, _TILES = 22, 36
@@ -110,7 +110,8 @@ def _colour(row: Row) -> str:
 
 def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn:
     lacking = pool.max_nodes - pool.usable_nodes
-    room, mine = Drawn(pool.max_nodes, pool.gpus_per_node, lost=lacking), {p.uid for p in considered.view.own}
+    room = Drawn(pool.max_nodes, pool.gpus_per_node, lost=lacking, whole=whole(pool))
+    mine = {p.uid for p in considered.view.own}
     others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
     granted = (grant for grant in environment.admitted if grant.uid not in mine)
     for grant in settle(pool, others.values(), granted).grants:

@@ -64,8 +64,9 @@ class Usage:
         if self.pool is None or self.room is None:
             return []
         levels = [level for level, nodes in self.room.free.items() if level and nodes]
-        spread = [(sum(n for at, n in self.room.free.items() if at >= level), level) for level in levels]
-        return spread if self.pool.multi_node else [(min(nodes, 1), level) for nodes, level in spread]
+        wide = {level: self.pool.multi_node and not self.pool.keeps_whole(2, level) for level in levels}
+        free = self.room.free.items()
+        return [(sum(n for at, n in free if at >= level) if wide[level] else 1, level) for level in levels]
 
 
 def by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]]]:

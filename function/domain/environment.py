@@ -55,6 +55,13 @@ class Pool:
         between = self.between(nodes)
         return between.given if between else self.pod
 
+    def keeps_whole(self, nodes: int, gpus: int) -> bool:
+        """Tell whether a pod with so many GPUs keeps others from the rest of its node's: two would take the same ports
+        of its network, or more of its devices than it has.
+        """
+        between = self.between(nodes)
+        return gpus < self.gpus_per_node and bool(self.given(nodes).host_network or (between and between.whole_node))
+
     def between(self, nodes: int) -> InterNode | None:
         """Return what counts between the nodes of such a replica, if anything is said of it."""
         return self.inter_node if nodes > 1 else None

@@ -88,7 +88,7 @@ class InterNode:
 
     `preset`, `inputs`, `fail_closed` and `pod` are what somebody wrote. `given` is what comes of it: all that such pods
     get, the pool's own included. `preset_env`: the variables that the preset sets; `start`: a line that a shell reads
-    before the engine starts.
+    before the engine starts; `whole_node`: one such pod takes the devices of a whole node.
     """
 
     preset: str = ""
@@ -98,6 +98,7 @@ class InterNode:
     given: PodAdditions = PodAdditions()
     preset_env: frozenset[str] = frozenset()
     start: str = ""
+    whole_node: bool = False
 
 
 def named_over(weaker: Iterable[Manifest], stronger: Iterable[Manifest]) -> tuple[Manifest, ...]:

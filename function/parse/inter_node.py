@@ -46,6 +46,7 @@ def read_inter_node(pool: Block, pod: PodAdditions, gpus: str) -> InterNode | No
         given=given,
         preset_env=frozenset(text(entry, "name") for entry in base.env),
         start=preset.start if preset else "",
+        whole_node=preset.whole_node if preset else False,
     )
 
 

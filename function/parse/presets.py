@@ -2,8 +2,9 @@
 
 A file says where it was read, and when. What it gives pods stands in it as on a pool (`pod`), the rest says what else
 has to be known: `resource` and `count` of the devices (`devices: false` where pods ask for none), `instanceTypes` with
-what depends on them, `networks` with how they are asked for, `ncclNet`, without which NCCL shall fail. What is left out
-there is the platform's to say, under the same name in `with`.
+what depends on them, `wholeNode: true` where one pod takes all devices of its node, `networks` with how they are asked
+for, `ncclNet`, without which NCCL shall fail. What is left out there is the platform's to say, under the same name in
+`with`.
 """
 
 import json
@@ -40,6 +41,7 @@ class Preset:
     per_device: bool
     nccl_net: str
     start: str
+    whole_node: bool
     pod: PodAdditions
 
     @property
@@ -107,6 +109,7 @@ def _load(name: str, read: Manifest) -> Preset:
         per_device=flag(networks.fields, "perDevice"),
         nccl_net=text(read, "ncclNet"),
         start=text(read, "start"),
+        whole_node=flag(read, "wholeNode"),
         pod=read_additions(block.block("pod"), ""),
     )
 

@@ -1,11 +1,11 @@
 """What is said of a placement that may start, or may not yet. Never where it stands in a queue: nobody keeps one."""
 
 from function.domain.placement import Placement
-from function.domain.shares import Free, Share
+from function.domain.shares import Free
 from function.exchange import Condition
 from function.reasons import Admitted, ConditionType, Status
 from function.report.quota import exceeded
-from function.report.sentences import count, replica
+from function.report.sentences import count, wish
 from function.scheduling.admission import Admission
 
 
@@ -26,8 +26,10 @@ def _message(placement: Placement, found: Admission) -> str:
     asks = placement.asks
     assert asks is not None  # what cannot be read comes to no environment
     if found.reason is Admitted.ADMITTED:
-        return f"Admitted to pool {asks.pool} of {placement.environment}: {_size(asks)}"
-    wanted = f"pool {asks.pool} of {placement.environment}: {_size(asks)} wanted"
+        size = wish(asks.replicas, asks.nodes, asks.gpus_per_node)
+        return f"Admitted to pool {asks.pool} of {placement.environment}: {size}"
+    size = wish(asks.replicas, asks.nodes, asks.gpus_per_node, whole=found.whole)
+    wanted = f"pool {asks.pool} of {placement.environment}: {size} wanted"
     if found.replicas:
         wanted += f", {found.replicas} admitted"
     environment = f"InferenceEnvironment {placement.environment}"
@@ -45,10 +47,6 @@ def _over_quota(placement: Placement, found: Admission) -> str:
         return f"There is room in the quota again: it starts once {placement.environment} has admitted it anew"
     kept = "it keeps what it has" if placement.begun else "nothing of it is composed"
     return f"{count(found.excess.wanted, 'GPU')} wanted; {exceeded(found.excess)}; until there is room {kept}"
-
-
-def _size(asks: Share) -> str:
-    return f"{count(asks.replicas, 'replica')} of {replica(asks.nodes, asks.gpus_per_node)}"
 
 
 def _free(free: Free | None) -> str:

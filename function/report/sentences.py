@@ -122,7 +122,7 @@ def _replicas(refusal: Refusal) -> str:
     assert shape is not None
     assert use is not None
     replicas = refusal.wanted if isinstance(refusal.wanted, int) else 0
-    wanted = f"{size(replicas, shape)} wanted"
+    wanted = f"{wish(replicas, shape.nodes, shape.gpus_per_node, whole=refusal.whole)} wanted"
     nodes = f"{count(use.nodes, 'node')}{_usable(use)}"
     if refusal.reason is Refused.POOL_TOO_SMALL:
         return f"pool {refusal.pool} is too small: {wanted}, the whole pool ({nodes}) holds {refusal.found}"
@@ -148,7 +148,13 @@ def _ledger(refusal: Refusal) -> str:
 
 def size(replicas: int, shape: Shape) -> str:
     """Say how big so many replicas of a shape are."""
-    return f"{count(replicas, 'replica')} of {replica(shape.nodes, shape.gpus_per_node)}"
+    return wish(replicas, shape.nodes, shape.gpus_per_node)
+
+
+def wish(replicas: int, nodes: int, gpus: int, *, whole: bool = False) -> str:
+    """Say how big so many replicas are; `whole`: and that they share no node, though they leave GPUs of it."""
+    alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if whole else ""
+    return f"{count(replicas, 'replica')} of {replica(nodes, gpus)}{alone}"
 
 
 def replica(nodes: int, gpus: int) -> str:

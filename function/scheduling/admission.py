@@ -62,7 +62,8 @@ def _counts(environment: Environment, placement: Placement) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `free` is what
-    its environment says is left of its pool, None where it does not say. `labels`: those that it lacks, as they should
+    its environment says is left of its pool, None where it does not say, and `whole` whether each pod needs a node's
+    GPUs though it takes fewer. `labels`: those that it lacks, as they should
     be. `excess`: why its namespace may not take what it asks for. `bound`: as many placements its environment names,
     where that is why it waits.
     """
@@ -71,6 +72,7 @@ class Admission:
     replicas: int = 0
     judged: bool = False
     free: Free | None = None
+    whole: bool = False
     labels: Mapping[str, str]
     excess: Excess | None = None
     bound: int | None = None
@@ -102,11 +104,13 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     else:
         # What no deployment composed is moved by nobody: it is admitted when there is room.
         reason = Admitted.YIELDS if judged and placement.owner else Admitted.WAITING
+    pool = environment.pool(placement.pool)
     return Admission(
         reason=reason,
         replicas=max(granted, default=0),
         judged=judged,
         free=environment.free.get(placement.pool),
+        whole=pool is not None and pool.keeps_whole(asks.nodes, asks.gpus_per_node),
         labels=missing,
         bound=None if reason is Admitted.ADMITTED or granted else _bound(environment, judged=judged),
     )

@@ -21,6 +21,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
@@ -114,9 +115,10 @@ def by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
-def _hardest_first(grant: Grant) -> tuple[bool, int, int, tuple[str, str, str, str, int, int]]:
+def _hardest_first(room: PoolCapacity, grant: Grant) -> tuple[bool, int, int, tuple[str, str, str, str, int, int]]:
     """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
-    return not grant.share.apart, -grant.share.gpus_per_node, -grant.share.nodes, by_name(grant)
+    share = grant.share
+    return not share.apart, -room.charged(share.nodes, share.gpus_per_node), -share.nodes, by_name(grant)
 
 
 def _is_of(grant: Grant, pool: Pool) -> bool:
@@ -148,12 +150,17 @@ def kept(grant: Grant, placement: Placement | None) -> Grant | None:
 
 
 def _empty(pool: Pool) -> PoolCapacity:
-    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=pool.max_nodes - pool.usable_nodes)
+    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=pool.max_nodes - pool.usable_nodes, whole=whole(pool))
+
+
+def whole(pool: Pool) -> tuple[bool, bool]:
+    """Return whether pods of a pool have their nodes to themselves, of replicas of one node and of several."""
+    return pool.keeps_whole(1, 0), pool.keeps_whole(2, 0)
 
 
 def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
     room = _empty(pool)
-    for grant in sorted(held, key=_hardest_first):
+    for grant in sorted(held, key=partial(_hardest_first, room)):
         take(room, grant.share)
     return room
 
@@ -164,7 +171,9 @@ def take(room: PoolCapacity, share: Share) -> PoolCapacity:
     if min(gpus, share.nodes, share.replicas) > 0:  # a status may say anything
         if lacking := room.take(share.nodes, gpus, share.replicas, share.together):
             room.free.clear()
-            room.beyond += math.ceil(lacking / (1 if share.apart else room.gpus_per_node // gpus))
+            room.beyond += math.ceil(
+                lacking / (1 if share.apart else room.gpus_per_node // room.charged(share.nodes, gpus))
+            )
         room.placements += 1
     return room
 

@@ -26,6 +26,7 @@ class PoolCapacity:
     """Equal nodes, counted in `free` by their free GPUs.
 
     `lost`: how many of them cannot be used and count as none; `beyond`: how many are in use and were not there to take.
+    `whole`: whether each pod has its node to itself, of a replica of one node and of one of several.
     """
 
     nodes: int
@@ -33,6 +34,7 @@ class PoolCapacity:
     placements: int = 0
     lost: int = 0
     beyond: int = 0
+    whole: tuple[bool, bool] = (False, False)
     free: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -43,6 +45,10 @@ class PoolCapacity:
         """Nodes with at least one GPU taken, of all that are declared."""
         return min(self.nodes, self.nodes - self.lost - self.free.get(self.gpus_per_node, 0) + self.beyond)
 
+    def charged(self, nodes: int, gpus: int) -> int:
+        """Return the GPUs of a node that nobody else gets beside one pod of a replica."""
+        return max(gpus, self.gpus_per_node) if self.whole[nodes > 1] else gpus
+
     def holds(self, demand: Demand) -> int:
         """Return how many of the replicas fit, without taking anything."""
         shape = demand.shape
@@ -52,7 +58,7 @@ class PoolCapacity:
         """Return how many replicas fit, on one node at most so many `together`; where some number does, every smaller
         one does.
         """
-        most = together or replicas
+        most, gpus = together or replicas, self.charged(nodes, gpus)
         slots = [(min(level // gpus, most), count) for level, count in self.free.items() if level >= gpus]
         low, high, tried = 0, replicas, replicas
         while low < high:
@@ -67,7 +73,7 @@ class PoolCapacity:
         """Take room for the replicas, or as far as it goes; return the pods for which there is none. `together` as for
         `fits`.
         """
-        pods = nodes * replicas
+        pods, gpus = nodes * replicas, self.charged(nodes, gpus)
         # From the fullest up: what moves lands on a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
             each = min(level // gpus, together or replicas)
@@ -82,7 +88,7 @@ class PoolCapacity:
 
     def packed(self, demand: Demand) -> int:
         """Return how many GPUs stay free on the fullest node that a demand which fits would use."""
-        nodes, gpus = demand.shape.nodes, demand.shape.gpus_per_node
+        nodes, gpus = demand.shape.nodes, self.charged(demand.shape.nodes, demand.shape.gpus_per_node)
         if not demand.replicas:
             return 0
         if demand.apart:
@@ -100,6 +106,6 @@ class PoolCapacity:
 
 
 @lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
-def empty_holds(nodes: int, gpus_per_node: int, demand: Demand) -> int:
+def empty_holds(nodes: int, gpus_per_node: int, demand: Demand, whole: tuple[bool, bool] = (False, False)) -> int:
     """Return how many of the replicas would fit were nobody there."""
-    return PoolCapacity(nodes, gpus_per_node).holds(demand)
+    return PoolCapacity(nodes, gpus_per_node, whole=whole).holds(demand)

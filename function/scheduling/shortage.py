@@ -33,7 +33,7 @@ def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str,
     fit = room.holds(demand)
     if fit >= demand.replicas:
         return None
-    ever = empty_holds(room.nodes, room.gpus_per_node, demand)
+    ever = empty_holds(room.nodes, room.gpus_per_node, demand, room.whole)
     never = ever < demand.replicas
     return Refusal(
         reason=Refused.POOL_TOO_SMALL if never else Refused.INSUFFICIENT_CAPACITY,
@@ -45,4 +45,5 @@ def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str,
         found=ever if never else fit,
         shape=demand.shape,
         use=use(room, pool),
+        whole=pool.keeps_whole(demand.shape.nodes, demand.shape.gpus_per_node),
     )

@@ -78,7 +78,8 @@ class Use:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """One no. `found` None: not declared. `shape` and `use` stand where nodes and capacity count, `storage` where it is
-    the planner's, `excess` where it is the quota's.
+    the planner's, `excess` where it is the quota's. `whole`: GPUs that a replica leaves on its
+    nodes are nobody's.
     """
 
     reason: Refused
@@ -90,6 +91,7 @@ class Refusal:
     found: Value = None
     shape: Shape | None = None
     use: Use | None = None
+    whole: bool = False
     storage: StorageFault | None = None
     excess: Excess | None = None
 

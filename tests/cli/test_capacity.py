@@ -42,6 +42,24 @@ def test_a_part_of_a_node_is_free(kimi: list[Manifest], tmp_path: Path) -> None:
     assert [user["gpus"] for user in found["usedBy"]] == [5]
 
 
+def test_the_rest_of_a_node_is_nobodys_where_a_pod_takes_its_ports(kimi: list[Manifest], tmp_path: Path) -> None:
+    # Of two nodes of 8 one has a pod of 4; the other is free, also for one of several nodes, which there is none.
+    (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
+    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    (pool,) = listing(environment, "spec.nodePools")
+    pool["maxNodeCount"] = 2
+    mapping(placement, "spec")["topology"] = {"nodes": 1, "gpusPerNode": 4}
+    for manifest in (environment, placement):
+        del manifest["status"]
+    for block, free, largest in (("pod", 8, "1 node x 8 GPUs"), ("interNode", 12, "1 node x 8 GPUs")):
+        pool[block] = {"hostNetwork": True} if block == "pod" else {"pod": {"hostNetwork": True}}
+        given = write(tmp_path, environment, placement)
+        (found,) = json.loads(said("capacity", "-f", given, "-o", "json"))
+        assert (found["gpus"]["free"], found["largestReplica"]) == (free, largest)
+        assert f"{free} of 16 GPUs free" in said("capacity", "-f", given, "-o", "svg")
+        del pool[block]
+
+
 def test_a_pool_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
     for pool in listing(environment, "spec.nodePools"):

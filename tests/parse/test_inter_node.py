@@ -66,6 +66,23 @@ def test_everything_that_is_said_is_read() -> None:
     )
 
 
+def test_a_node_is_one_pods_where_its_ports_or_all_of_its_devices_are() -> None:
+    """By the pool for every pod, between nodes for those of several."""
+    host = {"hostNetwork": True}
+    efa = {"preset": "eks-efa", "with": {"instanceType": "p5.48xlarge", "ncclNet": "Libfabric"}}
+    for said, one, several in (
+        ({}, False, False),
+        ({"pod": host}, True, True),
+        ({"pod": host, "interNode": {"pod": {"hostNetwork": False}}}, True, False),
+        ({"interNode": {"pod": host}}, False, True),
+        ({"interNode": efa}, False, True),
+        ({"interNode": {"preset": "coreweave-infiniband"}}, False, False),
+    ):
+        found = read(**said)
+        assert [found.keeps_whole(nodes, 4) for nodes in (1, 2)] == [one, several], said
+        assert not found.keeps_whole(2, 8), "all of its GPUs leave nothing to keep"
+
+
 def test_the_pools_word_counts_over_the_presets_and_between_nodes_over_both() -> None:
     said = read(
         pod={"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "A", "value": "pool"}]},

@@ -20,7 +20,19 @@ FILES = sorted(
     (file.name.removesuffix(".yaml"), file.read_text())
     for file in resources.files("function").joinpath("presets").iterdir()
 )
-KNOWN = {"source", "date", "devices", "resource", "count", "instanceTypes", "ncclNet", "networks", "start", "pod"}
+KNOWN = {
+    "source",
+    "date",
+    "devices",
+    "resource",
+    "count",
+    "instanceTypes",
+    "ncclNet",
+    "networks",
+    "start",
+    "pod",
+    "wholeNode",
+}
 SHARED = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "VLLM_HOST_IP": "status.podIP"}
 
 
@@ -159,6 +171,12 @@ def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
     rights: Manifest = {"privileged": True} if case.privileged else {}
     assert found.security == {"capabilities": {"add": ["IPC_LOCK"]}, **rights}
     assert (found.host_network is True) == case.host_network
+
+
+def test_who_takes_every_network_device_of_a_node() -> None:
+    """GKE: one pod for each whole node; EKS and virtual functions: all that the instance has."""
+    whole = {name for name in names() if named(name).whole_node}
+    assert whole == {"eks-efa", "gke-rdma", "oci-virtual-functions"}
 
 
 def test_every_preset_has_its_example() -> None:

@@ -64,6 +64,13 @@ CASES = (
         f"{WANTED}, 1 admitted, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment decides again",
     ),
     Case(
+        "a-node-to-itself",
+        Admission(reason=Admitted.YIELDS, judged=True, whole=True, free=FREE, labels={}),
+        "False",
+        "pool pool of env: 2 replicas of 1 node x 8 GPUs, each pod with a node to itself (ports of the node's network, "
+        "or its devices), wanted, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment decides again",
+    ),
+    Case(
         "room-in-the-quota-again",
         Admission(reason=Admitted.QUOTA_EXCEEDED, labels={}),
         "False",

@@ -6,6 +6,7 @@ from itertools import permutations
 import pytest
 
 from function.domain.model import Parallelism
+from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
 from function.report.explain import PHRASES
 from function.report.sentences import joined
@@ -55,6 +56,18 @@ def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
         found.unplaced[0].message
         == "profile multinode: multi-node model requires shared storage on the inference environment."
     )
+
+
+def test_why_half_of_a_node_is_no_room_where_its_ports_are_taken() -> None:
+    """Of 16 GPUs three replicas of four would be."""
+    host = replace(pool("x", nodes=2), pod=PodAdditions(host_network=True))
+    found = explained(request(of=model(profile("p", shape(1, 4)), name="m"), replicas=3), (site("a", host),))
+    assert found.message.splitlines() == [
+        "0/1 environments can run m: 1 pool too small.",
+        "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
+        "(ports of the node's network, or its devices), wanted, the whole pool (2 nodes) holds 2",
+        "Raise maxNodeCount of pool x of InferenceEnvironment a",
+    ]
 
 
 def test_nobody_need_leave_a_pool_that_its_environment_has_not_looked_at() -> None:

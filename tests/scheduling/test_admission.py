@@ -6,6 +6,7 @@ import pytest
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
+from function.domain.pods import PodAdditions
 from function.domain.shares import Free, Grant, Share
 from function.reasons import Admitted
 from function.scheduling import admission as module
@@ -117,6 +118,14 @@ def test_who_may_start(case: Case) -> None:
     assert (found.reason, found.open, found.replicas) == (case.want, case.open, case.replicas), case.reason
     assert found.free == (FREE["pool"] if case.environment.uid and case.placement.asks else None), "for who waits"
     assert bool({**found.labels}) is (case.want is Admitted.LABEL_MISSING)
+
+
+def test_who_waits_is_told_that_it_needs_nodes_of_its_own() -> None:
+    """Of 8 GPUs, all of them."""
+    for gpus, whole in ((4, True), (8, False)):
+        own = builders.pool(gpus=8)
+        there = environment(pools=(replace(own, pod=PodAdditions(host_network=True)),))
+        assert admission(replace(MINE, shape=builders.shape(1, gpus)), there, LABELS).whole is whole
 
 
 def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:

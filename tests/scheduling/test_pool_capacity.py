@@ -86,6 +86,20 @@ def test_what_runs_beyond_its_pool_takes_it_as_far_as_it_goes() -> None:
     assert listed(room) == [0, 0, 0]
 
 
+def test_a_pod_that_has_its_node_to_itself_keeps_the_rest_of_it_from_others() -> None:
+    """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
+    room = PoolCapacity(4, 8, whole=(False, True))
+    assert room.holds(Demand(shape(2, 4), 3)) == 2
+    assert empty_holds(4, 8, Demand(shape(2, 4), 3), room.whole) == 2
+    room.take(1, 4, 1)
+    assert room.holds(Demand(shape(2, 4), 2)) == 1
+    assert room.packed(Demand(shape(2, 4), 1)) == 0
+    assert room.packed(Demand(shape(2, 4), 1, apart=True)) == 0
+    assert room.take(2, 4, 2) == 1, "three nodes for four pods"
+    assert listed(room) == [0, 0, 0, 4]
+    assert room.holds(Demand(shape(1, 4), 2)) == 1
+
+
 def test_an_empty_pool_is_asked_without_counting_who_is_there() -> None:
     assert empty_holds(3, 8, Demand(shape(2, 8), 2)) == 1
 

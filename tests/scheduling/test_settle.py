@@ -7,13 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from function.domain.environment import Pool
 from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement
+from function.domain.pods import InterNode, PodAdditions
 from function.domain.shares import Grant, Share
 from function.scheduling.ledger import PoolLedger, settle
 from tests.builders import placement, pool, shape
 
 FOUR = pool("pool", gpus=8, nodes=4)
+OWN_NETWORK = replace(FOUR, pod=PodAdditions(host_network=True))
+OWN_DEVICES = replace(FOUR, inter_node=InterNode(whole_node=True))
 
 
 def share(replicas: int = 1, *, nodes: int = 1, gpus: int = 8, pool: str = "pool") -> Share:
@@ -219,6 +223,35 @@ def test_who_holds_four_nodes(case: Case) -> None:
     assert tuple(p.uid for p in found.yields) == case.yields, case.reason
 
 
+HALF, HALVES = shape(1, 4), shape(2, 4)
+WHOLE: tuple[tuple[Pool, tuple[Placement, ...], dict[str, int], list[str], int], ...] = (
+    (OWN_NETWORK, (asks("a", 4, shape=HALF), asks("b", 1, YOUNG, shape=HALF)), {"a": 4}, ["b"], 0),
+    (OWN_NETWORK, (asks("a", 1, shape=HALF), asks("b", 3, YOUNG)), {"a": 1, "b": 3}, [], 0),
+    (OWN_DEVICES, (asks("a", 1, shape=HALVES), asks("b", 2, YOUNG, shape=HALVES)), {"a": 2}, ["b"], 2),
+    (OWN_DEVICES, (asks("a", 1, shape=HALVES), asks("b", 4, YOUNG, shape=HALF)), {"a": 2, "b": 4}, [], 0),
+    # Whoever came first: halves that share a node are charged after pods that cannot.
+    (OWN_DEVICES, (asks("a", 3, shape=HALF), asks("b", 1, YOUNG, shape=HALVES)), {"a": 3, "b": 2}, [], 0),
+    (FOUR, (asks("a", 1, shape=HALVES), asks("b", 3, YOUNG, shape=HALVES)), {"a": 2, "b": 6}, [], 0),
+)
+
+
+@pytest.mark.parametrize(("of", "placements", "want", "yields", "empty"), WHOLE)
+def test_no_two_pods_share_a_node_whose_ports_or_devices_one_of_them_takes(
+    of: Pool, placements: tuple[Placement, ...], want: dict[str, int], yields: list[str], empty: int
+) -> None:
+    """By replicas of half nodes: of one node they share it, unless the pool gives them its network."""
+    found = settle(of, placements)
+    assert (held(found), [p.uid for p in found.yields]) == (want, yields)
+    assert found.room.free.get(8, 0) == empty
+
+
+def test_a_pool_that_turns_to_the_nodes_network_takes_nothing_from_who_runs() -> None:
+    """Eight halves ran on four nodes, which is twice as many as fit now."""
+    found = settle(OWN_NETWORK, (asks("a", 8, shape=HALF, served=True),), (grant("a", share(8, gpus=4)),))
+    assert (held(found), found.yields, sum(found.room.free.values())) == ({"a": 8}, (), 0)
+    assert found.room.nodes_in_use == 4
+
+
 def test_both_shapes_are_held_while_one_replaces_the_other() -> None:
     """Two nodes of one replica replace two replicas of one: until the old ones are gone nobody else gets either."""
     moving = asks("a", 1, shape=TWO, served=True, takes=share(2))
@@ -257,33 +290,39 @@ def _world(rows: list[tuple[int, int, int, bool, bool, int]]) -> tuple[list[Plac
 PACKED = [(2, 1, 4, False, False, 1), (1, 2, 4, False, False, 2), (1, 2, 8, False, False, 2)]
 
 
-@example(rows=PACKED, turn=random.Random(0))
-@given(rows=WORLDS, turn=st.randoms())
+@example(rows=PACKED, of=FOUR, turn=random.Random(0))
+@given(rows=WORLDS, of=st.sampled_from((FOUR, OWN_NETWORK, OWN_DEVICES)), turn=st.randoms())
 def test_a_ledger_is_one_whatever_the_order_and_comes_to_rest(
-    rows: list[tuple[int, int, int, bool, bool, int]], turn: random.Random
+    rows: list[tuple[int, int, int, bool, bool, int]], of: Pool, turn: random.Random
 ) -> None:
     placements, grants = _world(rows)
-    found = settle(FOUR, placements, grants)
+    found = settle(of, placements, grants)
     turn.shuffle(placements)
     turn.shuffle(grants)
-    assert settle(FOUR, placements, grants) == found
-    again = settle(FOUR, placements, found.grants)
+    assert settle(of, placements, grants) == found
+    again = settle(of, placements, found.grants)
     assert again.grants == found.grants, "nothing moves without a change"
     assert [p.uid for p in again.yields] == [p.uid for p in found.yields]
     assert again.room == found.room
 
 
-@given(rows=WORLDS)
-def test_what_is_granted_anew_fits(rows: list[tuple[int, int, int, bool, bool, int]]) -> None:
+@given(rows=WORLDS, of=st.sampled_from((FOUR, OWN_NETWORK, OWN_DEVICES)))
+def test_what_is_granted_anew_fits(rows: list[tuple[int, int, int, bool, bool, int]], of: Pool) -> None:
     """GPUs of what neither served nor was granted before are within what the others leave."""
     placements, grants = _world(rows)
-    found = settle(FOUR, placements, grants)
-    total = sum(g.share.gpus for g in found.grants)
+    found = settle(of, placements, grants)
+    total = sum(g.share.gpus + _idle(of, g.share) for g in found.grants)
     before = {g.uid: g.share.gpus for g in grants} | {p.uid: p.asks.gpus for p in placements if p.served and p.asks}
     grown = [g for g in found.grants if g.share.gpus > before.get(g.uid, 0)]
     assert not grown or total <= 32
     free = sum(gpus * nodes for gpus, nodes in found.room.free.items())
     assert free == 32 - total or (total > 32 and free == 0) or free == 0
+
+
+def _idle(of: Pool, share: Share) -> int:
+    """Return the GPUs beside those of a share that are nobody's."""
+    whole = of is OWN_NETWORK or (of is OWN_DEVICES and share.nodes > 1)
+    return (8 - share.gpus_per_node) * share.nodes * share.replicas if whole else 0
 
 
 def test_no_more_placements_are_granted_than_a_status_has_room_for() -> None:
