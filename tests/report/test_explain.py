@@ -64,8 +64,10 @@ def test_why_half_of_a_node_is_no_room_where_its_ports_are_taken() -> None:
     found = explained(request(of=model(profile("p", shape(1, 4)), name="m"), replicas=3), (site("a", host),))
     assert found.message.splitlines() == [
         "0/1 environments can run m: 1 pool too small.",
-        "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
-        "(ports of the node's network, or its devices), wanted, the whole pool (2 nodes) holds 2",
+        (
+            "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
+            "(ports of the node's network, or its devices), wanted, the whole pool (2 nodes) holds 2"
+        ),
         "Raise maxNodeCount of pool x of InferenceEnvironment a",
     ]
 
