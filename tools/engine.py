@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from google.protobuf.struct_pb2 import Struct
 
+from function.adapter.structs import manifest, merge
 from function.cli.control_plane import InProcess, Rendered
-from function.cli.files import whole
 from function.cli.store import Ref, Store
 from function.exchange import Call, Composed, Condition, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, mapping
@@ -57,11 +56,11 @@ class Engine:
 
     def _ask(self, call: Call) -> Outcome:
         request = fnv1.RunFunctionRequest()
-        resource.update(request.observed.composite, call.xr)
-        for name, manifest in call.observed.items():
-            resource.update(request.observed.resources[name], manifest)
-        request.input.update(self.input or call.input)
-        request.context.update(call.context)
+        merge(request.observed.composite.resource, call.xr)
+        for name, observed in call.observed.items():
+            merge(request.observed.resources[name].resource, observed)
+        merge(request.input, self.input or call.input)
+        merge(request.context, call.context)
         for name, found in call.answers.items():
             answer = request.required_resources[name]  # there from now on, with or without items
             for item in found:
@@ -72,7 +71,7 @@ class Engine:
 @lru_cache(maxsize=4096)  # of many control planes, in the tests
 def _written(item: RequiredResource) -> bytes:
     struct = Struct()
-    struct.update(item.load())
+    merge(struct, item.load())
     return bytes(struct.SerializeToString())
 
 
@@ -84,10 +83,10 @@ def _outcome(response: fnv1.RunFunctionResponse) -> Outcome:
     return Outcome(
         requirements={name: requirement(wanted) for name, wanted in response.requirements.resources.items()},
         composed={
-            name: Composed(manifest=_manifest(item.resource), ready=item.ready == fnv1.READY_TRUE)
+            name: Composed(manifest=manifest(item.resource), ready=item.ready == fnv1.READY_TRUE)
             for name, item in desired.resources.items()
         },
-        status=mapping(_manifest(desired.composite.resource), "status"),
+        status=mapping(manifest(desired.composite.resource), "status"),
         conditions=tuple(
             Condition(type=ConditionType(c.type), status=_STATUS[c.status], reason=c.reason, message=c.message)
             for c in response.conditions
@@ -105,9 +104,3 @@ def requirement(wanted: fnv1.ResourceSelector) -> Requirement:
         namespace=wanted.namespace if wanted.HasField("namespace") else None,
         labels=dict(wanted.match_labels.labels),
     )
-
-
-def _manifest(struct: Struct) -> Manifest:
-    """Return a manifest with whole numbers, as an API server has them."""
-    found = whole(resource.struct_to_dict(struct))
-    return found if isinstance(found, dict) else {}

@@ -3,11 +3,10 @@
 What a cluster owner brings (an observed claim, a class, a definition) is there unless it is listed as absent.
 """
 
-import copy
 from dataclasses import dataclass
 
 from function.cli.remote_stages import StepByStep, condition
-from function.kube.manifests import Manifest, get, listing, mapping, text
+from function.kube.manifests import Manifest, copied, get, listing, mapping, text
 
 # What a copied Secret's key holds: tests look for it where it must not turn up.
 SECRET_VALUE = "c2ltdWxhdGVkLXNlY3JldA=="  # noqa: S105  # base64 of a made-up word
@@ -49,11 +48,11 @@ def _title(manifest: Manifest, name: str = "metadata.name") -> str:
 
 def _with_secrets(resource: Manifest) -> Manifest:
     """Do as the provider does: the value ends up in the Object's own manifest on the control plane."""
-    copied = copy.deepcopy(resource)
-    manifest = mapping(copied, "spec.forProvider.manifest")
-    for reference in listing(copied, "spec.references"):
+    told = copied(resource)
+    manifest = mapping(told, "spec.forProvider.manifest")
+    for reference in listing(told, "spec.references"):
         source = mapping(reference, "patchesFrom")
         key = text(source, "fieldPath").removeprefix("data[").removeprefix("data.").removesuffix("]")
         if text(source, "kind") == "Secret":
             manifest["data"] = {**mapping(manifest, "data"), key: SECRET_VALUE}
-    return copied
+    return told

@@ -7,17 +7,18 @@ resourceVersion and size. Files have not: an exported manifest that is edited ke
 render` such a name would answer with what the file said before. Which caller it is, main.py knows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from crossplane.function.proto.v1.run_function_pb2 import Resource
 from google.protobuf.message import DecodeError
-from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.struct_pb2 import Struct
 
 from function.adapter.split import MalformedError, metadata
+from function.adapter.structs import manifest
 from function.exchange import Answered, Pause, RequiredResource, never
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import Manifest
 
 Identify: TypeAlias = Callable[[Sequence[bytes], Pause], Answered]
 
@@ -58,38 +59,6 @@ def _with_content(items: Sequence[bytes], index: int, item: bytes, pause: Pause)
     # The bytes themselves and no hash of them: measured, a hash costs more time than it saves memory.
     content = _struct(item).SerializeToString(deterministic=True)
     return RequiredResource(content, partial(_load, items, index, pause))
-
-
-def manifest(struct: Struct) -> Manifest:
-    """Return a manifest with sorted keys and whole numbers as integers, at every depth."""
-    found: Manifest = {}
-    fields = struct.fields
-    for key in sorted(fields):
-        value = fields[key]
-        kind = value.WhichOneof("kind")
-        # Most of them: a call for each would be a tenth of the time.
-        found[key] = value.string_value if kind == "string_value" else _READERS[kind](value)
-    return found
-
-
-def _number(value: Value) -> int | float:
-    number = value.number_value
-    return int(number) if number.is_integer() else number
-
-
-def _list(value: Value) -> list[JSON]:
-    return [_READERS[item.WhichOneof("kind")](item) for item in value.list_value.values]
-
-
-_READERS: Mapping[str | None, Callable[[Value], JSON]] = {
-    "string_value": lambda value: value.string_value,
-    "struct_value": lambda value: manifest(value.struct_value),
-    "list_value": _list,
-    "number_value": _number,
-    "bool_value": lambda value: value.bool_value,
-    "null_value": lambda _: None,
-    None: lambda _: None,
-}
 
 
 def _load(items: Sequence[bytes], index: int, pause: Pause) -> Manifest:

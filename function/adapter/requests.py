@@ -6,8 +6,9 @@ stays unread until someone asks: reading 3,000 items costs ten times what receiv
 they are unchanged a fraction of it. Nothing here logs: observed resources may hold the copy of a Secret.
 """
 
-from function.adapter.items import Identify, by_content, manifest
+from function.adapter.items import Identify, by_content
 from function.adapter.split import Received
+from function.adapter.structs import manifest
 from function.exchange import Call, Pause, never
 
 

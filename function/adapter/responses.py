@@ -7,19 +7,15 @@ left out, because for Kubernetes null and absent are the same while schemas refu
 that Crossplane would give them.
 """
 
-import sys
 from datetime import timedelta
-from typing import assert_never
 
 from crossplane.function import response
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
-from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
 
+from function.adapter.structs import merge
 from function.exchange import Composed, Condition, Event, Outcome, Requirement
-from function.kube.manifests import JSON, Manifest
 from function.reasons import Status
 
-_LARGEST = sys.float_info.max
 _STATUS = {
     Status.TRUE: fnv1.STATUS_CONDITION_TRUE,
     Status.FALSE: fnv1.STATUS_CONDITION_FALSE,
@@ -32,10 +28,10 @@ def write(request: fnv1.RunFunctionRequest, outcome: Outcome) -> fnv1.RunFunctio
     answer = response.to(request, ttl=timedelta(seconds=outcome.ttl_seconds))
     desired = answer.desired
     if outcome.status:
-        _merge(desired.composite.resource, {"status": outcome.status})
+        merge(desired.composite.resource, {"status": outcome.status})
     if outcome.version:
         # Crossplane applies the status as it stands here, and an API server takes a version as a condition.
-        _merge(desired.composite.resource, {"metadata": {"resourceVersion": outcome.version}})
+        merge(desired.composite.resource, {"metadata": {"resourceVersion": outcome.version}})
     if outcome.ready is not None:
         desired.composite.ready = _ready(ready=outcome.ready)
     for name, composed in sorted(outcome.composed.items()):
@@ -60,7 +56,7 @@ def _ready(*, ready: bool) -> fnv1.Ready:
 
 def _resource(composed: Composed) -> fnv1.Resource:
     resource = fnv1.Resource(ready=_ready(ready=composed.ready))
-    _merge(resource.resource, composed.manifest)
+    merge(resource.resource, composed.manifest)
     return resource
 
 
@@ -92,35 +88,3 @@ def _result(event: Event) -> fnv1.Result:
         reason=event.reason,
         target=fnv1.TARGET_COMPOSITE,
     )
-
-
-def _merge(struct: Struct, manifest: Manifest) -> None:
-    for key in sorted(manifest):
-        value = manifest[key]
-        if value is not None:
-            _set(struct.fields[key], value)
-
-
-def _set(value: Value, new: JSON) -> None:
-    match new:
-        case None:
-            value.null_value = NULL_VALUE
-        case bool():
-            value.bool_value = new
-        case str():
-            value.string_value = new
-        case int():
-            # What no float holds must not fail the whole response.
-            value.number_value = max(-_LARGEST, min(_LARGEST, new))
-        case float():
-            value.number_value = new
-        case dict():
-            value.struct_value.SetInParent()  # an empty map is a map
-            _merge(value.struct_value, new)
-        case list():
-            value.list_value.Clear()
-            value.list_value.SetInParent()
-            for item in new:
-                _set(value.list_value.values.add(), item)
-        case _:
-            assert_never(new)

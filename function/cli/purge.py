@@ -4,7 +4,6 @@ Each directory is removed by a Job of the same image, user and node settings as 
 Object that goes when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
 """
 
-import copy
 import re
 import time
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster
 from function.cli.store import Ref, Store
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, copied, get, listing, mapping, text
 from function.kube.names import MANAGED_BY, named
 from function.observe.health import READINESS, Level, assess
 from function.observe.objects import read
@@ -84,7 +83,7 @@ def _remote_kind(manifest: Manifest) -> str:
 
 def _removal(environment: str, download: Manifest) -> Removal:
     """Return the removal of what a download's Object fetched."""
-    job = copy.deepcopy(mapping(download, "spec.forProvider.manifest"))
+    job = copied(mapping(download, "spec.forProvider.manifest"))
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]
     arguments = container.get("args")

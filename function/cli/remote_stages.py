@@ -6,14 +6,13 @@ before it completes, a service is accepted before it is ready. Times, uids and t
 equal steps give equal bytes. Messages and conditions are those that were seen (docs/facts.md, provider-kubernetes).
 """
 
-import copy
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from function.cli.store import Ref, is_ours
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, copied, get, mapping, text
 
 NOW = "2026-01-01T00:00:00Z"
 # What is composed now comes after all that is there, in the order in which everybody charges.
@@ -75,7 +74,7 @@ def _remote(manifest: Manifest, stage: Manifest) -> Manifest:
         "resourceVersion": "1",
         "creationTimestamp": NOW,
     }
-    remote: Manifest = {**copy.deepcopy(manifest), **stage, "metadata": metadata}
+    remote: Manifest = {**copied(manifest), **stage, "metadata": metadata}
     if text(manifest, "kind") == "Secret" and "data" in remote:
         remote["data"] = dict.fromkeys(mapping(remote, "data"), "")  # --sanitize-secrets
     return remote

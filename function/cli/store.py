@@ -3,7 +3,6 @@
 Holds our own kinds, what they compose, and what supplies their settings; anything else in a file is not ours.
 """
 
-import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from function.composers import COMPOSERS
 from function.domain.environment import Environment
 from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answered, RequiredResource, Requirement
-from function.kube.manifests import Manifest, get, listing, mapping, strings, text
+from function.kube.manifests import Manifest, copied, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.parse.environments import read_environment
 
@@ -138,7 +137,7 @@ def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
     metadata = mapping(manifest, "metadata")
     namespace = text(owner, "metadata.namespace") or text(metadata, "namespace")
     return {
-        **copy.deepcopy(manifest),
+        **copied(manifest),
         "metadata": {
             **metadata,
             **({"namespace": namespace} if namespace else {}),

@@ -11,9 +11,10 @@ from google.protobuf.struct_pb2 import Struct, Value
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.adapter.items import Identify, by_content, by_version, manifest
+from function.adapter.items import Identify, by_content, by_version
 from function.adapter.requests import read
 from function.adapter.split import MalformedError, metadata, split
+from function.adapter.structs import manifest
 from function.kube.manifests import Manifest
 from tests.adapter.wire import REQUESTS, field
 

@@ -2,18 +2,18 @@
 
 import copy
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from crossplane.function import resource
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.adapter.structs import merge
 from function.cli import files
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref, Store
 from function.composers import compose
-from function.exchange import Call
+from function.exchange import Call, Outcome, Requirement
 from function.fn import Runner
 from function.kube.manifests import Manifest, condition, get, mapping, text
 from tools.engine import Engine, requirement
@@ -80,9 +80,9 @@ def remote(control: ControlPlane, ref: Ref, prefix: str) -> dict[str, Manifest]:
 def request_of(control: ControlPlane, ref: Ref) -> fnv1.RunFunctionRequest:
     """Return the request for a composite at rest, with all requirements answered."""
     request = fnv1.RunFunctionRequest()
-    resource.update(request.observed.composite, control.composites[ref])
+    merge(request.observed.composite.resource, control.composites[ref])
     for key, observed in control.store.owned(ref).items():
-        resource.update(request.observed.resources[key], observed)
+        merge(request.observed.resources[key].resource, observed)
     for _ in range(6):
         asked = call(request).requirements.resources
         if set(asked) == set(request.required_resources):
@@ -93,19 +93,32 @@ def request_of(control: ControlPlane, ref: Ref) -> fnv1.RunFunctionRequest:
             answer = request.required_resources[name]
             del answer.items[:]
             for item in control.store.find(requirement(selector)):
-                resource.update(answer.items.add(), item.load())
+                merge(answer.items.add().resource, item.load())
     return request
 
 
 def fetched(first: Call, objects: Iterable[Manifest]) -> Call:
     """Return the last call of a reconcile in which all that is asked for is found among some objects."""
-    store, found = Store(objects), first
+    return reconciled(first, objects)[0]
+
+
+def reconciled(
+    first: Call, objects: Iterable[Manifest], asked: Mapping[str, Requirement] | None = None
+) -> tuple[Call, Outcome]:
+    """Return the last call of a reconcile and what comes of it; `asked` is known to be asked for, or guessed."""
+    store = Store(objects)
+    found = first if asked is None else _answered(first, store, asked)
     for _ in range(6):
-        answers = {name: store.find(wanted) for name, wanted in compose(found).requirements.items()}
-        if answers.keys() == found.answers.keys():
-            return found
-        found = replace(found, answers=answers)
+        outcome = compose(found)
+        wanted = outcome.requirements
+        if wanted == asked or (asked is None and wanted.keys() == found.answers.keys()):
+            return found, outcome
+        found, asked = _answered(found, store, wanted), wanted
     raise AssertionError("what is asked for does not settle")
+
+
+def _answered(call: Call, store: Store, asked: Mapping[str, Requirement]) -> Call:
+    return replace(call, answers={name: store.find(wanted) for name, wanted in asked.items()})
 
 
 def from_file(environment: Manifest) -> Manifest:

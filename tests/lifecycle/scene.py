@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
-from crossplane.function.resource import dict_to_struct
 
 from function.adapter import requests
 from function.adapter.split import split
+from function.adapter.structs import merge
 from function.composers import compose, requirements
 from function.exchange import Condition, Outcome
-from function.kube.manifests import JSON, Manifest, mapping, text
+from function.kube.manifests import JSON, Manifest, copied, mapping, text
 from tests.composers.plane import plane
 
 SEVERAL_NODES, ONE_NODE = "kimi-k2-two-nodes", "gemma-one-gpu"
@@ -33,20 +33,21 @@ class Scene:
 
     def edited(self, *edits: "Edit") -> "Scene":
         """Return the scene after some edits; this one stays."""
-        made = copy.deepcopy(self)
+        made = Scene(copied(self.xr), _each(self.observed), _each(self.answers), copied(self.input))
         for edit in edits:
             edit(made)
         return made
 
     def request(self) -> fnv1.RunFunctionRequest:
         """Return what the function is sent."""
-        return fnv1.RunFunctionRequest(
+        request = fnv1.RunFunctionRequest(
             observed=fnv1.State(
                 composite=_resource(self.xr), resources={key: _resource(found) for key, found in self.observed.items()}
             ),
             required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
-            input=dict_to_struct(self.input),
         )
+        merge(request.input, self.input)
+        return request
 
     def outcome(self) -> Outcome:
         """Return what the function makes of it."""
@@ -77,6 +78,10 @@ class Scene:
 Edit = Callable[[Scene], None]
 
 
+def _each(manifests: dict[str, Manifest]) -> dict[str, Manifest]:
+    return {name: copied(manifest) for name, manifest in manifests.items()}
+
+
 _SCENES: dict[str, Scene] = {}
 
 
@@ -99,7 +104,9 @@ def at_rest(story: str) -> Scene:
 
 
 def _resource(manifest: Manifest) -> fnv1.Resource:
-    return fnv1.Resource(resource=dict_to_struct(manifest))
+    made = fnv1.Resource()
+    merge(made.resource, manifest)
+    return made
 
 
 def remote(outcome: Outcome, prefix: str) -> dict[str, Manifest]:
