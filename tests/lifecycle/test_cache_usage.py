@@ -43,7 +43,9 @@ def test_the_whole_of_it() -> None:
 def test_its_name_is_the_placements_and_another_for_each_cache() -> None:
     mine = usage_name(MINE, "weights")
     assert mine.startswith("chat-east-")
-    assert len({mine, usage_name(MINE, "other"), usage_name(replace(MINE, name="chat-west"), "weights")}) == 3
+    assert mine != usage_name(MINE, "other")
+    long, longer = (usage_name(replace(MINE, name="x" * 250 + last), "weights") for last in "ab")
+    assert long != longer, "names that are cut stay apart"
 
 
 def test_that_of_another_cache_stays_until_the_service_has_moved() -> None:
