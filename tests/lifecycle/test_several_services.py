@@ -83,3 +83,27 @@ UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: 
 def test_other_bytes_stay_for_as_long_as_they_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
     earlier = beside("claim-", "claim-earlier", status={"atProvider": {}})
     assert ("claim-earlier" in scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
+
+
+# A variable of the preset's, which a profile must leave out.
+UNWRITABLE = (
+    environment("nodePools.0.interNode", {"preset": "coreweave-infiniband"}),
+    model("serving.0.engine.env", [{"name": "NCCL_NET", "value": "Socket"}]),
+)
+
+
+def test_one_that_cannot_be_written_runs_as_it_is_and_says_why() -> None:
+    rest = scene(SEVERAL_NODES)
+    refused = rest.edited(*UNWRITABLE)
+    (profile,) = [get(refused.xr, "spec.profile")]
+    accepted = refused.said("ServiceAccepted")
+    assert (accepted.status, accepted.reason) == ("False", "Rejected")
+    assert accepted.message.startswith(f"spec.serving[{profile}].engine.env[0]: NCCL_NET must be left out"), accepted
+    assert refused.composed() == rest.composed()
+    assert get(refused.outcome().status, "service.replicas") == 1
+
+
+def test_of_one_that_cannot_be_written_nothing_is_composed() -> None:
+    refused = scene(SEVERAL_NODES).edited(without_service, *UNWRITABLE)
+    assert refused.said("ServiceAccepted").reason == "Rejected"
+    assert refused.composed() == {}

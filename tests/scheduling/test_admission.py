@@ -128,6 +128,13 @@ def test_who_waits_is_told_that_it_needs_nodes_of_its_own() -> None:
         assert admission(replace(MINE, shape=builders.shape(1, gpus)), there, LABELS).whole is whole
 
 
+def test_who_was_judged() -> None:
+    """Whom there is no room for is published where a deployment composed it; of what users wrote nobody is."""
+    yielding = environment(yields=frozenset({("me", "pool")}))
+    assert [admission(MINE, there, LABELS).judged for there in (environment(), yielding)] == [False, True]
+    assert admission(replace(MINE, owner=""), environment(), LABELS).judged is True
+
+
 def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:
     wanted = {**LABELS, "modelplane.ai/cache": "weights"}
     found = admission(MINE, environment(admitted=(grant(2),)), wanted)

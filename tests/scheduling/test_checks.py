@@ -258,6 +258,16 @@ VRAM_CASES = (
         field=Field.MEMORY_PER_GPU,
     ),
     Case(
+        id="vram-and-memory-on-a-pool-without-memory",
+        reason="what the profile asks for is said as well",
+        profile=profile(requires=requires(memory="80Gi")),
+        vram="810Gi",
+        pool=pool(memory=None),
+        refused=NO_POOL,
+        field=Field.MEMORY_PER_GPU,
+        wanted=80 * 2**30,
+    ),
+    Case(
         id="flags-of-a-shape-that-cannot-be-computed",
         reason="the memory is what is missing; nothing is known that flags could disagree with",
         profile=profile(engine=engine(EngineName.VLLM, "--tensor-parallel-size=8")),

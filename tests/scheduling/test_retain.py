@@ -87,6 +87,22 @@ CASES = (
         want=AGAIN,
     ),
     Case(
+        id="another-model-of-several-nodes",
+        reason="160 GPUs of 80 GiB are 20 nodes, between which this pool has no way",
+        model=model(profile(), vram="12800Gi"),
+        environment=environment("env", pool(multi_node=False)),
+        placement=placement(model=ANOTHER),
+        want=AGAIN,
+    ),
+    Case(
+        id="another-model-of-one-node",
+        reason="what is computed for it fits a node",
+        model=COMPUTED,
+        environment=environment("env", pool(multi_node=False)),
+        placement=placement(model=ANOTHER),
+        want=STAYS,
+    ),
+    Case(
         id="another-model-where-there-is-no-room",
         reason="room is no question for what has it",
         placement=placement(model=ANOTHER, served=True),

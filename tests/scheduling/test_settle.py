@@ -331,6 +331,8 @@ def test_no_more_placements_are_granted_than_a_status_has_room_for() -> None:
     assert [p.uid for p in found.yields] == ["c"]
     grown = settle(FOUR, (asks("a", 2), asks("b")), (grant("a", share()), grant("b", share())), 2)
     assert held(grown) == {"a": 2, "b": 1}, "who is there may grow"
+    beside = settle(FOUR, (asks("a", 2), asks("b", 1, YOUNG)), (grant("a", share()),), 2)
+    assert held(beside) == {"a": 2, "b": 1}, "and takes no second row"
 
 
 @dataclass(frozen=True)
