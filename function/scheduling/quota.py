@@ -54,10 +54,10 @@ def within_quota(
     stays: list[Placement] = []
     misses: list[Miss] = []
     charged = [*there]
-    for assignment in decision.assignments:
+    for assignment in sorted(decision.assignments, key=_what_is_there_first):
         existing, wanted = assignment.placement, made(assignment)
-        # What is new comes after everything that is there.
-        wanted = wanted if existing else replace(wanted, created="~")
+        # What is new comes after everything that is there, and after what was new before it.
+        wanted = wanted if existing else replace(wanted, created="~" * (1 + len(kept)))
         beyond = excess(wanted, charged, limits) if existing is None or _takes_more(existing, wanted) else None
         keeps = _keeps(existing, wanted) if existing and beyond else None
         if beyond is None:
@@ -71,10 +71,15 @@ def within_quota(
             stays.append(existing)
     return replace(
         decision,
-        assignments=tuple(kept),
+        assignments=tuple(sorted(kept, key=lambda assignment: assignment.environment)),
         carried=tuple(sorted((*decision.carried, *stays), key=lambda p: (p.environment, p.name))),
         refusals=tuple(sorted((*decision.refusals, *misses), key=lambda miss: miss.environment)),
     )
+
+
+def _what_is_there_first(assignment: Assignment) -> tuple[bool, tuple[bool, bool, str, str, str, str] | None]:
+    there = assignment.placement
+    return there is None, charge_order(there) if there else None
 
 
 def _keeps(existing: Placement, wanted: Placement) -> int | None:

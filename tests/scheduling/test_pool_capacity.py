@@ -1,13 +1,18 @@
 """PoolCapacity in a pool: as if every node were written down, at a cost that does not depend on how many there are."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.domain.pods import PodAdditions
+from function.reasons import Refused
+from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand, PoolCapacity, empty_holds
-from tests.builders import shape
+from function.scheduling.shortage import shortage
+from tests.builders import environment, pool, shape
 
 
 def listed(room: PoolCapacity) -> list[int]:
@@ -98,6 +103,20 @@ def test_a_pod_that_has_its_node_to_itself_keeps_the_rest_of_it_from_others() ->
     assert room.take(2, 4, 2) == 1, "three nodes for four pods"
     assert listed(room) == [0, 0, 0, 4]
     assert room.holds(Demand(shape(1, 4), 2)) == 1
+
+
+def test_what_is_left_of_a_node_is_not_added_up() -> None:
+    """Of 8 GPUs two pods of 3 have 6: three nodes hold six of them, and not 24 / 3."""
+    assert PoolCapacity(3, 8).holds(Demand(shape(1, 3), 8)) == 6
+
+
+def test_a_pool_too_small_for_pods_with_nodes_of_their_own_says_that_they_are() -> None:
+    for gpus, whole in ((4, True), (8, False)):
+        own = replace(pool(nodes=2), pod=PodAdditions(host_network=True))
+        room = Ledger(()).room(environment("env", own), own)
+        found = shortage(room, Demand(shape(1, gpus), 3), "env", "default", own)
+        assert found is not None
+        assert (found.reason, found.found, found.whole) == (Refused.POOL_TOO_SMALL, 2, whole)
 
 
 def test_an_empty_pool_is_asked_without_counting_who_is_there() -> None:

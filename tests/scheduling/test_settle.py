@@ -223,35 +223,6 @@ def test_who_holds_four_nodes(case: Case) -> None:
     assert tuple(p.uid for p in found.yields) == case.yields, case.reason
 
 
-HALF, HALVES = shape(1, 4), shape(2, 4)
-WHOLE: tuple[tuple[Pool, tuple[Placement, ...], dict[str, int], list[str], int], ...] = (
-    (OWN_NETWORK, (asks("a", 4, shape=HALF), asks("b", 1, YOUNG, shape=HALF)), {"a": 4}, ["b"], 0),
-    (OWN_NETWORK, (asks("a", 1, shape=HALF), asks("b", 3, YOUNG)), {"a": 1, "b": 3}, [], 0),
-    (OWN_DEVICES, (asks("a", 1, shape=HALVES), asks("b", 2, YOUNG, shape=HALVES)), {"a": 2}, ["b"], 2),
-    (OWN_DEVICES, (asks("a", 1, shape=HALVES), asks("b", 4, YOUNG, shape=HALF)), {"a": 2, "b": 4}, [], 0),
-    # Whoever came first: halves that share a node are charged after pods that cannot.
-    (OWN_DEVICES, (asks("a", 3, shape=HALF), asks("b", 1, YOUNG, shape=HALVES)), {"a": 3, "b": 2}, [], 0),
-    (FOUR, (asks("a", 1, shape=HALVES), asks("b", 3, YOUNG, shape=HALVES)), {"a": 2, "b": 6}, [], 0),
-)
-
-
-@pytest.mark.parametrize(("of", "placements", "want", "yields", "empty"), WHOLE)
-def test_no_two_pods_share_a_node_whose_ports_or_devices_one_of_them_takes(
-    of: Pool, placements: tuple[Placement, ...], want: dict[str, int], yields: list[str], empty: int
-) -> None:
-    """By replicas of half nodes: of one node they share it, unless the pool gives them its network."""
-    found = settle(of, placements)
-    assert (held(found), [p.uid for p in found.yields]) == (want, yields)
-    assert found.room.free.get(8, 0) == empty
-
-
-def test_a_pool_that_turns_to_the_nodes_network_takes_nothing_from_who_runs() -> None:
-    """Eight halves ran on four nodes, which is twice as many as fit now."""
-    found = settle(OWN_NETWORK, (asks("a", 8, shape=HALF, served=True),), (grant("a", share(8, gpus=4)),))
-    assert (held(found), found.yields, sum(found.room.free.values())) == ({"a": 8}, (), 0)
-    assert found.room.nodes_in_use == 4
-
-
 def test_both_shapes_are_held_while_one_replaces_the_other() -> None:
     """Two nodes of one replica replace two replicas of one: until the old ones are gone nobody else gets either."""
     moving = asks("a", 1, shape=TWO, served=True, takes=share(2))

@@ -1,0 +1,169 @@
+"""A decision within the quota of its namespace: what it has no room for is not made, and what is there stays as it is.
+
+GPUs are counted by hand: a replica takes four, or eight of the larger shape.
+"""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.placement import Placement
+from function.domain.quota import Limits
+from function.domain.shares import Share
+from function.reasons import Refused
+from function.scheduling.quota import within_quota
+from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
+from tests import builders
+
+HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
+OTHER = Placement(
+    namespace="team", name="other", deployment="x", model=builders.model().ref, environment="a", profile="default",
+    pool="pool", shape=HALF, uid="other", served=True, takes=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1),
+)  # fmt: skip
+MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")
+NEW = replace(MINE, uid="", name="new", served=False, takes=None, created="")
+# It was told before that its namespace may not have what its deployment wrote, and has what it had.
+BEYOND = replace(MINE, over_quota=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`has`: what is there of it, None where it is new. `kept`: the replicas that are decided; None: none.
+
+    `wanted`: GPUs for which there was no room, None where there was; `keeps`: replicas that the refusal says it keeps.
+    """
+
+    id: str
+    reason: str
+    has: Placement | None
+    made: Placement
+    gpus: int
+    kept: int | None = None
+    carried: bool = False
+    wanted: int | None = None
+    keeps: int | None = None
+
+
+CASES = (
+    Case(id="new", reason="4 + 4 of 8", has=None, made=NEW, gpus=8, kept=1),
+    Case(id="new-beyond", reason="4 + 4 of 7", has=None, made=NEW, gpus=7, wanted=4),
+    Case(id="as-it-is", reason="what runs is not asked", has=MINE, made=MINE, gpus=1, kept=1),
+    Case(id="fewer", reason="nor what shrinks", has=replace(MINE, replicas=3), made=MINE, gpus=1, kept=1),
+    Case(id="grows", reason="4 + 12 of 16", has=MINE, made=replace(MINE, replicas=3), gpus=16, kept=3),
+    Case(
+        id="grows-beyond",
+        reason="4 + 12 of 15: it keeps its one",
+        has=MINE,
+        made=replace(MINE, replicas=3),
+        gpus=15,
+        kept=1,
+        wanted=8,
+        keeps=1,
+    ),
+    Case(
+        id="written-beyond",
+        reason="its spec says three, it has one",
+        has=replace(BEYOND, replicas=3),
+        made=replace(BEYOND, replicas=3),
+        gpus=15,
+        kept=1,
+        wanted=8,
+        keeps=1,
+    ),
+    Case(id="larger", reason="4 + 4 + 4 of 12", has=MINE, made=replace(MINE, shape=WHOLE), gpus=12, kept=1),
+    Case(
+        id="larger-beyond",
+        reason="4 + 4 + 4 of 11: it stays as it is",
+        has=MINE,
+        made=replace(MINE, shape=WHOLE),
+        gpus=11,
+        carried=True,
+        wanted=4,
+    ),
+    Case(
+        id="larger-and-given",
+        reason="it is asked for already, and says itself what comes of it",
+        has=replace(BEYOND, shape=WHOLE),
+        made=replace(BEYOND, shape=WHOLE),
+        gpus=11,
+        kept=1,
+    ),
+    Case(
+        id="unreadable",
+        reason="what it has cannot be told from what is wanted",
+        has=replace(MINE, shape=None),
+        made=replace(MINE, shape=WHOLE),
+        gpus=11,
+        kept=1,
+    ),
+    Case(
+        id="wanted-is-unreadable",
+        reason="nothing more is asked for",
+        has=MINE,
+        made=replace(MINE, shape=None),
+        gpus=1,
+        kept=1,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_is_kept_of_a_decision(case: Case) -> None:
+    asked = Assignment(
+        environment="env",
+        profile="default",
+        pool="pool",
+        shape=case.made.shape or WHOLE,
+        replicas=case.made.replicas,
+        placement=case.has,
+    )
+    found = within_quota(
+        Decision(assignments=(asked,)), lambda _: case.made, (OTHER, *filter(None, (case.has,))), Limits(gpus=case.gpus)
+    )
+    assert found.assignments == (() if case.kept is None else (replace(asked, replicas=case.kept),)), case.reason
+    assert found.carried == ((case.has,) if case.carried else ())
+    if case.wanted is None:
+        assert found.refusals == ()
+        return
+    (miss,) = found.refusals
+    (refusal,) = miss.refusals
+    assert (miss.environment, miss.reason, miss.keeps) == ("env", Refused.QUOTA_EXCEEDED, case.keeps)
+    assert (refusal.field, refusal.wanted) == (Field.QUOTA, case.wanted)
+
+
+STAYS = replace(MINE, environment="a", name="z")
+
+
+def asked(environment: str, there: Placement | None = None) -> Assignment:
+    return Assignment(environment=environment, profile="default", pool="pool", shape=HALF, replicas=1, placement=there)
+
+
+def within(made: dict[str, Placement], *assignments: Assignment, before: tuple[Miss, ...] = ()) -> Decision:
+    """Return what is kept of some assignments beside the other's and what stays, 4 + 4 GPUs of 12."""
+    carried = replace(OTHER, environment="d")
+    decision = Decision(assignments=assignments, carried=(carried,), refusals=before)
+    return within_quota(decision, lambda each: made[each.environment], (carried, STAYS), Limits(gpus=12))
+
+
+NEWS = {name: replace(NEW, environment=name, name=name) for name in "bc"}
+
+
+def test_of_two_new_ones_the_first_is_made_whatever_their_names() -> None:
+    before = Miss(environment="bb", refusals=(Refusal(reason=Refused.POOL_TOO_SMALL, field=Field.REPLICAS),))
+    larger = replace(STAYS, shape=builders.shape(2, 8))
+    found = within({**NEWS, "a": larger}, asked("c"), asked("b"), asked("a", STAYS), before=(before,))
+    assert found.assignments == (asked("c"),)
+    assert [placement.environment for placement in found.carried] == ["a", "d"], "what stays is in order"
+    assert [miss.environment for miss in found.refusals] == ["a", "b", "bb"]
+
+
+def test_what_is_there_grows_before_anything_new_is_made() -> None:
+    found = within({**NEWS, "a": replace(STAYS, shape=WHOLE)}, asked("c"), asked("a", STAYS))
+    assert found.assignments == (asked("a", STAYS),)
+    assert [miss.environment for miss in found.refusals] == ["c"]
+
+
+def test_a_decision_keeps_its_order() -> None:
+    last = replace(STAYS, environment="e")
+    found = within({**NEWS, "e": last}, asked("b"), asked("e", last))
+    assert [each.environment for each in found.assignments] == ["b", "e"]
