@@ -1,4 +1,4 @@
-"""Who may be on a node beside others: not pods whose ports or devices are all of it, nor replicas that are kept apart."""
+"""Who may be on a node beside others: no pod whose ports or devices are all of it, nor replicas that are kept apart."""
 
 from dataclasses import replace
 
