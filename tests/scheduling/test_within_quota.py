@@ -167,3 +167,25 @@ def test_a_decision_keeps_its_order() -> None:
     last = replace(STAYS, environment="e")
     found = within({**NEWS, "e": last}, asked("b"), asked("e", last))
     assert [each.environment for each in found.assignments] == ["b", "e"]
+
+
+def test_of_two_that_grow_the_older_one_does() -> None:
+    """One of the four GPUs that are left is either's."""
+    young = replace(STAYS, environment="a", name="young", uid="young", created="2026-01-09")
+    old = replace(STAYS, environment="e", name="old")
+    made = {"a": replace(young, replicas=2), "e": replace(old, replicas=2)}
+    asks = [replace(asked(each.environment, each), replicas=2) for each in (young, old)]
+    found = within_quota(
+        Decision(assignments=tuple(asks)), lambda each: made[each.environment], (young, old), Limits(gpus=12)
+    )
+    assert [(each.environment, each.replicas) for each in found.assignments] == [("a", 1), ("e", 2)]
+
+
+def test_what_waits_grows_before_what_came_later() -> None:
+    """Neither has anything: 12 GPUs are the older one's."""
+    old, young = (replace(NEW, name=name, uid=name, created=f"2026-01-0{day}") for name, day in (("old", 1), ("y", 5)))
+    asks = replace(asked("env", old), replicas=3)
+    found = within_quota(
+        Decision(assignments=(asks,)), lambda _: replace(old, replicas=3), (old, young), Limits(gpus=12)
+    )
+    assert found.assignments == (asks,)
