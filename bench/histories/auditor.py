@@ -212,10 +212,10 @@ class Auditor(invariants.Auditor):
 
     def _may_change(self, owner: Version, event: Event) -> bool:
         """Tell whether somebody has asked for these pods, or for their shape, which is written for itself."""
-        shapes = [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
-        if shapes[0] != shapes[-1] and self._reshaped_by_word(owner):
+        if event.now is not None and self._excused(owner, event.now.uid):
             return True
-        return event.now is not None and self._excused(owner, event.now.uid)
+        shapes = [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
+        return shapes[0] != shapes[-1] and self._reshaped_by_word(owner)
 
     def _may_make_way(self, owner: Version, service: Version) -> bool:
         """Tell whether a service may go: for other pods, or for a shape that its placement got when there was room."""

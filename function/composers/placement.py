@@ -194,7 +194,7 @@ def _answer(
         **written.secrets,
         **written.composed,
     }
-    if not lifecycle.moved(writer, stored, written, key):
+    if not lifecycle.moved(writer, stored, written, key, resolved.placement.uri):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
         composed |= cache_usage.until_moved(call.observed, composed)
     serving = services.remarked(_serving(resolved, remote), written.uncopied)

@@ -152,13 +152,15 @@ def serving(writer: ObjectWriter, written: Written, key: str) -> ObservedObject:
     return read(there.get(wanted if wanted in written.composed else next(iter(sorted(written.composed)), wanted)))
 
 
-def moved(writer: ObjectWriter, stored: Weights, written: Written, key: str) -> bool:
+def moved(writer: ObjectWriter, stored: Weights, written: Written, key: str, planned: str) -> bool:
     """Tell whether nothing can read other bytes: there is no service at all, or this one alone, up on the planned ones.
 
-    An Object that says nothing of its service, as after a restored backup, may have one.
+    An Object that says nothing of its service, as after a restored backup, may have one. `planned`: what was planned
+    when the composite last said so. A call before this one may have written a service for that which is not seen yet;
+    once the composite says what is planned now, it is newer than that, and knows.
     """
     if not written.composed and not _carried(writer):
-        return True
+        return stored.plan is None or planned in ("", stored.plan.uri)
     if stored.plan is None or written.composed.keys() != {writer.name(key)}:
         return False
     remote = writer.read(key)

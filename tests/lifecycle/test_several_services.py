@@ -30,6 +30,17 @@ def without_service(found: Scene) -> None:
         del found.observed[key]
 
 
+def told_of(*edits: Edit) -> Edit:
+    """Let the composite say of its storage what it says after these edits."""
+    said = get(scene(SEVERAL_NODES).edited(*edits).outcome().status, "storage.uri")
+    return lambda found: put(found.xr, "status.storage.uri", said)
+
+
+def never_told(found: Scene) -> None:
+    """Let the composite say nothing of its storage."""
+    put(found.xr, "status.storage.uri", None)
+
+
 TWO = (beside("service-", "service-a"),)
 
 
@@ -66,7 +77,9 @@ UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: 
     [
         ((), False, "the one service is up on the wanted bytes"),
         ((without_service,), True, "it is written in this call, and may be there unobserved"),
-        ((without_service, REVISION), False, "there is no service at all"),
+        ((without_service, REVISION), True, "an earlier call may have written one that reads them, unobserved (6168)"),
+        ((without_service, REVISION, told_of(REVISION)), False, "there is none, or this composite would know of it"),
+        ((without_service, REVISION, never_told), False, "nothing was planned before, hence nothing written"),
         ((LARGER,), True, "so it is where it has another group"),
         ((REVISION,), True, "the wanted bytes are on their way"),
         ((UNPLANNABLE,), True, "nobody knows which bytes are wanted"),
