@@ -5,9 +5,11 @@ so that the rules across fields still look at everything else and the list of pr
 holds what was found all the same.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, reduce
+from operator import attrgetter
 from typing import overload
 
 from pydantic import BaseModel
@@ -25,7 +27,9 @@ class Faults:
 
     def __init__(self, shape: Sequence[Problem]) -> None:
         self._shape = {problem.path: problem for problem in shape}
-        self._own: set[Problem] = set()
+        # Both in order: of ten thousand items of a list each asks for its own.
+        self._refused = sorted(self._shape.values())
+        self._own: list[Problem] = []
 
     def misshapen(self, block: "Block", key: str) -> bool:
         """Tell whether the schema refuses what stands at a field. Paths are not made where it refuses nothing."""
@@ -33,11 +37,14 @@ class Faults:
 
     def add(self, problem: Problem) -> None:
         """Take in a fault that one of our own rules found."""
-        self._own.add(problem)
+        index = bisect_left(self._own, problem)
+        if self._own[index : index + 1] != [problem]:
+            self._own.insert(index, problem)
 
     def update(self, problems: Iterable[Problem]) -> None:
         """Take in several faults."""
-        self._own.update(problems)
+        for problem in problems:
+            self.add(problem)
 
     @property
     def any(self) -> bool:
@@ -46,13 +53,21 @@ class Faults:
 
     def within(self, path: str) -> tuple[Problem, ...]:
         """Return the sorted faults at a path and below; where a rule of ours speaks, the schema is silent."""
-        spoken = {p.path for p in self._own}
-        everything = self._own.union(p for p in self._shape.values() if p.path not in spoken)
-        return tuple(sorted(p for p in everything if _is_within(p.path, path)))
+        own = _within(self._own, path)
+        spoken = {problem.path for problem in own}
+        return tuple(sorted([*own, *(p for p in _within(self._refused, path) if p.path not in spoken)]))
 
 
-def _is_within(path: str, outer: str) -> bool:
-    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
+def _within(problems: list[Problem], path: str) -> list[Problem]:
+    """Return those of sorted problems that are at a path, or at one that goes on from it with a dot or a bracket."""
+    found: list[Problem] = []
+    for first, beyond in ((path, f"{path}\0"), (f"{path}.", f"{path}/"), (f"{path}[", f"{path}\\")):
+        start, end = (bisect_left(problems, each, key=_path) for each in (first, beyond))
+        found += problems[start:end]
+    return found
+
+
+_path = attrgetter("path")
 
 
 class Block:

@@ -47,6 +47,13 @@ def test_anything_gets_an_answer() -> None:
     assert counts.wrong == {}, counts.first
 
 
+def test_ten_thousand_profiles_get_an_answer() -> None:
+    """Each asked for its own faults among those of all: 18 seconds of processor, where a second is allowed."""
+    counts = Counts()
+    ask(counts, Runner(), None, 318_831, request(318_831))
+    assert counts.wrong == {}, counts.first
+
+
 def test_what_reached_new_code_once_gets_an_answer() -> None:
     """libFuzzer's, of `make fuzz-guided`."""
     counts, runner = Counts(), Runner()
