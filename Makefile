@@ -146,6 +146,7 @@ simulate: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.histories run
 
 simulate-short: $(VENV)/dev.stamp
+	$(BIN)/pytest -m simulation -n 2 --dist worksteal tests/simulator tests/histories
 	$(BIN)/python -m bench.histories run --seeds 200
 
 # Defects that were there once, brought back one by one: each is found.

@@ -15,6 +15,7 @@ def _no_logs() -> Iterator[None]:
         yield
 
 
+@pytest.mark.simulation
 def test_a_history_is_its_seed() -> None:
     first, second = play(1), play(1)
     assert first.violations == []
@@ -29,7 +30,8 @@ def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> Non
 
 
 # The cheapest of those in docs/reliability.md; `make mutants` looks for all.
-@pytest.mark.parametrize(("name", "seed"), [("users-claim-is-owned", 0), ("messages-without-bound", 0)])
+@pytest.mark.simulation
+@pytest.mark.parametrize(("name", "seed"), [("secret-written-back", 0), ("messages-without-bound", 0)])
 def test_a_defect_that_is_brought_back_is_found(name: str, seed: int) -> None:
     mutant = named(name)
     with planted(mutant):

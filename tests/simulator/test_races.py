@@ -7,6 +7,8 @@ import structlog
 
 from bench.simulator.races import play
 
+pytestmark = pytest.mark.simulation
+
 # The first four held GPUs twice for a moment before environments kept ledgers. In 23 and 123 lists were late by the
 # same second for ever, and there was no end: what a placement had was in sight in every second call, until it was
 # asked for by a label; and what was carried over was written over what was newer. The last ends where lags vary alone.
