@@ -50,8 +50,9 @@ demo: $(VENV)/runtime.stamp
 # The workers and the many processes of the tests import what is compiled, also where Python is told to keep nothing.
 test cover: export PYTHONDONTWRITEBYTECODE :=
 
+# One worker more than two cores: some tests wait for processes.
 test: $(VENV)/dev.stamp
-	$(BIN)/pytest -n 2 --dist worksteal tests
+	$(BIN)/pytest -n 3 --dist worksteal tests
 
 cover: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= $(COVERING)
