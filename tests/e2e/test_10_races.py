@@ -5,6 +5,7 @@ of the function are counted. Every event of the remote cluster is looked at from
 are there two services for one slot.
 """
 
+import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -49,19 +50,23 @@ class Slots(threading.Thread):
         assert self._ended
 
     def run(self) -> None:
-        """Look until the last event."""
-        for kind, service in self._events:
-            if _LAST in mapping(service, "metadata.labels"):
-                self._ended = True
-                return
-            race, _, side = strings(service, "metadata.labels")["modelplane.ai/deployment"].rpartition("-")
-            self.seen += 1
-            if kind == "DELETED" or get(service, "metadata.deletionTimestamp") is not None:
-                self._holders[race].discard(side)
-            else:
-                self._holders[race].add(side)
-            if len(self._holders[race]) > 1:
-                self.doubled.append(f"event {self.seen}: both sides of {race}")
+        """Look until the last event, and let go of the connection: a collector that finds it open warns of it."""
+        with contextlib.closing(self._events):
+            for kind, service in self._events:
+                if _LAST in mapping(service, "metadata.labels"):
+                    self._ended = True
+                    return
+                self._look(kind, service)
+
+    def _look(self, kind: str, service: Manifest) -> None:
+        race, _, side = strings(service, "metadata.labels")["modelplane.ai/deployment"].rpartition("-")
+        self.seen += 1
+        if kind == "DELETED" or get(service, "metadata.deletionTimestamp") is not None:
+            self._holders[race].discard(side)
+        else:
+            self._holders[race].add(side)
+        if len(self._holders[race]) > 1:
+            self.doubled.append(f"event {self.seen}: both sides of {race}")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ for each call; what a user would do by hand is done with kubectl all the same (`
 import json
 import ssl
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -92,7 +92,7 @@ class Api:
         tls = ssl.create_default_context(cafile=home.certificates / "ca.crt")
         certificate = _certificate(home, identity)
         tls.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
-        self._connections = urllib3.PoolManager(ssl_context=tls, timeout=15, retries=_RETRIES)
+        self._connections = urllib3.PoolManager(ssl_context=tls, maxsize=2, timeout=15, retries=_RETRIES)
 
     def ready(self) -> bool:
         """Return whether the server serves, the default namespace included."""
@@ -112,8 +112,8 @@ class Api:
         query = f"?labelSelector={urllib.parse.quote(labels)}" if labels else ""
         return listing(self._call("GET", _path(kind, namespace) + query), "items")
 
-    def watch(self, kind: str, namespace: str, seconds: int) -> Iterator[tuple[str, Manifest]]:
-        """Yield each event of a kind with its object, what is there first, for so many seconds."""
+    def watch(self, kind: str, namespace: str, seconds: int) -> Generator[tuple[str, Manifest]]:
+        """Yield each event of a kind with its object, what is there first, for so many seconds; close it when done."""
         response = self._connections.request(
             "GET",
             f"{self._server}/{_path(kind, namespace)}?watch=1&timeoutSeconds={seconds}",
@@ -121,10 +121,11 @@ class Api:
             timeout=seconds + 15,
         )
         unfinished = b""
-        for part in response.stream():
-            *lines, unfinished = (unfinished + part).split(b"\n")
-            for event in map(json.loads, lines):
-                yield text(event, "type"), event["object"]
+        with response:
+            for part in response.stream():
+                *lines, unfinished = (unfinished + part).split(b"\n")
+                for event in map(json.loads, lines):
+                    yield text(event, "type"), event["object"]
 
     def apply(self, manifest: Manifest, part: str = "") -> Manifest:
         """Create or update an object, or its `status`, as `kubectl apply --server-side --force-conflicts` does."""
