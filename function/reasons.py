@@ -229,8 +229,10 @@ class Hydrated(StrEnum):
     PARTIALLY_HYDRATED = "PartiallyHydrated"
     DOWNLOAD_FAILED = "DownloadFailed"
     CLAIM_NOT_FOUND = "ClaimNotFound"
+    ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound"
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
     UNREACHABLE = "Unreachable"  # Unknown: a cluster does not answer
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the weights
     INVALID_CACHE = "InvalidCache"
 
 

@@ -45,7 +45,7 @@ MUTANTS = (
             Change(
                 "function.lifecycle.services",
                 "write",
-                "    if not stored.open and text(observed, _URI) != stored.plan.uri:\n        return earlier\n",
+                "    if not opened and text(observed, _URI) != stored.plan.uri:\n        return earlier\n",
             ),
         ),
     ),
@@ -149,7 +149,7 @@ MUTANTS = (
             Change(
                 "function.scheduling.ledger",
                 "_settled",
-                "full or not _fits(_charged(pool, others) if mine else room, asks)",
+                "full or not _fits(_charged(pool, others) if mine else room, fitting)",
                 "full",
             ),
         ),

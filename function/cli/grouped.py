@@ -21,6 +21,7 @@ class Group:
     """Environments that miss the same, each with what was found there and by how much it falls short."""
 
     reason: Refused
+    outlook: Outlook
     step: int
     wanted: tuple[str, ...]
     found: list[tuple[float, str, str]] = field(default_factory=list)
@@ -28,7 +29,7 @@ class Group:
     @property
     def title(self) -> str:
         """How many environments, why, and whether waiting can help."""
-        outlook = "not now" if self.reason.outlook is Outlook.NOT_NOW else "never as things are"
+        outlook = "not now" if self.outlook is Outlook.NOT_NOW else "never as things are"
         return f"{count(len(self.found), 'environment')}: {self.reason} ({outlook})"
 
     @property
@@ -49,7 +50,7 @@ def groups(misses: Iterable[Miss]) -> list[Group]:
     for miss in misses:
         pairs = [compared(refusal) for refusal in miss.refusals]
         wanted = tuple(pair[0] for pair in pairs)
-        group = found.setdefault((miss.reason, wanted), Group(miss.reason, miss.step, wanted))
+        group = found.setdefault((miss.reason, wanted), Group(miss.reason, miss.outlook, miss.step, wanted))
         group.found.append((_short(miss.refusals), "; ".join(pair[1] for pair in pairs), miss.environment))
     return sorted(found.values(), key=lambda group: (-group.step, -len(group.found), group.wanted))
 

@@ -81,7 +81,7 @@ def _reason(miss: Miss) -> Reason:
         reason=miss.reason,
         faults=tuple(map(sentence, miss.refusals)),
         remedies=tuple(text_ for text_ in map(remedy, miss.refusals) if text_),
-        outlook="not now" if miss.reason.outlook is Outlook.NOT_NOW else "never as things are",
+        outlook="not now" if miss.outlook is Outlook.NOT_NOW else "never as things are",
     )
 
 

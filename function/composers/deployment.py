@@ -28,12 +28,11 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
-from function.scheduling.judge import judge
-from function.scheduling.quota import within_quota
+from function.scheduling.quota import refused, taken, within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
-from function.scheduling.schedule import schedule
+from function.scheduling.schedule import anew, schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
 from function.serving.service import unservable
 from function.storage.placed import PlacedWeights
@@ -80,26 +79,28 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         held = keep_observed(kept, settings, near.asked, [model])
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
+    there = _namespace(call)
+    quota = taken(deployment.namespace, there, settings.limits)
     for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
         if not view.answered:
             return keep_observed(kept, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         weights = _weights(deployment, model, view, settings)
         request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
         # Only of what everybody looks at it is worth while to remember what was found.
-        judging = judge if view is near else VERDICTS.judging(request, view.environments, call.pause)
-        decision = schedule(request, view.environments, [*view.others, *view.own], judging)
+        remembering = partial(VERDICTS.judging, environments=view.environments, pause=call.pause)
+        judging = anew if view is near else remembering
+        decision = schedule(request, view.environments, [*view.others, *view.own], judging, quota)
         found = Considered(request=request, weights=weights, view=view, decision=decision, resolved=resolved)
         if _settled(found) if view is near else _has_all(decision):
             break
-    return replace(found, decision=_within_quota(call, settings, found))
+    decision = within_quota(found.decision, partial(placed, found.request), there, settings.limits)
+    return replace(found, decision=decision, request=replace(found.request, excess=refused(decision)))
 
 
-def _within_quota(call: Call, settings: Settings, found: Considered) -> Decision:
+def _namespace(call: Call) -> list[Placement]:
+    """Return the placements of the namespace, which are asked for only where a quota counts them."""
     listed = call.answer(requirements.NAMESPACE)
-    if not settings.limits.any or listed is Answer.PENDING:
-        return found.decision
-    there = [p for p in PLACEMENTS.read(listed) if p]
-    return within_quota(found.decision, partial(placed, found.request), there, settings.limits)
+    return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.read(listed) if p]
 
 
 def _views(call: Call, near: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:

@@ -71,7 +71,7 @@ def _compose(
 ) -> Outcome:
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
-        return _hold(call, settings, asked, [resolved], placement)
+        return _hold(call, settings, asked, [resolved], placement, faulty=bool(faults))
     beyond = _excess(call, placement, settings)
     if isinstance(beyond, Condition):
         return _hold(call, settings, asked, [_RESOLVED, beyond], placement)
@@ -109,7 +109,8 @@ def service(call: Call, settings: Settings) -> tuple[str, str] | None:
     resolved = resolve.placement(call, placement, settings) if placement else None
     if not isinstance(resolved, ResolvedPlacement):
         return None
-    planned = plan(_request(resolved, call))
+    there = bool(resolved.placement.hydration.completed_at)
+    planned = plan(replace(_request(resolved, call), fetched=there, claimed=there))
     named = service_name(resolved.placement, resolved.shape)
     return (named, lifecycle.wished(resolved, planned)) if isinstance(planned, StoragePlan) else None
 
@@ -207,7 +208,7 @@ def _answer(
     )
     service = _service(call, resolved, written, remote)
     said = report.status(resolved.placement, service, _where(call, resolved, stored))
-    return finish(
+    outcome = finish(
         call,
         resolved.settings,
         requirements=asked,
@@ -217,6 +218,8 @@ def _answer(
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=unready(composed, works=serving.status is Status.TRUE),
     )
+    stuck = (admission_report.stuck(resolved.placement, admitted, tied=written.tied),) if written.stuck else ()
+    return replace(outcome, events=(*outcome.events, *stuck))
 
 
 def _service(call: Call, resolved: ResolvedPlacement, written: lifecycle.Written, remote: ObservedObject) -> Manifest:
@@ -237,7 +240,7 @@ def _where(call: Call, resolved: ResolvedPlacement, stored: Weights) -> Manifest
         return mapping(call.xr, "status.storage")
     bandwidth = resolved.environment.storage.read_bandwidth
     loads = loading(stored.plan, bandwidth, resolved.model, resolved.profile)
-    return report.storage(stored.plan, stored.hydration, loads)
+    return report.storage(stored.plan, stored.access_mode, stored.hydration, loads)
 
 
 def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:
@@ -247,11 +250,24 @@ def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:
 
 
 def _hold(
-    call: Call, settings: Settings, asked: dict[str, Requirement], known: list[Condition], placement: Placement
+    call: Call,
+    settings: Settings,
+    asked: dict[str, Requirement],
+    known: list[Condition],
+    placement: Placement,
+    *,
+    faulty: bool = False,
 ) -> Outcome:
-    """Keep everything as observed, and still say how the service is: that depends on nothing that is missing."""
-    keys = [key for key in sorted(call.observed) if key.startswith(SERVICE)]
-    remote = read(call.observed.get(keys[0]) if keys else None)
-    conditions = (*known, services.serving(remote, placement.replicas, served=placement.served))
+    """Keep everything as observed, and still say how the service is: that depends on nothing that is missing.
+
+    Nor do fewer replicas, save where the placement itself is `faulty`: nobody knows what it asks for.
+    """
+    there = lifecycle.lowered(call.observed, None if faulty else placement)
+    remote = read(next((call.observed[key] for key in there), None))
+    most = lifecycle.most(there)
+    conditions = (*known, services.serving(remote, max(placement.replicas, most), served=placement.served))
     held = keep_observed(call, settings, asked, conditions)
-    return replace(held, status={**held.status, **report.progress(call.xr, held.conditions, None, remote)})
+    status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
+    if there:
+        status |= report.with_fewer(status, most)
+    return replace(held, composed={**held.composed, **there}, status=status)

@@ -35,11 +35,13 @@ class Deployment:
 class Placement:
     """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 time.
 
-    `served` is latched: it was Ready once. `vram` is the model's vram (bytes) at the time of the decision,
+    `served` is latched: it was Ready once. `ready`: it serves. `obstacle`: the first that is not as it shall be besides
+    its service, which may serve all the same. `vram` is the model's vram (bytes) at the time of the decision,
     where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
-    none yet), `next_reads` where it was told to and was not seen to (empty: nowhere else), `takes` what its service
-    takes of a pool. `owner` is the uid of the composite that composed it, if any did. `over_quota`: it has said that it
-    takes no more than it has, as its namespace may not. `apart`: no two of its replicas share a node.
+    none yet), `next_reads` where it was told to and was not seen to (empty: nowhere else), `claim_mode` the access mode
+    of the claim that they are on, `takes` what its service takes of a pool. `owner` is the uid of the composite that
+    composed it, if any did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
+    `apart`: no two of its replicas share a node.
     """
 
     namespace: str
@@ -60,11 +62,13 @@ class Placement:
     unreachable: bool = False
     deleting: bool = False
     phase: Phase = Phase.PENDING
+    obstacle: str = ""
     url: str = ""
     uri: str = ""
     reads: str = ""
     next_reads: str = ""
     hydration: Hydration = Hydration()
+    claim_mode: str = ""
     owner: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     takes: Share | None = None

@@ -11,6 +11,8 @@ from function.domain.quota import Limits
 from function.kube.manifests import Manifest
 
 # KServe v0.20 is the floor: earlier ones cannot size the initializer (docs/facts.md, KServe).
+# Variables that a download's container gets besides those of the platform: how often it may fail, and its Job's name.
+BACKOFF_LIMIT, JOB_NAME = "MODELPLANE_BACKOFF_LIMIT", "MODELPLANE_JOB"
 INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
 

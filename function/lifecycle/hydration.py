@@ -31,6 +31,13 @@ def holds(earlier: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
     return same and bool(earlier.completed_at) and not gone(claim) and not _replaced(earlier, claim)
 
 
+def told(earlier: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None) -> bool:
+    """Tell whether what was seen complete is remembered, so that every later call knows; a composite that remembers
+    nothing of these bytes, or a Job that does not say when it ended, is not waited for.
+    """
+    return holds(earlier, wanted, claim) or not _same_bytes(earlier, wanted) or not completion(job)
+
+
 def outdated(earlier: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject) -> bool:
     """Tell whether a finished Job filled a claim that has been replaced since by another of its name."""
     if not _same_bytes(earlier, wanted) or not _replaced(earlier, claim):
@@ -93,7 +100,7 @@ def of_claim(plan: ClaimPlan, remote: ObservedObject, environment: str, pods: in
         return about
     if remote.refused:
         return replace(about, finding=Finding.CLAIM_REFUSED)
-    if plan.ownership is not Ownership.OBSERVED:
+    if plan.ownership is not Ownership.OBSERVED and not remote.present:
         return None
     if remote.state is State.ABSENT:
         return replace(about, finding=Finding.CLAIM_NOT_FOUND)

@@ -19,7 +19,7 @@ from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.shares import Share
 from function.exchange import Composed, Condition
-from function.kube.manifests import Manifest, integer, mapping, strings, text
+from function.kube.manifests import Manifest, get, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle import hydration
 from function.lifecycle.carry_over import carry_over, over_version, repeated
@@ -42,11 +42,15 @@ from function.serving.service import build, identity
 from function.serving.spread import keeps_pods_apart
 from function.serving.wish import earlier_wish, wish
 from function.storage.plan import StoragePlan
+from function.storage.volume_claim import READ_WRITE_MANY
 
 SERVICE, PULL = "service-", "pull-"
 _MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
 _WORKER = "spec.worker"
+# KServe leaves the strategy of its Deployments to Kubernetes, which up to so many replicas starts a new pod before it
+# ends one: a quarter of them, rounded down, may be missing [docs/facts.md].
+_ROLLS_BY_SURGE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,8 @@ class Written:
     """The services to compose, what they take of which pool, and why the wanted one could not be written, if so.
 
     `secrets` are the copies with which their images are pulled, `uncopied` is what is wrong with the first that is not
-    there.
+    there. `stuck`: it is written with other pods, for which those that run have to make room first; `tied`: on their
+    own nodes, where their claim is.
     """
 
     composed: Mapping[str, Composed] = field(default_factory=dict)
@@ -62,6 +67,8 @@ class Written:
     uncopied: StorageState | None = None
     refusal: Condition | None = None
     takes: Share | None = None
+    stuck: bool = False
+    tied: bool = False
 
 
 def service_name(placement: Placement, shape: Shape) -> str:
@@ -87,7 +94,10 @@ def write(
     built = build(request)
     if isinstance(built, tuple):
         return replace(earlier, refusal=services.invalid(built))
-    if not stored.open and text(observed, _URI) != stored.plan.uri:
+    # Another service goes for bytes of which the composite itself says that they are there: what a Job says may be
+    # taken back, and a later call that still sees the other one would make it anew.
+    opened = stored.open and (stored.told or earlier.composed.keys() <= {writer.name(key)})
+    if not opened and text(observed, _URI) != stored.plan.uri:
         return earlier
     service = built
     if observed and _runs(writer.read(key), served=placement.served):
@@ -96,14 +106,29 @@ def write(
     if observed and not (service == built == observed and replicas == granted):
         # What was seen may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = over_version(composed, writer.observed[key])
-    asks = placement.asks
+    asks, tied = placement.asks, _tied(resolved, stored)
     takes = replace(asks, replicas=replicas) if asks else None
     return Written(
         composed=writer.named({key: composed}),
         secrets=writer.named(_pull_secrets(writer, request)),
         uncopied=_uncopied(writer, request),
         takes=takes,
+        stuck=_stuck(observed, service, resolved.shape) and (tied or not admission.spare),
+        tied=tied,
     )
+
+
+def _tied(resolved: ResolvedPlacement, stored: Weights) -> bool:
+    """Tell whether a pod can only run where the one before it does, on a node that has not the GPUs of both."""
+    node, pod = resolved.pool.gpus_per_node, resolved.shape.gpus_per_node
+    return stored.access_mode not in ("", READ_WRITE_MANY) and 2 * pod > node
+
+
+def _stuck(observed: Manifest, service: Manifest, shape: Shape) -> bool:
+    """Tell whether pods are replaced, each by one that comes before it goes, of as many as there are or more."""
+    other = _scaled(observed, 0).get("spec") != _scaled(service, 0).get("spec")
+    surges = 0 < _replicas(observed) <= _replicas(service) <= _ROLLS_BY_SURGE
+    return other and surges and shape.nodes == 1
 
 
 def _pull_secrets(writer: ObjectWriter, request: ServingRequest) -> dict[str, Composed]:
@@ -123,15 +148,39 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
 
     It is written over what was seen and nothing else: a call may have given its pods other bytes since.
     """
-    composed = _carried(writer)
+    composed = _carried(writer, placement)
     if observed:
         same = _composed(writer, key, _scaled(observed, replicas))
         composed |= writer.named({key: over_version(same, writer.observed[key])})
     took = placement.takes or placement.asks
     secrets = writer.named({k: repeated(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
-    most = max((_replicas(mapping(item.manifest, _MANIFEST)) for item in composed.values()), default=0)
-    takes = replace(took, replicas=most) if composed and took else None
+    takes = replace(took, replicas=most(composed)) if composed and took else None
     return Written(composed=composed, secrets=secrets, takes=takes)
+
+
+def lowered(observed: Mapping[str, Manifest], placement: Placement | None) -> dict[str, Composed]:
+    """Return the services that are observed, with no more replicas than are asked for; None: nobody knows.
+
+    Fewer need nobody's leave, nor anything that a placement refers to. A service of another group has a number of its
+    own until it goes, unless none are asked for.
+    """
+    services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
+    return {key: _lowered(m, placement) if placement else repeated(m) for key, m in services.items()}
+
+
+def _lowered(observed: Manifest, placement: Placement) -> Composed:
+    asked, service, same = max(0, placement.replicas), mapping(observed, _MANIFEST), repeated(observed)
+    own = placement.shape and service_name(placement, placement.shape) == text(service, "metadata.name")
+    if (asked and not own) or _replicas(service) <= asked:
+        return same
+    spec = mapping(same.manifest, "spec")
+    provided: Manifest = {**mapping(spec, "forProvider"), "manifest": _scaled(service, asked)}
+    return _rested(replace(same, manifest={**same.manifest, "spec": {**spec, "forProvider": provided}}), read(observed))
+
+
+def most(services: Mapping[str, Composed]) -> int:
+    """Return how many replicas the largest of some services has."""
+    return max((_replicas(mapping(item.manifest, _MANIFEST)) for item in services.values()), default=0)
 
 
 def _replicas(service: Manifest) -> int:
@@ -139,10 +188,14 @@ def _replicas(service: Manifest) -> int:
 
 
 def _composed(writer: ObjectWriter, key: str, service: Manifest) -> Composed:
-    """Return the service's Object; one without replicas is ready unless it is refused: nobody waits for its pods."""
-    composed, remote = writer.compose(key, service, Lifetime.OWNED), writer.read(key)
-    at_rest = mapping(service, "spec").get("replicas") == 0 and remote.present
-    return replace(composed, ready=assess(remote.manifest).level is not Level.FAILED) if at_rest else composed
+    """Return the service's Object."""
+    return _rested(writer.compose(key, service, Lifetime.OWNED), writer.read(key))
+
+
+def _rested(service: Composed, remote: ObservedObject) -> Composed:
+    """Return a service; one without replicas is ready unless it is refused: nobody waits for its pods."""
+    at_rest = get(service.manifest, f"{_MANIFEST}.spec.replicas") == 0 and remote.present
+    return replace(service, ready=assess(remote.manifest).level is not Level.FAILED) if at_rest else service
 
 
 def serving(writer: ObjectWriter, written: Written, key: str) -> ObservedObject:
@@ -159,7 +212,8 @@ def moved(writer: ObjectWriter, stored: Weights, written: Written, key: str, pla
     when the composite last said so. A call before this one may have written a service for that which is not seen yet;
     once the composite says what is planned now, it is newer than that, and knows.
     """
-    if not written.composed and not _carried(writer):
+    there = (*writer.observed, *writer.left)
+    if not written.composed and not any(key.startswith(SERVICE) for key in there):
         return stored.plan is None or planned in ("", stored.plan.uri)
     if stored.plan is None or written.composed.keys() != {writer.name(key)}:
         return False
@@ -172,10 +226,9 @@ def left_weights(writer: ObjectWriter) -> dict[str, Composed]:
     return {name: item for name, item in carry_over(writer.left).items() if not name.startswith(SERVICE)}
 
 
-def _carried(writer: ObjectWriter) -> dict[str, Composed]:
+def _carried(writer: ObjectWriter, placement: Placement) -> dict[str, Composed]:
     """Return every service that is observed, wherever it is."""
-    here = writer.named({key: repeated(m) for key, m in sorted(writer.observed.items()) if key.startswith(SERVICE)})
-    return here | {name: repeated(m) for name, m in sorted(writer.left.items()) if name.startswith(SERVICE)}
+    return writer.named(lowered(writer.observed, placement)) | lowered(writer.left, placement)
 
 
 def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:

@@ -13,29 +13,27 @@ from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import Manifest, get, integer, listing, mapping, text
+from function.kube.manifests import Manifest, mapping
 from function.kube.names import LABEL_CACHE_KEY
-from function.lifecycle import hydration, preparation
+from function.lifecycle import hydration, preparation, same_jobs
 from function.lifecycle.carry_over import finished, living, repeated
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
+from function.lifecycle.same_jobs import JOB
 from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
-from function.observe.health import Level, assess
+from function.observe.health import assess
 from function.observe.objects import ObservedObject, State
 from function.observe.weights import Finding, Room, StorageState
 from function.reasons import Phase
 from function.report import storage_faults
 from function.storage import volume_claim
-from function.storage.checks import SIZES, FaultKind, StorageFault
-from function.storage.initializer import pinned_alike
+from function.storage.checks import OF_A_NEW_CLAIM, SIZES, FaultKind, StorageFault
 from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
 
-CLAIM, JOB, TOKEN = "claim-", "job-", "token-"
+CLAIM, TOKEN = "claim-", "token-"
 _PREFIXES = (CLAIM, JOB, TOKEN)
-_MANIFEST, _POD = "spec.forProvider.manifest", "spec.template.spec"
-_CONTAINERS = ("initContainers", "containers")
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
     Ownership.MANAGED: Lifetime.OWNED,
@@ -51,13 +49,17 @@ _ROOM: Mapping[Case, Room] = {Case.SHARED: Room.SHARED, Case.USER_CLAIM: Room.US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one environment. `open`: a service may be composed on the plan's URI. `access_mode` of the claim."""
+    """Weights on one environment. `open`: a service may be composed on the plan's URI. `access_mode` of the claim.
+
+    `told`: the composite says so too. Only what it says is known to every later call, whatever becomes of the Job.
+    """
 
     composed: Mapping[str, Composed]
     stale: Mapping[str, Composed]
     state: StorageState
     plan: StoragePlan | None
     open: bool
+    told: bool = False
     hydration: Hydration = Hydration()
     access_mode: str = ""
 
@@ -94,10 +96,12 @@ def weigh(
     wanted = _wanted(request, planned)
     seen = _look(writer, planned, earlier, wanted)
     claim = planned.claim
-    obstacle = hydration.of_claim(claim, seen.claim, environment, request.pods) if claim else None
+    # Who reads from a ModelCache's claim knows its mode, and how many of his pods would mount it.
+    pods = 1 if request.for_cache and planned.type is not Case.USER_CLAIM else request.pods
+    obstacle = hydration.of_claim(claim, seen.claim, environment, pods) if claim else None
     composed = {
         **_claim(writer, planned, seen),
-        **_secrets(writer, planned, request.namespace, seen),
+        **_secrets(writer, planned, request.namespace, seen, reads),
         **_job(writer, planned.job, seen, blocked=obstacle is not None),
     }
     return Weights(
@@ -111,6 +115,7 @@ def weigh(
         ),
         plan=_with_adopted(planned, seen),
         open=_open(planned.gate, seen, entry),
+        told=hydration.told(earlier, wanted, seen.claim, seen.job),
         hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
         access_mode=_mode(planned, seen.claim),
     )
@@ -119,19 +124,30 @@ def weigh(
 def _plan(
     request: StorageRequest, writer: ObjectWriter, earlier: Hydration, reads: str
 ) -> StoragePlan | tuple[StorageFault, ...]:
-    """Return the plan, or why there is none; a size that cannot hold the weights is none for those that are there."""
-    there = frozenset(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))
+    """Return the plan, or why there is none.
+
+    A size that cannot hold the weights is no reason for those that are there, and what cannot be had of a new claim
+    none for one that is there.
+    """
+    there = frozenset({earlier.claim, *(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))})
     if isinstance(request.choice, UserClaim):
         claim = writer.read(CLAIM + request.choice.claim)
         request = replace(request, held=volume_claim.holds(claim.manifest))
     known = replace(request, existing=there)
     planned = _prepared(writer, known)
-    if isinstance(planned, StoragePlan) or not {fault.kind for fault in planned} <= SIZES:
+    if isinstance(planned, StoragePlan):
         return planned
-    anyway = _prepared(writer, replace(known, fetched=True))
-    assert isinstance(anyway, StoragePlan)  # sizes were all that was wrong
+    kinds = {fault.kind for fault in planned}
+    if not kinds <= SIZES | OF_A_NEW_CLAIM:
+        return planned
+    anyway = _prepared(writer, replace(known, fetched=True, claimed=True))
+    assert isinstance(anyway, StoragePlan)  # that was all that was wrong
     seen = _look(writer, anyway, earlier, _wanted(request, anyway))
-    jobs = _of_the_bytes(writer, anyway.job) if anyway.job else []
+    if not kinds <= SIZES and (not seen.claim.seen or hydration.gone(seen.claim)):
+        return planned
+    if kinds.isdisjoint(SIZES):
+        return anyway
+    jobs = same_jobs.of_the_bytes(writer, anyway.job) if anyway.job else []
     begun = seen.job_key in writer.observed or bool(preparation.evidence(writer, jobs))
     begun = begun or seen.done or anyway.uri == reads
     return anyway if begun else planned
@@ -157,7 +173,7 @@ def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tu
     planned = plan(request)
     if isinstance(planned, tuple) or planned.job is None:
         return planned
-    could_not_write = bool(preparation.evidence(writer, _of_the_bytes(writer, planned.job)))
+    could_not_write = bool(preparation.evidence(writer, same_jobs.of_the_bytes(writer, planned.job)))
     mode = volume_claim.mode(writer.read(CLAIM + planned.claim_name).manifest)
     return plan(replace(request, prepared=could_not_write, claim_mode=mode)) if could_not_write or mode else planned
 
@@ -166,7 +182,7 @@ def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted
     claim = writer.read(CLAIM + planned.claim_name)
     if planned.job is None:
         return _Seen(claim=claim)
-    adopted = _finished(writer, planned.job) or _adopted(writer, planned.job) or _unasked(writer, planned.job)
+    adopted = same_jobs.in_its_place(writer, planned.job)
     key = adopted or JOB + planned.job.name
     job = writer.read(key)
     outdated = hydration.outdated(earlier, wanted, claim, job)
@@ -211,7 +227,11 @@ def _copies(planned: StoragePlan) -> tuple[SecretCopy, ...]:
     return (*of_credential(planned.credential), *pulled)
 
 
-def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen) -> dict[str, Composed]:
+def _secrets(
+    writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen, reads: str
+) -> dict[str, Composed]:
+    # Pods that fetch their weights themselves need it whenever they start, until they read from the claim.
+    fetching = bool(reads) and "pvc" not in reads.partition("://")
     copies = _copies(planned)
     if copies and seen.adopted and not seen.done:
         return {key: repeated(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
@@ -219,7 +239,7 @@ def _secrets(writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _
     composed: dict[str, Composed] = {}
     for copy in copies:
         key = TOKEN + copy.name
-        if seen.done and not copy.lasting:
+        if seen.done and not copy.lasting and not fetching:
             composed |= _leaving(writer, key)
         else:
             composed[key] = copy.composed(writer, key, namespace, lifetime)
@@ -248,76 +268,11 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
         return {key: repeated(observed)}
     if blocked and observed is None:
         return {}
-    proof = () if observed else preparation.evidence(writer, _of_the_bytes(writer, job))
+    proof = () if observed else preparation.evidence(writer, same_jobs.of_the_bytes(writer, job))
     return {
         **{earlier: repeated(writer.observed[earlier]) for earlier in proof},
         key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
     }
-
-
-def _finished(writer: ObjectWriter, job: JobPlan) -> str | None:
-    """Return the observed Job that has fetched the same bytes already, under whatever settings."""
-    return next((key for key in _alike(writer, job) if assess(writer.read(key).manifest).up), None)
-
-
-def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
-    """Return the observed Job for the same bytes that an earlier release named otherwise, unless it has failed."""
-    if job.ownership is not Ownership.RETAINED:
-        return None
-    alike = (key for key in _alike(writer, job) if not key.startswith(JOB + job.stem))
-    return next((key for key in alike if assess(writer.read(key).manifest).level is not Level.FAILED), None)
-
-
-def _unasked(writer: ObjectWriter, job: JobPlan) -> str | None:
-    """Return the observed Job that differs in nothing that anybody asked for, unless it has failed.
-
-    Another release's script or pin of the image ends no download; nor, where it runs, do other nodes that it might run
-    on.
-    """
-    for key in _alike(writer, job):
-        status, observed = writer.read(key).manifest, mapping(writer.observed[key], _MANIFEST)
-        nodes = not integer(status, "status.ready")
-        same = _asked(observed, nodes=nodes) == _asked(job.manifest, nodes=nodes)
-        pinned = all(map(pinned_alike, _images(job.manifest), _images(observed)))
-        if same and pinned and assess(status).level is not Level.FAILED:
-            return key
-    return None
-
-
-def _asked(job: Manifest, *, nodes: bool) -> Manifest:
-    """Return of a Job's pod what somebody asked for besides images: where it may run only if that counts."""
-    pod = mapping(job, _POD)
-    kept = {key: value for key, value in pod.items() if nodes or key not in ("nodeSelector", "tolerations")}
-    for key in _CONTAINERS:
-        kept[key] = [{**container, "command": None, "image": None} for container in listing(pod, key)]
-    return kept
-
-
-def _images(job: Manifest) -> list[str]:
-    pod = mapping(job, _POD)
-    return [text(container, "image") for key in _CONTAINERS for container in listing(pod, key)]
-
-
-def _alike(writer: ObjectWriter, job: JobPlan) -> list[str]:
-    retry = get(job.manifest, "metadata.annotations")
-    of_the_bytes = _of_the_bytes(writer, job)
-    return [key for key in of_the_bytes if get(writer.observed[key], f"{_MANIFEST}.metadata.annotations") == retry]
-
-
-def _of_the_bytes(writer: ObjectWriter, job: JobPlan) -> list[str]:
-    wanted = _identity(job.manifest)
-    jobs = {key: m for key, m in sorted(writer.observed.items()) if key.startswith(JOB)}
-    return [key for key, m in jobs.items() if _identity(mapping(m, _MANIFEST)) == wanted]
-
-
-def _identity(job: Manifest) -> tuple[object, ...]:
-    pod = mapping(job, "spec.template.spec")
-    containers, volumes = pod.get("containers"), pod.get("volumes")
-    return (
-        text(job, "metadata.namespace"),
-        [c.get("args") for c in containers if isinstance(c, dict)] if isinstance(containers, list) else [],
-        [v.get("persistentVolumeClaim") for v in volumes if isinstance(v, dict)] if isinstance(volumes, list) else [],
-    )
 
 
 def _state(

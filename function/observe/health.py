@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from function.kube.manifests import Manifest, condition, integer, listing, text
+from function.kube.manifests import Manifest, condition, get, integer, listing, text
 
 
 class Level(Enum):
@@ -71,7 +71,13 @@ def _job(manifest: Manifest) -> Health:
         return Health(Level.FAILED, f"{text(failed, 'reason')}: {text(failed, 'message')}")
     if integer(manifest, "status.failed"):
         return Health(Level.PROGRESSING, f"{integer(manifest, 'status.failed')} attempts have failed so far")
-    return Health(Level.PROGRESSING, "running" if integer(manifest, "status.active") else "not started yet")
+    if condition(manifest, "Suspended").get("status") == "True":
+        return Health(Level.PROGRESSING, "suspended on the cluster: it goes on once it is resumed there")
+    if not integer(manifest, "status.active"):
+        return Health(Level.PROGRESSING, "not started yet")
+    if get(manifest, "status.ready") == 0:
+        return Health(Level.PROGRESSING, "its pod does not run yet; if that lasts, its events on the cluster say why")
+    return Health(Level.PROGRESSING, "running")
 
 
 def _by_ready(manifest: Manifest) -> Health:

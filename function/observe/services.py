@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import Enum
 
-from function.kube.manifests import Manifest, condition, listing, text
+from function.kube.manifests import Manifest, condition, get, listing, text
 from function.observe.health import Level, assess, current
 from function.observe.objects import ObservedObject, State
 from function.reasons import ServiceAccepted, ServiceReady, Status
@@ -57,8 +57,16 @@ def acceptance(remote: ObservedObject, *, gate_open: bool) -> Acceptance:
     return combined.get(text(condition(remote.manifest, "PresetsCombined"), "status"), Acceptance.UNCOMBINED)
 
 
+def without_replicas(remote: ObservedObject) -> bool:
+    """Tell whether a service has no replicas, of which KServe says Ready all the same [docs/facts.md]."""
+    return get(remote.manifest, "spec.replicas") == 0
+
+
 def serving(remote: ObservedObject, replicas: int, *, served: bool) -> tuple[Status, ServiceReady]:
-    """Return whether a service serves. `served`: it was Ready once, so that not being so now is Degraded."""
+    """Return whether a service serves. `served`: it was Ready once, so that not being so now is Degraded.
+
+    `replicas` are those that are asked for.
+    """
     if remote.silent:
         return Status.UNKNOWN, ServiceReady.UNREACHABLE if remote.out_of_reach else ServiceReady.SYNC_FAILED
     if not remote.seen:
@@ -66,6 +74,8 @@ def serving(remote: ObservedObject, replicas: int, *, served: bool) -> tuple[Sta
     if remote.state not in _ANSWERED:
         return Status.UNKNOWN, ServiceReady.UNREACHABLE
     health = assess(remote.manifest)
+    if replicas > 0 and without_replicas(remote):
+        return Status.FALSE, ServiceReady.STARTING
     if replicas == 0 and health.level is not Level.FAILED:
         return Status.TRUE, ServiceReady.SCALED_TO_ZERO
     if health.up:

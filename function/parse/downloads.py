@@ -3,7 +3,7 @@
 Each is read over what a weaker level says, field by field: what is left out, or has a fault, is the weaker one's.
 """
 
-from function.domain.settings import Download, Kserve, Prepare
+from function.domain.settings import BACKOFF_LIMIT, JOB_NAME, Download, Kserve, Prepare
 from function.parse.block import Block
 from function.parse.problems import join, wrong
 from function.parse.templates import refuse_templates
@@ -20,6 +20,9 @@ def read_download(block: Block, weaker: Download) -> Download:
         for name in amounts.fields:
             amounts.quantity(name, "")
     check_env(block)
+    for item in block.blocks("env"):
+        if item.text("name") in (BACKOFF_LIMIT, JOB_NAME):
+            item.deny("name", "another: the download sets this one itself")
     _check_groups(block.block("securityContext"))
     refuse_templates(block)
     pull_secrets = tuple(item.text("name") for item in block.blocks("imagePullSecrets"))

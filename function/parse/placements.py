@@ -15,13 +15,19 @@ from function.parse.block import Block
 from function.parse.caches import read_choice, read_hydration
 from function.parse.memo import Memo
 from function.parse.parsed import Parsed
-from function.parse.readiness import is_ready
+from function.parse.readiness import is_current, is_ready
 from function.parse.references import read_model_ref
 from function.parse.shares import read_share
 from function.parse.topology import read_shape
 from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
 from function.schemas import PlacementSpec
 
+_BEFORE_SERVING = (
+    ConditionType.REFERENCES_RESOLVED,
+    ConditionType.ADMITTED,
+    ConditionType.STORAGE_READY,
+    ConditionType.SERVICE_ACCEPTED,
+)
 _NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
@@ -48,14 +54,16 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         vram=_vram(manifest),
         apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_APART) == "true",
         served=flag(manifest, "status.served"),
-        ready=is_ready(manifest),
+        ready=_answers(manifest),
         unreachable=_unreachable(manifest),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
         phase=_phase(manifest),
+        obstacle=_obstacle(manifest),
         url=text(manifest, "status.service.url"),
         uri=text(manifest, "status.storage.uri"),
         reads=text(manifest, "status.service.uri"),
         next_reads=text(manifest, "status.service.nextUri"),
+        claim_mode=text(manifest, "status.storage.accessMode"),
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
@@ -97,9 +105,24 @@ def _unreachable(manifest: Manifest) -> bool:
     return service.get("status") == Status.UNKNOWN and service.get("reason") in _NOT_KNOWN
 
 
+def _answers(manifest: Manifest) -> bool:
+    """Tell whether it serves: core's Ready waits for its next weights as well."""
+    serves = condition(manifest, ConditionType.SERVICE_READY).get("status") == Status.TRUE
+    return (serves and is_current(manifest, ConditionType.SERVICE_READY)) or is_ready(manifest)
+
+
+def _obstacle(manifest: Manifest) -> str:
+    """Return the first condition before its service's that is not True, in the order of what is carried out."""
+    for type_ in _BEFORE_SERVING:
+        found = condition(manifest, type_)
+        if found and found.get("status") != Status.TRUE:
+            return f"{type_} is {text(found, 'status')} ({text(found, 'reason')})"
+    return ""
+
+
 def _phase(manifest: Manifest) -> Phase:
-    """Return what it says of itself, where core agrees: it writes the status first and Ready a moment later."""
+    """Return what it says of itself, where it serves the present spec."""
     phase = text(manifest, "status.phase")
-    if phase == Phase.READY and not is_ready(manifest):
+    if phase == Phase.READY and not _answers(manifest):
         return Phase.STARTING
     return Phase(phase) if phase in tuple(Phase) else Phase.PENDING

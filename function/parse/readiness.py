@@ -9,7 +9,7 @@ def is_ready(manifest: Manifest) -> bool:
     return condition(manifest, "Ready").get("status") == Status.TRUE and is_current(manifest)
 
 
-def is_current(manifest: Manifest) -> bool:
-    """Tell whether Ready speaks of the present spec; where either does not say, it is believed."""
+def is_current(manifest: Manifest, type_: str = "Ready") -> bool:
+    """Tell whether a condition speaks of the present spec; where either does not say, it is believed."""
     generation = get(manifest, "metadata.generation")
-    return generation is None or condition(manifest, "Ready").get("observedGeneration", generation) == generation
+    return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation

@@ -2,11 +2,14 @@
 
 from function.domain.placement import Placement
 from function.domain.shares import Free
-from function.exchange import Condition
+from function.exchange import Condition, Event
 from function.reasons import Admitted, ConditionType, Status
+from function.report.bounded import clip
 from function.report.quota import exceeded
 from function.report.sentences import count, wish
 from function.scheduling.admission import Admission
+
+_WAITS = "it is admitted when there is room"
 
 
 def admitted(placement: Placement, found: Admission) -> Condition:
@@ -15,6 +18,25 @@ def admitted(placement: Placement, found: Admission) -> Condition:
     return Condition(
         type=ConditionType.ADMITTED, status=status, reason=found.reason, message=_message(placement, found)
     )
+
+
+def stuck(placement: Placement, found: Admission, *, tied: bool) -> Event:
+    """Return what is said as an edit is written that Kubernetes cannot roll out: KServe says Ready all the while.
+
+    `tied`: the new pod can only run where the old one does.
+    """
+    asks = placement.asks
+    assert asks is not None  # a service was written for it
+    pod = wish(1, asks.nodes, asks.gpus_per_node, whole=found.whole)
+    room = f"pool {asks.pool} of {placement.environment} has no room for {pod} beside those that run, "
+    room += _free(found.free)
+    if tied:
+        room = "its claim is ReadWriteOnce, so that it can only run on the old one's node, which has no room for both"
+    message = (
+        f"The edit is written, and KServe starts a new pod before it ends an old one: {room}. The old pods serve on "
+        "until there is room, or until replicas were 0 for a moment"
+    )
+    return Event(reason="RolloutNeedsRoom", message=clip(message), warning=True)
 
 
 def _message(placement: Placement, found: Admission) -> str:
@@ -36,9 +58,12 @@ def _message(placement: Placement, found: Admission) -> str:
     if not found.judged:
         others = f": there is no room for {found.bound} others there, and it names no more" if found.bound else " yet"
         return f"{wanted}; {environment} has not judged it{others}"
-    then = "its deployment decides again" if found.reason is Admitted.YIELDS else "it is admitted when there is room"
+    then = "its deployment decides again" if found.reason is Admitted.YIELDS else _WAITS
     if found.bound:
         return f"{wanted}; {environment} has admitted {found.bound} placements and names no more; {then}"
+    if found.never:
+        then = "lower what it asks for, or raise what the pool declares" if then == _WAITS else then
+        return f"{wanted}, more than the pool holds were nobody there; {then}"
     return f"{wanted}, {_free(found.free)}; {then}"
 
 

@@ -10,7 +10,7 @@ from function.exchange import Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
 from function.observe.weights import Finding, StorageState
-from function.reasons import ConditionType, Hydrated, Phase, Status
+from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.report.bounded import clip, listed
 from function.report.conditions import faulty
 from function.report.weights import sentence
@@ -20,12 +20,18 @@ from function.storage.sizing import Size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One environment: what is known of its bytes. `claim_missing`: a claim of the user's does not exist there."""
+    """One environment: what is known of its bytes, where nothing is learned now (`unreachable`) what was known.
+
+    `sync_failed`: because the provider failed in words that nobody knows. `claim_missing`: a claim of the user's does
+    not exist there. `missing`: there is no such environment that can be read.
+    """
 
     environment: str
     phase: Phase
     message: str
     unreachable: bool = False
+    sync_failed: bool = False
+    missing: bool = False
     hydration: Hydration = Hydration()
     access_mode: str = ""
     claim_missing: bool = False
@@ -49,6 +55,7 @@ def row(
         phase=phase,
         message=clip(sentence(state)),
         unreachable=state.unreachable,
+        sync_failed=state.reason is PlacementStorage.SYNC_FAILED,
         hydration=hydration,
         access_mode=access_mode,
         claim_missing=state.finding is Finding.CLAIM_NOT_FOUND,
@@ -63,6 +70,7 @@ def missing(environment: str, earlier: CacheEntry | None) -> Row:
         environment=environment,
         phase=known.phase,
         message=message,
+        missing=True,
         hydration=known.hydration,
         access_mode=known.access_mode,
     )
@@ -76,17 +84,20 @@ def invalid(problems: Sequence[Problem]) -> Condition:
 def hydrated(rows: Sequence[Row]) -> Condition:
     """Return Hydrated over all environments; a failure decides, then one that does not answer."""
     ready = _ready(rows)
-    message = f"{ready} of {len(rows)} environments have the weights"
-    open_ = sorted((r for r in rows if r.unreachable or r.phase is not Phase.READY), key=_furthest_first)
+    have = "are known to have" if any(r.unreachable for r in rows) else "have"
+    message = f"{ready} of {len(rows)} environments {have} the weights"
+    open_ = sorted((r for r in rows if r.unreachable or r.missing or r.phase is not Phase.READY), key=_furthest_first)
     waiting = listed([f"{r.environment}: {r.message}" for r in open_], separator="; ")
     if not rows:
         reason, message = Hydrated.NO_ENVIRONMENT_MATCHES, "No environment is named or selected"
     elif any(r.phase is Phase.FAILED for r in rows):
         reason = Hydrated.DOWNLOAD_FAILED
     elif any(r.unreachable for r in rows):
-        reason = Hydrated.UNREACHABLE
+        reason = Hydrated.SYNC_FAILED if all(r.sync_failed for r in rows if r.unreachable) else Hydrated.UNREACHABLE
     elif any(r.claim_missing for r in rows):
         reason = Hydrated.CLAIM_NOT_FOUND
+    elif any(r.missing and r.phase is not Phase.READY for r in rows):
+        reason = Hydrated.ENVIRONMENT_NOT_FOUND
     elif ready == len(rows):
         reason = Hydrated.HYDRATED
     else:
@@ -99,7 +110,11 @@ def hydrated(rows: Sequence[Row]) -> Condition:
     )
 
 
-_STATUSES = {Hydrated.HYDRATED: Status.TRUE, Hydrated.UNREACHABLE: Status.UNKNOWN}
+_STATUSES = {
+    Hydrated.HYDRATED: Status.TRUE,
+    Hydrated.UNREACHABLE: Status.UNKNOWN,
+    Hydrated.SYNC_FAILED: Status.UNKNOWN,
+}
 
 
 def _ready(rows: Sequence[Row]) -> int:

@@ -37,10 +37,17 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
         return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"Not known on {listed(silent)}: its placement says why"
     ready = sum(p.ready for p in placements)
     if ready >= wanted:
-        return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready"
+        return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready{_behind(placements)}"
     waiting = sorted((p for p in placements if not p.ready), key=_furthest_first)
     rows = listed([f"{p.name} on {p.environment}: {p.phase}" for p in waiting], separator="; ") or _NO_MORE
     return Status.FALSE, PlacementsReady.STARTING, f"{ready} of {wanted} placements are ready; {rows}"
+
+
+def _behind(placements: Sequence[Placement]) -> str:
+    """Name what serves and is not as it shall be, as while its next weights are on their way."""
+    behind = sorted((p for p in placements if p.ready and p.obstacle), key=lambda p: p.name)
+    said = (f"{p.name} on {p.environment} serves on, and its {p.obstacle}" for p in behind)
+    return f". {listed([*said], separator='; ')}" if behind else ""
 
 
 def _furthest_first(placement: Placement) -> tuple[bool, int, str]:

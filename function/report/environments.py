@@ -17,6 +17,7 @@ from function.report.conditions import faulty
 from function.report.hardware import observed, usable
 from function.report.objects import obstacle
 from function.report.pools import slow, unlabelled
+from function.report.sentences import count
 from function.report.shares import share
 from function.scheduling.admission import EnvironmentLedger
 from function.scheduling.ledger import PoolLedger
@@ -88,11 +89,11 @@ def pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition
         return faulty(ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL, problems)
     if not pools:
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
-        message = "spec.nodePools: names no pool; nothing can be placed here until it does"
+        message = "spec.nodePools: names no pool with GPUs; nothing can be placed here until it does"
     else:
         remarks = listed([said for said in (*map(slow, pools), unlabelled(pools)) if said], separator="; ")
         status, reason = Status.TRUE, PoolsValid.VALID
-        message = f"{len(pools)} pools{'. Note: ' if remarks else ''}{remarks}"
+        message = f"{count(len(pools), 'pool')}{'. Note: ' if remarks else ''}{remarks}"
     return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)
 
 

@@ -108,6 +108,7 @@ def _refused(request: SchedulingRequest, decision: Decision, misses: Sequence[Mi
         return _fit(sentence(decision.fault), (), [*_staying(decision), *_advice([decision.fault])])
     lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:SHOWN]]
     more = [f"and {len(misses) - SHOWN} more"] if len(misses) > SHOWN else []
+    more += [] if misses else ["There is no other: create an InferenceEnvironment, or lower spec.environments"]
     tail = [*more, *_staying(decision), *_advice(_only_obstacle(misses))]
     return _fit(_header(request, decision, misses), lines, tail)
 

@@ -26,6 +26,7 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
 from function.report.bounded import clip
 from function.report.conditions import faulty
+from function.report.sentences import count
 from function.storage import cachekey, sizing
 
 _TOKENIZERS: Mapping[EngineName, str] = {EngineName.VLLM: "--tokenizer", EngineName.SGLANG: "--tokenizer-path"}
@@ -40,7 +41,7 @@ def valid(model: Model) -> Condition:
     """Return ModelValid: every fault of every profile, or advice that is no fault."""
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
-    message = "; ".join([f"{len(model.profiles)} profiles can be served", *remarks(model)])
+    message = "; ".join([f"{count(len(model.profiles), 'profile')} can be served", *remarks(model)])
     return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
 
 

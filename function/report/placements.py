@@ -6,7 +6,7 @@ from function.domain.cache import Hydration
 from function.domain.placement import Placement
 from function.domain.shares import Share
 from function.exchange import Condition
-from function.kube.manifests import Manifest, flag, prune
+from function.kube.manifests import Manifest, flag, integer, mapping, prune
 from function.kube.quantity import gib
 from function.observe.objects import ObservedObject
 from function.observe.services import url
@@ -62,13 +62,23 @@ def service(
     return {**said, **(share(takes) if takes else {})}
 
 
-def storage(plan: StoragePlan, hydration: Hydration, loads: Loading | None) -> Manifest:
+def with_fewer(status: Manifest, replicas: int) -> Manifest:
+    """Return the parts of a status that tell what a service takes, which is no more than so many replicas."""
+    said = mapping(status, "service")
+    has = integer(said, "replicas")
+    if has <= replicas:
+        return {}
+    return {"service": {**said, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // has}
+
+
+def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: Loading | None) -> Manifest:
     """Return where the weights are, how large they may be, and how long they take to load."""
     return prune(
         {
             "type": plan.type,
             "claimName": plan.claim_name or None,
             "path": plan.path or None,
+            "accessMode": mode or None,
             "uri": plan.uri,
             "size": gib(plan.size.amount) if plan.size else None,
             "sizeFrom": plan.size.source if plan.size else None,

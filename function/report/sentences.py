@@ -43,6 +43,8 @@ def remedy(refusal: Refusal) -> str:
         return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
     if refusal.field is Field.LEDGER:
         return ""
+    if refusal.excess is not None and refusal.excess.never:
+        return "Ask for less, or have the platform raise its limits"
     if refusal.reason is Refused.INSUFFICIENT_CAPACITY and refusal.use and refusal.use.lost:
         return f"See HardwareAsDeclared of InferenceEnvironment {refusal.environment}"
     return _REMEDIES.get(refusal.reason, "").format(refusal=refusal)
@@ -91,6 +93,10 @@ def show(field: Field, value: Value) -> str:
             return ", ".join(map(str, value))
         case _:
             return str(value)
+
+
+def _profile(refusal: Refusal) -> str:
+    return f"it is invalid: {', '.join(map(str, _items(refusal.found)))}"
 
 
 def _engine_args(refusal: Refusal) -> str:
@@ -183,6 +189,7 @@ _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.DEPLOYMENT_SELECTOR: _selector,
     Field.MODEL_SELECTOR: _selector,
     Field.PROFILE_SELECTOR: _selector,
+    Field.PROFILE: _profile,
     Field.VRAM: always("no replicaTopology, and the model has no spec.resources.vram"),
     Field.ENGINE_ARGS: _engine_args,
     Field.INTER_NODE: _engine_args,

@@ -59,6 +59,8 @@ def _serving(reason: ServiceReady, remote: ObservedObject) -> str:
     if not remote.seen:
         return "The service does not exist yet"
     waits = assess(remote.manifest).message
+    if reason is ServiceReady.STARTING and observe.without_replicas(remote):
+        return "The service has no replicas yet"
     match reason:
         case ServiceReady.SERVING:
             return f"Serving at {url(remote.manifest) or 'no URL yet'}"

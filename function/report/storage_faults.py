@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from function.domain.problem import Problem
 from function.storage.checks import FaultKind, StorageFault
+from function.storage.request import Case
 
 # The text is the API's, full stop included.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
@@ -48,6 +49,17 @@ def _size(fault: StorageFault) -> str:
     return f"must be given where neither the model's disk {known}"
 
 
+def _no_claim(fault: StorageFault) -> str:
+    return f"does not apply, as {_WITHOUT_CLAIM[Case(fault.found)]}"
+
+
+_WITHOUT_CLAIM: Mapping[Case, str] = {
+    Case.INITIALIZER: "there is no claim: each pod fetches a copy of its own; type: PVC makes one",
+    Case.OCI: "there is no claim: nodes pull the model's image",
+    Case.PRESTAGED: "the model's weights lie on a claim already",
+}
+
+
 def _of_cache(fault: StorageFault) -> bool:
     return fault.field.startswith("spec.storage")
 
@@ -82,6 +94,11 @@ _WORDS: Mapping[FaultKind, Callable[[StorageFault], str]] = {
     FaultKind.OWN_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.SHARED_SIZE: always("found {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
     FaultKind.CLAIM_SIZE: always("the claim has {fault.found}, and the model's spec.resources.disk is {fault.wanted}"),
+    FaultKind.CLAIM_NOT_SHARED: always(
+        "the claim that is there is {fault.found}, and {several} need {fault.wanted}; another one is made once it is "
+        "deleted"
+    ),
+    FaultKind.NO_CLAIM: _no_claim,
     FaultKind.STORAGE_CLASS: _storage_class,
     FaultKind.ACCESS_MODE: _access_mode,
     FaultKind.CACHE_UNKNOWN: always("ModelCache {fault.cache} does not exist or is invalid"),

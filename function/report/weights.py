@@ -33,7 +33,7 @@ ADVICE: Mapping[Failure, str] = {
     Failure.EXHAUSTED: "every attempt was ended from outside (eviction, node loss): look at the pod's events",
 }
 _ROOM: Mapping[Room, str] = {
-    Room.OWN: "raise {size} or the model's spec.resources.disk",
+    Room.OWN: "raise {size}, or where that is not set the model's spec.resources.disk",
     Room.SHARED: "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}",
     Room.USER: "expand the claim, or make room on it",
 }
@@ -58,8 +58,8 @@ _SENTENCES: Mapping[Finding, str] = {
     Finding.CLAIM_NOT_SEEN: "Waits for the cluster's answer about claim {where}",
     Finding.CLAIM_NOT_SHARED: "Claim {where} is {said}, and several nodes or replicas need ReadWriteMany",
     Finding.CLAIM_TOO_SMALL: "{problems}",
-    Finding.CLAIM_NOT_BOUND: "Environment {environment}: the claim is not bound yet",
-    Finding.SILENT: "Environment {environment}: {obstacle}",
+    Finding.CLAIM_NOT_BOUND: "{place}The claim is not bound yet",
+    Finding.SILENT: "{place}{obstacle}",
     Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
     Finding.JOB_FAILED: (
         "Job {name} failed ({cause}): {advice}. Then set another {retry}; what is downloaded already is kept"
@@ -82,6 +82,8 @@ def sentence(state: StorageState) -> str:
     problems = "; ".join(map(str, state.problems))
     text = _SENTENCES[state.finding].format(
         environment=state.environment,
+        # A ModelCache says of each environment which it is.
+        place="" if state.of_cache else f"Environment {state.environment}: ",
         where=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
         name=state.name,
         said=state.said,

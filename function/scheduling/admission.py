@@ -4,7 +4,7 @@ Nothing starts unadmitted, so that two services never hold the same GPUs. An adm
 shape in one pool, and grants that and no more, also to what served.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from function.domain.environment import Environment
@@ -13,7 +13,7 @@ from function.domain.quota import Excess
 from function.domain.shares import Free, Grant
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
-from function.scheduling.ledger import PoolLedger, by_name, kept, settle
+from function.scheduling.ledger import PoolLedger, by_name, holds_ever, kept, settle
 
 # Placements that an environment's status has room for, of the 1 MiB that an object may have: those admitted with some
 # 200 bytes each, those that there is no room for with 75 (docs/performance.md). Whoever is beyond the latter is not
@@ -37,14 +37,16 @@ class EnvironmentLedger:
         return tuple(found[:MOST_NAMED])
 
 
-def admit(environment: Environment, placements: Iterable[Placement]) -> EnvironmentLedger:
+def admit(environment: Environment, placements: Collection[Placement]) -> EnvironmentLedger:
     """Return the ledger of an environment from all that is on it, and from what it has published."""
     mine = [p for p in placements if p.environment == environment.name and _counts(environment, p)]
     there = {p.uid: p for p in mine}
-    granted = [grant for grant in environment.admitted if grant.uid in there]
+    # What names another environment by now has not moved: its objects are here until it is deleted.
+    stays = there.keys() | {p.uid for p in placements if p.environment != environment.name and p.takes is not None}
+    granted = [grant for grant in environment.admitted if grant.uid in stays]
     elsewhere = {p.name: sum(grant.share.pool != p.name for grant in granted) for p in environment.pools}
     pools = {pool.name: settle(pool, mine, granted, MOST - elsewhere[pool.name]) for pool in environment.pools}
-    unread = (kept(grant, there[grant.uid]) for grant in granted if grant.share.pool not in pools)
+    unread = (kept(grant, there.get(grant.uid)) for grant in granted if grant.share.pool not in pools)
     grants = [*(grant for grant in unread if grant), *(grant for ledger in pools.values() for grant in ledger.grants)]
     return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=by_name)))
 
@@ -62,10 +64,11 @@ def _counts(environment: Environment, placement: Placement) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `free` is what
-    its environment says is left of its pool, None where it does not say, and `whole` whether each pod needs a node's
-    GPUs though it takes fewer. `labels`: those that it lacks, as they should
-    be. `excess`: why its namespace may not take what it asks for. `bound`: as many placements its environment names,
-    where that is why it waits.
+    its environment says is left of its pool, None where it does not say, `whole` whether each pod needs a node's GPUs
+    though it takes fewer, `spare` whether there is room for one more pod beside those that it has, and `never` whether
+    the pool would not hold what it asks for were nobody there. `labels`: those that it lacks, as they should be.
+    `excess`: why its namespace may not take what it asks for. `bound`: as many placements its environment names, where
+    that is why it waits.
     """
 
     reason: Admitted
@@ -73,6 +76,8 @@ class Admission:
     judged: bool = False
     free: Free | None = None
     whole: bool = False
+    spare: bool = True
+    never: bool = False
     labels: Mapping[str, str]
     excess: Excess | None = None
     bound: int | None = None
@@ -104,13 +109,17 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     else:
         # What no deployment composed is moved by nobody: it is admitted when there is room.
         reason = Admitted.YIELDS if judged and placement.owner else Admitted.WAITING
-    pool = environment.pool(placement.pool)
+    pool, free = environment.pool(placement.pool), environment.free.get(placement.pool)
+    whole = pool is not None and pool.keeps_whole(asks.nodes, asks.gpus_per_node)
+    pod = pool.gpus_per_node if pool and whole else asks.gpus_per_node
     return Admission(
         reason=reason,
         replicas=max(granted, default=0),
         judged=judged,
-        free=environment.free.get(placement.pool),
-        whole=pool is not None and pool.keeps_whole(asks.nodes, asks.gpus_per_node),
+        free=free,
+        whole=whole,
+        spare=free is None or any(gpus >= pod for gpus, _ in free.nodes),
+        never=pool is not None and not holds_ever(pool, asks),
         labels=missing,
         bound=None if reason is Admitted.ADMITTED or granted else _bound(environment, judged=judged),
     )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.placement import Placement
+from function.reasons import Refused
 from function.scheduling.checks import CHECKS, STORAGE_REASONS, shared_storage
 from function.scheduling.judge import poolless, shortage_step
 from function.scheduling.ledger import Ledger
@@ -18,7 +19,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.shortage import shortage
 from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
-from function.storage.checks import SIZES
+from function.storage.checks import of_existing
 
 
 def keep(
@@ -54,9 +55,12 @@ def _hindrance(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> Miss | None:
     pool = environment.pool(placement.pool)
-    if pool is None:
+    if pool is None or environment.broken:
         field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
         return replace(poolless(environment, field), keeps=placement.replicas)
+    unread = _unread(request, placement)
+    if unread is not None:
+        return Miss(environment=environment.name, refusals=(unread,), keeps=placement.replicas)
     unstorable = _unstorable(request, environment, pool, placement, shape)
     full = _room(request, environment, pool, placement, shape, ledger)
     refusals = (*unstorable, *([full] if full else ()))
@@ -66,12 +70,26 @@ def _hindrance(
     return Miss(environment=environment.name, refusals=refusals, step=step, keeps=placement.replicas)
 
 
+def _unread(request: SchedulingRequest, placement: Placement) -> Refusal | None:
+    """Refuse while its profile cannot be read: what is not carried out is not promised."""
+    broken = next((profile for profile in request.model.broken if profile.name == placement.profile), None)
+    if broken is None:
+        return None
+    return Refusal(
+        reason=Refused.INVALID_PROFILE,
+        field=Field.PROFILE,
+        environment=placement.environment,
+        profile=placement.profile,
+        found=broken.problems,
+    )
+
+
 def _unstorable(
     request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
 ) -> tuple[Refusal, ...]:
     found = request.unstorable(environment, pool, shape, request.deployment.replicas)
     if placement.reads or placement.hydration.completed_at:
-        found = tuple(fault for fault in found if fault.kind not in SIZES)
+        found = of_existing(found, placement.claim_mode, shape.nodes, request.deployment.replicas)
     return tuple(
         Refusal(
             reason=STORAGE_REASONS[fault.kind],

@@ -3,16 +3,17 @@
 Profiles in declared order, then pools in declared order, unless the smallest is preferred (preference.py). An
 environment that a selector refuses is judged no further. A pool runs all checks and keeps every refusal, so that nobody
 fixes one fault to meet the next. The nearest pool is the one whose first failing check lies furthest down the chain:
-selectors, `CHECKS`, capacity, readiness.
+selectors, `CHECKS`, capacity, readiness, the quota of the namespace.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import Profile
+from function.domain.model import Profile, Shape
+from function.domain.quota import Excess
 from function.kube.selectors import Selector
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, Candidate
@@ -27,7 +28,7 @@ Judge: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
 _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
 _UNSUITED = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
-NEVER, NOT_NOW, READINESS = range(len(CHECKS), len(CHECKS) + 3)
+NEVER, NOT_NOW, READINESS, QUOTA = range(len(CHECKS), len(CHECKS) + 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ def judge(request: SchedulingRequest, environment: Environment, ledger: Ledger) 
 
 
 def judge_again(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
-    """Judge an environment whose placement is decided again: an outage is no reason to leave it."""
-    return _judge(request, environment, ledger, None)
+    """Judge an environment whose placement is decided again: an outage is no reason to leave it, nor is a quota."""
+    return _judge(replace(request, excess=None), environment, ledger, None)
 
 
 def suits(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
@@ -158,6 +159,32 @@ def _steps(request: SchedulingRequest, candidate: Candidate, ledger: Ledger, lat
         yield shortage_step(full), full
     if late is not None:
         yield READINESS, late
+    over = _over_quota(request, candidate)
+    if over is not None:
+        yield QUOTA, over
+
+
+def _over_quota(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    if request.excess is None or candidate.shape is None:
+        return None
+    excess = request.excess.of(candidate.shape.gpus * request.deployment.replicas)
+    if excess is None:
+        return None
+    return over_quota(candidate.environment.name, candidate.profile.name, candidate.pool.name, candidate.shape, excess)
+
+
+def over_quota(environment: str, profile: str, pool: str, shape: Shape, excess: Excess) -> Refusal:
+    """Return the refusal of what a namespace has no room for in its quota."""
+    return Refusal(
+        reason=Refused.QUOTA_EXCEEDED,
+        field=Field.QUOTA,
+        environment=environment,
+        profile=profile,
+        pool=pool,
+        shape=shape,
+        wanted=excess.wanted,
+        excess=excess,
+    )
 
 
 def shortage_step(refusal: Refusal) -> int:

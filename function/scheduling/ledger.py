@@ -11,16 +11,16 @@ see:
    composed (nothing is before it was admitted), then by creation, uid and name. One that does not fit yields, and is
    not charged to those after it.
 
-A placement that is being deleted still holds its nodes. A pool whose nodes shrank below a replica's GPUs is taken in
-whole nodes, and one that holds more than fits has nothing left. Nodes that cannot be used now are not there for what is
-new; what was granted or serves keeps its place whatever becomes of them.
+A placement that is being deleted still holds its nodes. A pool whose nodes shrank below the GPUs of a replica that was
+granted or serves is taken in whole nodes, and one that holds more than fits has nothing left. Nodes that cannot be used
+now are not there for what is new; what was granted or serves keeps its place whatever becomes of them.
 """
 
 import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from function.domain.environment import Environment, Pool
@@ -89,7 +89,8 @@ def _settled(
             continue
         full = not mine and most is not None and rows >= most
         others = (grant for grant in _all(held) if _key(grant) != key)
-        if full or not _fits(_charged(pool, others) if mine else room, asks):
+        fitting = asks if placement.uid else _shrunk(asks, pool)
+        if full or not _fits(_charged(pool, others) if mine else room, fitting):
             yields.append(placement)
             continue
         # What it still holds in another shape counts beside it, until its service has let go.
@@ -179,8 +180,18 @@ def take(room: PoolCapacity, share: Share) -> PoolCapacity:
 
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
-    gpus = min(asks.gpus_per_node, room.gpus_per_node)
-    return room.fits(asks.nodes, gpus, asks.replicas, asks.together) >= asks.replicas
+    """Tell whether there is room for all of a share, on nodes that have what it asks of one."""
+    return room.fits(asks.nodes, asks.gpus_per_node, asks.replicas, asks.together) >= asks.replicas
+
+
+def _shrunk(asks: Share, pool: Pool) -> Share:
+    """Return what stands in a file as its nodes have it now: nobody granted it, and they may have shrunk since."""
+    return replace(asks, gpus_per_node=min(asks.gpus_per_node, pool.gpus_per_node))
+
+
+def holds_ever(pool: Pool, asks: Share) -> bool:
+    """Tell whether a pool would hold a share were nobody there and every node usable."""
+    return _fits(PoolCapacity(pool.max_nodes, pool.gpus_per_node, whole=whole(pool)), asks)
 
 
 class Ledger:

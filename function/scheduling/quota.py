@@ -5,42 +5,79 @@ order, what asks for more: one that does not fit is beyond the quota, and is not
 placement of a namespace counts, whoever wrote it and wherever it is.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from function.domain.placement import Placement
 from function.domain.quota import Excess, Limits
 from function.reasons import Refused
+from function.scheduling.judge import QUOTA, over_quota
 from function.scheduling.ledger import charge_order
-from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Miss
 
-# Steps are of checks, of which there are fewer than this for each reason.
-_FINER = 100
+
+@dataclass(slots=True)
+class _Book:
+    """What is charged to the quota of a namespace so far: the GPUs of each placement, and of all of them."""
+
+    limits: Limits
+    held: dict[tuple[str, str], int]
+    gpus: int
+
+    @classmethod
+    def of(cls, placements: Mapping[tuple[str, str], Placement], limits: Limits) -> Self:
+        """Return the book in which what was composed is charged with what it has."""
+        held = {key: _held(placement) for key, placement in placements.items() if placement.begun}
+        return cls(limits, held, sum(held.values()))
+
+    def more(self, key: tuple[str, str], placement: Placement) -> int:
+        """Return the GPUs that a placement asks for beyond what it has."""
+        return max(0, (placement.asks.gpus if placement.asks else 0) - self.held.get(key, 0))
+
+    def charge(self, key: tuple[str, str], placement: Placement) -> bool:
+        """Charge what a placement asks for; tell whether there is room, without which nothing is charged."""
+        more = self.more(key, placement)
+        many = bool(self.limits.placements and key not in self.held and len(self.held) >= self.limits.placements)
+        if many or (self.limits.gpus and more and self.gpus + more > self.limits.gpus):
+            return False
+        if placement.begun or not placement.deleting:
+            self.held[key], self.gpus = self.held.get(key, 0) + more, self.gpus + more
+        return True
+
+    def excess(self, namespace: str, wanted: int) -> Excess:
+        """Return what is taken, beside which so many GPUs are wanted."""
+        holders = sorted(((name, has) for (name, _), has in self.held.items()), key=lambda h: (-h[1], h[0]))
+        return Excess(
+            namespace=namespace,
+            limits=self.limits,
+            placements=len(self.held),
+            gpus=self.gpus,
+            wanted=wanted,
+            holders=tuple(holders),
+        )
 
 
 def excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> Excess | None:
     """Return why a placement is beyond the quota of its namespace; None where it is within. `others` may hold it."""
     me = _key(placement)
     every = {_key(p): p for p in others if p.namespace == placement.namespace} | {me: placement}
-    held = {key: _held(p) for key, p in every.items() if p.begun}
-    gpus = sum(held.values())
+    book = _Book.of(every, limits)
     for key, each in sorted(every.items(), key=lambda item: charge_order(item[1])):
-        more = max(0, (each.asks.gpus if each.asks else 0) - held.get(key, 0))
-        many = bool(limits.placements and key not in held and len(held) >= limits.placements)
-        if not many and not (limits.gpus and more and gpus + more > limits.gpus):
-            if each.begun or not each.deleting:
-                held[key], gpus = held.get(key, 0) + more, gpus + more
-        elif key == me:
-            holders = sorted(((name, has) for (name, _), has in held.items()), key=lambda h: (-h[1], h[0]))
-            return Excess(
-                namespace=placement.namespace,
-                limits=limits,
-                placements=len(held),
-                gpus=gpus,
-                wanted=more,
-                holders=tuple(holders),
-            )
+        if not book.charge(key, each) and key == me:
+            return book.excess(placement.namespace, book.more(key, each))
     return None
+
+
+def taken(namespace: str, there: Iterable[Placement], limits: Limits) -> Excess | None:
+    """Return what a namespace takes, beside which what is new must find room; None without limits."""
+    if not limits.any:
+        return None
+    every = {_key(p): p for p in there if p.namespace == namespace}
+    book = _Book.of(every, limits)
+    for key, each in sorted(every.items(), key=lambda item: charge_order(item[1])):
+        book.charge(key, each)
+    return book.excess(namespace, 0)
 
 
 def within_quota(
@@ -50,6 +87,8 @@ def within_quota(
 
     What is new is not made, and what is there stays as it is. `made` tells what an assignment would be as a placement.
     """
+    if not limits.any:
+        return decision
     kept: list[Assignment] = []
     stays: list[Placement] = []
     misses: list[Miss] = []
@@ -77,7 +116,14 @@ def within_quota(
     )
 
 
+def refused(decision: Decision) -> Excess | None:
+    """Return what the namespace takes, where the quota has no room for something new that was decided."""
+    beyond = (miss.refusals[0] for miss in decision.refusals if miss.keeps is None)
+    return next((refusal.excess for refusal in beyond if refusal.reason is Refused.QUOTA_EXCEEDED), None)
+
+
 def _what_is_there_first(assignment: Assignment) -> tuple[bool, tuple[bool, bool, str, str, str, str] | None]:
+    """Return an order: what is there as the ledger charges it, then what is new as it was decided."""
     there = assignment.placement
     return there is None, charge_order(there) if there else None
 
@@ -100,19 +146,8 @@ def _takes_more(existing: Placement, wanted: Placement) -> bool:
 
 def _over_quota(assignment: Assignment, found: Excess, keeps: int | None) -> Miss:
     """Return why it is not had; nothing else stood in its way, so that no other came nearer."""
-    refusal = Refusal(
-        reason=Refused.QUOTA_EXCEEDED,
-        field=Field.QUOTA,
-        environment=assignment.environment,
-        profile=assignment.profile,
-        pool=assignment.pool,
-        shape=assignment.shape,
-        wanted=found.wanted,
-        excess=found,
-    )
-    return Miss(
-        environment=assignment.environment, refusals=(refusal,), step=Refused.QUOTA_EXCEEDED.rank * _FINER, keeps=keeps
-    )
+    refusal = over_quota(assignment.environment, assignment.profile, assignment.pool, assignment.shape, found)
+    return Miss(environment=assignment.environment, refusals=(refusal,), step=QUOTA, keeps=keeps)
 
 
 def _key(placement: Placement) -> tuple[str, str]:

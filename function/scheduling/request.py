@@ -8,6 +8,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Profile, Shape
 from function.domain.placement import Deployment
 from function.domain.problem import Problem
+from function.domain.quota import Excess
 from function.storage.checks import StorageFault
 
 Unstorable: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
@@ -26,12 +27,14 @@ def _servable(*_: object) -> tuple[Problem, ...]:
 class SchedulingRequest:
     """What shall run. `unstorable` is the planner's word on the weights: why so many replicas of a shape cannot have
     them on a pool. `unservable` is the word on the service: why a profile cannot run on what a pool gives its pods.
+    `excess` is what the namespace takes of its quota, where that has refused what would be chosen first.
     """
 
     deployment: Deployment
     model: Model
     unstorable: Unstorable = _storable
     unservable: Unservable = _servable
+    excess: Excess | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -11,11 +11,13 @@ without it, so that no move and no list that is briefly empty takes anything dow
 it exists, and does not count as placed. The order of the inputs means nothing.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Preference
+from function.domain.quota import Excess
 from function.kube.names import digest
 from function.reasons import Refused
 from function.scheduling.checks import STORAGE_REASONS
@@ -28,6 +30,7 @@ from function.scheduling.retain import Retained, retain
 from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal, Verdict
 from function.storage.checks import FaultKind, StorageFault
 
+Judging: TypeAlias = Callable[[SchedulingRequest], Judge]
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 
@@ -39,21 +42,30 @@ class _Scene:
     environments: Mapping[str, Environment]
     own: tuple[Placement, ...]
     ledger: Ledger
-    judge: Judge
+    judging: Judging
+    quota: Excess | None
+
+
+def anew(_: SchedulingRequest) -> Judge:
+    """Return what judges every request anew."""
+    return judge
 
 
 def schedule(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    judge: Judge = judge,
+    judging: Judging = anew,
+    quota: Excess | None = None,
 ) -> Decision:
     """Decide where a deployment runs.
 
     `placements` are its own, and all others on environments on which it has one or which keep no ledger; what is free
-    on any other is what that has published. `judge` may remember what it found.
+    on any other is what that has published. `judging` makes what judges a request, and may remember what that found.
+    `quota` is what the namespace takes of its quota, where it has one: of what is new, what does not fit beside that is
+    looked for in a smaller size.
     """
-    scene = _scene(request, environments, placements, judge)
+    scene = _scene(request, environments, placements, judging, quota)
     wanted = request.deployment.environments
     retained = retain(request, scene.environments, scene.own, scene.ledger)
     staying = retained.stays[:wanted]
@@ -78,7 +90,11 @@ def schedule(
 
 
 def _scene(
-    request: SchedulingRequest, environments: Sequence[Environment], placements: Sequence[Placement], judge: Judge
+    request: SchedulingRequest,
+    environments: Sequence[Environment],
+    placements: Sequence[Placement],
+    judging: Judging,
+    quota: Excess | None,
 ) -> _Scene:
     namespace, name = request.deployment.namespace, request.deployment.name
     own: list[Placement] = []
@@ -87,7 +103,7 @@ def _scene(
         mine = placement.deployment == name and placement.namespace == namespace
         (own if mine else others).append(placement)
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), judge)
+    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), judging, quota)
 
 
 def _fault(scene: _Scene) -> Refusal | None:
@@ -154,13 +170,43 @@ def _fill(
     yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.YIELDED}
     found: list[Assignment] = []
     misses: list[Miss] = []
-    verdicts = _verdicts(scene, taken, contended=bool(yielded))
+    verdicts, quota = _verdicts(scene, taken, contended=bool(yielded)), _Quota(scene)
     while len(found) < room and (verdict := next(verdicts, None)) is not None:
-        if isinstance(verdict, Fit):
-            found.append(_assign(scene, verdict, yielded.get(verdict.environment)))
-        else:
-            misses.append(verdict)
+        there = yielded.get(verdict.environment)
+        # What is there is charged already, and is judged with all that is.
+        judged = verdict if there else quota.within(verdict)
+        if isinstance(judged, Miss):
+            misses.append(judged)
+            continue
+        found.append(_assign(scene, judged, there))
+        if there is None:
+            quota.charge(judged)
     return tuple(found), tuple(misses)
+
+
+class _Quota:
+    """What is left of a namespace's quota while environments are chosen."""
+
+    def __init__(self, scene: _Scene) -> None:
+        self._scene, self._taken = scene, scene.quota
+        self._judge: Judge | None = None
+
+    def within(self, verdict: Verdict) -> Verdict:
+        """Return a verdict; where what was chosen is beyond the quota, on what takes less on its environment."""
+        if self._taken is None or isinstance(verdict, Miss) or self._taken.of(self._gpus(verdict)) is None:
+            return verdict
+        scene = self._scene
+        request = replace(scene.request, excess=self._taken)
+        self._judge = self._judge or scene.judging(request)
+        return self._judge(request, scene.environments[verdict.environment], scene.ledger)
+
+    def charge(self, fit: Fit) -> None:
+        """Charge one that was chosen."""
+        if self._taken is not None:
+            self._taken, self._judge = self._taken.beside(f"its own on {fit.environment}", self._gpus(fit)), None
+
+    def _gpus(self, fit: Fit) -> int:
+        return fit.shape.gpus * self._scene.request.deployment.replicas
 
 
 def _verdicts(scene: _Scene, taken: frozenset[str], *, contended: bool) -> Iterator[Verdict]:
@@ -169,7 +215,8 @@ def _verdicts(scene: _Scene, taken: frozenset[str], *, contended: bool) -> Itera
     if contended:
         # By a hash of the deployment's own, so that those who lost part.
         others.sort(key=lambda name: digest(me.namespace, me.name, name))
-    verdicts = (scene.judge(scene.request, scene.environments[name], scene.ledger) for name in others)
+    judge = scene.judging(scene.request)
+    verdicts = (judge(scene.request, scene.environments[name], scene.ledger) for name in others)
     return verdicts if me.prefer is Preference.DECLARED else smallest_first(verdicts, by_name=not contended)
 
 

@@ -17,7 +17,7 @@ from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.kube.selectors import Requirement
-from function.reasons import Refused
+from function.reasons import Outlook, Refused
 from function.storage.checks import StorageFault
 
 
@@ -28,6 +28,7 @@ class Field(StrEnum):
     DEPLOYMENT_SELECTOR = "deployment's environmentSelector"
     MODEL_SELECTOR = "model's environmentSelector"
     PROFILE_SELECTOR = "profile's environmentSelector"
+    PROFILE = "profile"
     VRAM = "spec.resources.vram"
     ENGINE_ARGS = "engine.args"
     INTER_NODE = "interNode"
@@ -78,8 +79,7 @@ class Use:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """One no. `found` None: not declared. `shape` and `use` stand where nodes and capacity count, `storage` where it is
-    the planner's, `excess` where it is the quota's. `whole`: GPUs that a replica leaves on its
-    nodes are nobody's.
+    the planner's, `excess` where it is the quota's. `whole`: GPUs that a replica leaves on its nodes are nobody's.
     """
 
     reason: Refused
@@ -146,6 +146,12 @@ class Miss:
     def reason(self) -> Refused:
         """The first failing check's."""
         return self.refusals[0].reason
+
+    @property
+    def outlook(self) -> Outlook:
+        """What the reason leaves to hope for, save that a quota which is too small is never had room in."""
+        excess = self.refusals[0].excess
+        return Outlook.NEVER if excess is not None and excess.never else self.reason.outlook
 
 
 Verdict: TypeAlias = Fit | Miss

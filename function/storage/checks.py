@@ -36,6 +36,8 @@ class FaultKind(StrEnum):
     OWN_SIZE = "the size that was asked for is below the model's disk"
     SHARED_SIZE = "the environment's Shared claim is below the model's disk"
     CLAIM_SIZE = "a claim of the user's is below the model's disk"
+    CLAIM_NOT_SHARED = "the claim that is there serves one pod"
+    NO_CLAIM = "it is asked of a claim, and there is none of ours"
     ACCESS_MODE = "the environment's access mode serves one pod"
     CACHE_UNKNOWN = "there is no such ModelCache that can be read"
     CACHE_ABSENT = "the ModelCache does not keep the weights here"
@@ -45,6 +47,8 @@ class FaultKind(StrEnum):
 
 # What says that weights cannot fit. They have where they are there: it keeps nothing from what runs.
 SIZES = frozenset({FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE})
+# What says that a claim cannot be made as it should be. One that is there is what it is, and nobody can change it.
+OF_A_NEW_CLAIM = frozenset({FaultKind.SIZE, FaultKind.STORAGE_CLASS, FaultKind.ACCESS_MODE, FaultKind.OWN_ACCESS_MODE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,22 @@ class StorageFault:
 def faults(request: StorageRequest) -> tuple[StorageFault, ...]:
     """Return every fault, in the order of the checks."""
     return tuple(fault for check in CHECKS for fault in check(request))
+
+
+def of_existing(found: tuple[StorageFault, ...], mode: str, nodes: int, replicas: int) -> tuple[StorageFault, ...]:
+    """Return what is left of faults where the weights are there already, on a claim of this mode if on any."""
+    left = tuple(fault for fault in found if fault.kind not in SIZES | OF_A_NEW_CLAIM)
+    if mode in ("", READ_WRITE_MANY) or nodes * replicas <= 1:
+        return left
+    fault = StorageFault(
+        kind=FaultKind.CLAIM_NOT_SHARED,
+        field="spec.modelCache",
+        found=mode,
+        wanted=READ_WRITE_MANY,
+        nodes=nodes,
+        replicas=replicas,
+    )
+    return (*left, fault)
 
 
 def _fault(request: StorageRequest, kind: FaultKind, field: str, *, found: str = "", wanted: str = "") -> StorageFault:
@@ -111,7 +131,7 @@ def empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
 
 def access_mode(request: StorageRequest) -> Iterator[StorageFault]:
     """The pods can share a claim that we create: ReadWriteMany unless it is one node and one replica."""
-    if request.case not in OWN_CLAIM or request.access_mode == READ_WRITE_MANY or request.alone:
+    if request.case not in OWN_CLAIM or request.claimed or request.access_mode == READ_WRITE_MANY or request.alone:
         return
     own = request.case is not Case.SHARED and request.wishes.access_mode is not None
     kind = FaultKind.OWN_ACCESS_MODE if own else FaultKind.ACCESS_MODE
@@ -121,7 +141,9 @@ def access_mode(request: StorageRequest) -> Iterator[StorageFault]:
 
 def size(request: StorageRequest) -> Iterator[StorageFault]:
     """Something says how large a claim that we create must be."""
-    if request.case in OWN_CLAIM and not sizing.size(request.explicit_size, request.model, request.gpu_memory):
+    if request.claimed or request.case not in OWN_CLAIM:
+        return
+    if not sizing.size(request.explicit_size, request.model, request.gpu_memory):
         yield _fault(request, FaultKind.SIZE, "size")
 
 
@@ -144,9 +166,25 @@ def below_disk(request: StorageRequest) -> Iterator[StorageFault]:
     yield _fault(request, kind, field, found=quantity.exact(held), wanted=quantity.exact(disk))
 
 
+def unused(request: StorageRequest) -> Iterator[StorageFault]:
+    """Return as remarks what is asked of a claim where none is made: it changes nothing, and nobody is refused."""
+    if request.case not in (Case.INITIALIZER, Case.OCI, Case.PRESTAGED):
+        return
+    wishes = request.wishes
+    asked = {
+        "size": wishes.size is not None,
+        "storageClassName": wishes.class_name is not None,
+        "accessMode": wishes.access_mode is not None,
+        "retain": wishes.retain,
+        "claimName": isinstance(request.choice, UserClaim),
+    }
+    for field in (field for field, said in asked.items() if said):
+        yield _fault(request, FaultKind.NO_CLAIM, field, found=request.case)
+
+
 def storage_class(request: StorageRequest) -> Iterator[StorageFault]:
     """Somebody names the class of a claim that we create."""
-    if request.case in OWN_CLAIM and request.class_name is None:
+    if request.case in OWN_CLAIM and request.class_name is None and not request.claimed:
         # A deployment that names one does not help where all models of a namespace share the environment's claim.
         yield _fault(request, FaultKind.STORAGE_CLASS, "storageClassName", found=request.wishes.class_name or "")
 

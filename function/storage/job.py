@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from function.domain.model import HuggingFaceSource, UriSource
-from function.domain.settings import Download
+from function.domain.settings import BACKOFF_LIMIT, JOB_NAME, Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.storage import cachekey, preparation
@@ -170,8 +170,8 @@ def _prepare(task: DownloadSpec) -> Manifest:
 def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
     download = task.download
     own: list[JSON] = [
-        {"name": "MODELPLANE_BACKOFF_LIMIT", "value": str(download.backoff_limit)},
-        {"name": "MODELPLANE_JOB", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
+        {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
+        {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
     env_from: list[JSON] = [*task.credential.env_from] if task.credential else []
     if env_from:

@@ -84,4 +84,5 @@ def cached_weights(model: Model, cache: ModelCache, environment: Environment, se
         pull_secrets=environment.pull_secrets,
         shape_nodes=max((p.shape.nodes for p in model.profiles if p.shape), default=1),
         for_cache=True,
+        scope=environment.name,
     )

@@ -98,7 +98,11 @@ class StoragePlan:
 
 def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
     """Return how the weights get there, or every reason why they cannot."""
-    return checks.faults(request) or replace(_planned(request), bound=request.bound)
+    found = checks.faults(request)
+    if found:
+        return found
+    planned = _planned(request)
+    return replace(planned, bound=request.bound, remarks=(*planned.remarks, *checks.unused(request)))
 
 
 def _planned(request: StorageRequest) -> StoragePlan:
@@ -149,7 +153,7 @@ def _on_claim(request: StorageRequest, source: HuggingFaceSource | UriSource, ke
         namespace=request.namespace,
         ownership=row.claim,
         size=size.amount if size else 0,
-        class_name=request.class_name or "",
+        class_name=request.class_name,
         access_mode=request.access_mode,
     )
     preload, retry = _download_wishes(request.choice)
@@ -220,11 +224,15 @@ def _claim_name(request: StorageRequest, key: str) -> str:
 
 
 def _kind(request: StorageRequest, key: str) -> tuple[str, ...]:
-    """Return what tells a ModelCache's own objects from those of a placement of its name; earlier ones keep theirs."""
+    """Return what tells a ModelCache's own objects from those of a placement of its name, and from those that it has on
+    another environment; earlier ones keep their names.
+    """
     if not request.for_cache or request.case is not Case.MANAGED:
         return ()
-    earlier = names.named(request.owner, request.namespace, request.owner, key)
-    return () if earlier in request.existing else ("ModelCache",)
+    for earlier in ((), ("ModelCache",)):
+        if names.named(request.owner, request.namespace, *earlier, request.owner, key) in request.existing:
+            return earlier
+    return "ModelCache", request.scope
 
 
 def _secret_name(request: StorageRequest, stem: str, *owner: str) -> str:

@@ -44,13 +44,15 @@ class NamedCacheFacts:
 class StorageRequest:
     """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
 
-    `owner`, the placement's or cache's name, is unique in `namespace`, the remote one. `gpu_memory` of one
-    replica in bytes, None where it is not known. `named` None: there is no ModelCache of the name that was
-    chosen. `existing` are the claims that are there already, which keep the names they were given. `pull_secrets`
-    are the environment's. `prepared`: the download could not write without. `pool`: where the weights are read, None
-    where nobody knows. `claim_mode`: the access mode of the claim that is there, if one is. `running`: there is a
-    service already, which what is refused since then does not concern. `held`: what a claim of the user's holds, in
-    bytes, None where that is not known. `fetched`: the bytes are there, or on their way.
+    `owner`, the placement's or cache's name, is unique in `namespace`, the remote one; a cache's is so on each
+    environment, which is its `scope`: two of them may be of one cluster. `gpu_memory` of one replica in bytes, None
+    where it is not known. `named` None: there is no ModelCache of the name that was chosen. `existing` are the claims
+    that are there already, which keep the names they were given. `pull_secrets` are the environment's. `prepared`: the
+    download could not write without. `pool`: where the weights are read, None where nobody knows. `claim_mode`: the
+    access mode of the claim that is there, if one is. `running`: there is a service already, which what is refused
+    since then does not concern. `held`: what a claim of the user's holds, in bytes, None where that is not known.
+    `fetched`: the bytes are there, or on their way. `claimed`: their claim is there, whatever would be asked of a new
+    one.
     """
 
     model: Model
@@ -65,12 +67,14 @@ class StorageRequest:
     gpu_memory: int | None = None
     named: NamedCacheFacts | None = None
     for_cache: bool = False
+    scope: str = ""
     existing: frozenset[str] = frozenset()
     pull_secrets: tuple[PullSecret, ...] = ()
     running: bool = False
     prepared: bool = False
     held: int | None = None
     fetched: bool = False
+    claimed: bool = False
     pool: Pool | None = None
     claim_mode: str = ""
 

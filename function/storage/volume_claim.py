@@ -27,13 +27,16 @@ class Ownership(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPlan:
-    """A claim to compose or to observe; bytes and class are of no matter where it is only observed."""
+    """A claim to compose or to observe; bytes and class are of no matter where it is only observed.
+
+    No class: nobody names one any more, so that it has the one that it has.
+    """
 
     name: str
     namespace: str
     ownership: Ownership
     size: int = 0
-    class_name: str = ""
+    class_name: str | None = ""
     access_mode: str = READ_WRITE_MANY
 
 
@@ -44,7 +47,8 @@ def build(plan: ClaimPlan, observed: Manifest) -> Manifest:
     if plan.ownership is Ownership.OBSERVED:
         return manifest
     modes: list[JSON] = [*_modes(observed)] or [plan.access_mode]
-    class_name = manifests.text(observed, "spec.storageClassName") if plan.class_name and observed else plan.class_name
+    stays = observed and plan.class_name != ""
+    class_name = manifests.text(observed, "spec.storageClassName") if stays else plan.class_name
     metadata["labels"] = {**names.MANAGED_BY}
     manifest["spec"] = manifests.prune(
         {

@@ -7,14 +7,25 @@ import pytest
 from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose
+from function.composers.deployment import Considered, consider
+from function.domain.quota import Limits
+from function.domain.settings import Settings
 from function.exchange import Call, Outcome
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
-from tests.composers.plane import change, fetched, manifests, only, plane, said
+from function.scheduling.checks import Candidate
+from function.scheduling.ledger import Ledger
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.shortage import capacity
+from function.scheduling.verdicts import Refusal
+from tests.composers.plane import call, change, fetched, manifests, only, plane, said
+from tests.e2e import objects
+from tools.engine import Engine
 from tools.world import World
 
 STORY = "gemma-one-gpu"
 ADMITTED, SCHEDULED = "Admitted", "Scheduled"
 OURS = "status.admitted"
+UNPLACED = "status.unplaced"
 
 
 def limited(story: str = STORY, **limits: int) -> ControlPlane:
@@ -195,3 +206,145 @@ def _lists(outcome: Outcome) -> list[str | None]:
 def _reason(outcome: Outcome, type_: str) -> str:
     (found,) = (c for c in outcome.conditions if c.type == type_)
     return found.reason
+
+
+def _up(*pools: Manifest, model: Manifest, wanted: int = 1, **limits: int) -> ControlPlane:
+    """Return a control plane with a deployment of a model on an environment for each pool, at rest."""
+    control = ControlPlane(renderer=Engine(call, {"limits": dict(limits)}), world=World())
+    places = [objects.environment(name, pool) for name, pool in zip("abc", pools, strict=False)]
+    control.apply([model, *places, objects.deployment("team", "llm", "llm", environments=wanted)])
+    control.settle()
+    return control
+
+
+def _profile(name: str, gpus: int) -> Manifest:
+    (made,) = listing(objects.model("llm", profile=objects.spanning(1, gpus)), "spec.serving")
+    return {**made, "name": name}
+
+
+BIG, SMALL = _profile("big", 8), _profile("small", 2)
+OF_TWO = objects.model("llm", serving=[BIG, SMALL])
+BIG_TOPOLOGY = BIG["replicaTopology"]
+HUGE, USUAL = objects.pool("huge"), objects.pool("usual", acceleratorCount=4)
+
+
+def test_what_is_beyond_the_quota_does_not_hide_a_profile_that_is_within() -> None:
+    control = _up(HUGE, model=OF_TWO, gpusPerNamespace=4)
+    ref = only(control, "ModelDeployment")
+    assert said(control, ref, SCHEDULED) == ("True", "Placed")
+    assert "profile small" in message(control, ref, SCHEDULED)
+
+
+def test_nor_an_environment_that_is_within() -> None:
+    """What the maths gives: 160Gi are two GPUs of 80Gi, and eight of 24Gi."""
+    tiny = objects.pool("tiny", capabilities={"memoryPerGpu": "24Gi"})
+    model = objects.model("llm", profile={"engine": BIG["engine"]}, resources={"vram": "160Gi"})
+    control = _up(tiny, HUGE, model=model, gpusPerNamespace=4)
+    assert "Placed on b (profile vllm" in message(control, only(control, "ModelDeployment"), SCHEDULED)
+
+
+def test_what_none_is_within_is_said_of_every_environment() -> None:
+    control = _up(HUGE, USUAL, HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
+    ref = only(control, "ModelDeployment")
+    assert said(control, ref, SCHEDULED) == ("False", "QuotaExceeded")
+    rows = {text(row, "environment"): text(row, "reason") for row in listing(control.composites[ref], UNPLACED)}
+    assert rows == {"a": "QuotaExceeded", "b": "NoPoolSatisfiesRequirements", "c": "QuotaExceeded"}
+    told = message(control, ref, SCHEDULED)
+    assert "a: profile big: 8 GPUs wanted; namespace team has 0 of 4 GPUs that the platform allows it" in told
+
+
+def test_one_that_the_quota_never_has_room_for_is_not_told_to_wait() -> None:
+    control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
+    told = message(control, only(control, "ModelDeployment"), SCHEDULED)
+    assert told.endswith("Ask for less, or have the platform raise its limits"), "nobody holds any of it"
+
+
+def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> None:
+    """Four of ten are taken, by a placement written by hand: eight are not to be had now, and may be later."""
+    control = _up(HUGE, model=OF_TWO, gpusPerNamespace=10)
+    ref = only(control, "ModelDeployment")
+    there = copy.deepcopy(next(iter(control.store.owned(ref).values())))
+    control.delete(ref)
+    control.settle()
+    topology: Manifest = {"nodes": 1, "gpusPerNode": 2, "parallelism": {"tensor": 2}}
+    spec = {**mapping(there, "spec"), "profile": "small", "topology": topology, "replicas": 2}
+    metadata: Manifest = {"name": "by-hand", "namespace": "team", "labels": {"modelplane.ai/environment": "a"}}
+    control.apply([{**there, "metadata": metadata, "spec": spec, "status": {}}])
+    control.settle()
+    change(control, only(control, "ClusterModel"), "spec.serving", [BIG, {**SMALL, "replicaTopology": BIG_TOPOLOGY}])
+    control.apply([objects.deployment("team", "llm", "llm")])
+    control.settle()
+    told = message(control, ref, SCHEDULED)
+    assert (
+        "8 GPUs wanted; namespace team has 4 of 10 GPUs that the platform allows it, held by by-hand (4 GPUs)" in told
+    )
+    assert told.endswith("Delete a placement of the namespace, or have the platform raise its limits")
+
+
+@pytest.mark.parametrize("limits", [{"gpusPerNamespace": 5}, {"placementsPerNamespace": 2}], ids=str)
+def test_of_several_environments_as_many_are_had_as_there_is_room_for(limits: dict[str, int]) -> None:
+    """Two GPUs on each of two of three: the third would be the fifth and sixth of five, or one placement too many."""
+    only_small = objects.model("llm", serving=[SMALL])
+    control = _up(HUGE, HUGE, HUGE, model=only_small, wanted=3, **limits)
+    ref = only(control, "ModelDeployment")
+    assert said(control, ref, SCHEDULED) == ("False", "PartiallyPlaced")
+    assert [text(found, "spec.profile") for found in control.store.owned(ref).values()] == ["small", "small"]
+    (row,) = listing(control.composites[ref], UNPLACED)
+    assert (row["environment"], row["reason"]) == ("c", "QuotaExceeded")
+    assert "its own on" not in text(row, "message"), "they are there, and have names"
+
+
+def test_what_is_left_of_the_quota_is_used_by_what_is_smaller() -> None:
+    """Eight GPUs on the first environment leave two of ten for the second."""
+    control = _up(HUGE, HUGE, model=OF_TWO, wanted=2, gpusPerNamespace=10)
+    ref = only(control, "ModelDeployment")
+    assert said(control, ref, SCHEDULED) == ("True", "Placed")
+    placed = {text(p, "spec.inferenceEnvironmentRef.name"): text(p, "spec.profile") for p in _owned(control, ref)}
+    assert placed == {"a": "big", "b": "small"}
+
+
+def test_one_that_has_to_go_elsewhere_is_charged_once() -> None:
+    """Of two that took one room at once, the second goes on in the quota that it has: one placement."""
+    given = [objects.deployment(team, "llm", "llm") for team in ("one", "two")]
+    narrow = objects.pool("narrow", maxNodeCount=1)
+    control = ControlPlane(renderer=Engine(call, {"limits": {"placementsPerNamespace": 1}}), world=World())
+    places = [objects.environment(name, narrow) for name in "ab"]
+    control.apply([objects.model("llm", serving=[BIG]), *places, *given])
+    control.settle()
+    for found in given:
+        assert said(control, Ref.of(found), SCHEDULED) == ("True", "Placed")
+
+
+def _owned(control: ControlPlane, ref: Ref) -> list[Manifest]:
+    return [*control.store.owned(ref).values()]
+
+
+def test_what_is_asked_about_a_decision_knows_what_the_quota_refused() -> None:
+    """`plan` and `why` judge every pool once more with the request that the decision was made with."""
+    for limit, refused in ((4, True), (8, False)):
+        control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=limit)
+        ref = only(control, "ModelDeployment")
+        first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": limit}})
+        found = consider(fetched(first, control.composites.values()), Settings(limits=Limits(gpus=limit)))
+        assert isinstance(found, Considered)
+        assert (found.request.excess is not None) is refused
+
+
+def test_what_the_quota_refuses_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that nothing can take is asked again and again, over a whole fleet: who says the same has not to think."""
+    control = _up(HUGE, HUGE, HUGE, model=OF_TWO, gpusPerNamespace=1)
+    ref = only(control, "ModelDeployment")
+    first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": 1}})
+    found = fetched(first, control.composites.values())
+    looked: list[str] = []
+
+    def counted(request: SchedulingRequest, candidate: Candidate, ledger: Ledger) -> Refusal | None:
+        looked.append(candidate.environment.name)
+        return capacity(request, candidate, ledger)
+
+    monkeypatch.setattr("function.scheduling.judge.capacity", counted)
+    once = compose(found)
+    again = len(looked)
+    assert compose(found) == once
+    assert len(looked) == again, "nothing has changed since"
+    assert _reason(once, SCHEDULED) == "QuotaExceeded"

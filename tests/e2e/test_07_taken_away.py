@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, text
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.e2e.objects import deployment, environment, model, pool
 from tests.e2e.world import World
 from tools.stack.waiting import steady, until
@@ -35,6 +35,27 @@ def test_a_deleted_model_is_named_and_its_service_lives(world: World, serving: d
     _lives_on(world, serving)
     world.apply(model("bereft"))
     world.wait("ModelDeployment", "bereft", "ModelResolved", "True", TEAM)
+    world.ready(TEAM, "bereft")
+
+
+def test_with_a_profile_that_cannot_be_read_fewer_replicas_reach_the_cluster_and_more_wait(
+    world: World, serving: dict[str, str]
+) -> None:
+    """Another profile is valid, so that the deployment decides; what its own one says now nobody could carry out."""
+    (profile,) = listing(model("bereft"), "spec.serving")
+    broken: Manifest = {**profile, "engine": {**mapping(profile, "engine"), "args": ["--tensor-parallel-size=4"]}}
+    world.apply(model("bereft", serving=[broken, {**profile, "name": "other"}]))
+    placement = text(world.placement(TEAM, "bereft"), "metadata.name")
+    world.wait("ModelPlacement", placement, "ReferencesResolved", "False/ModelInvalid", TEAM)
+    world.apply(deployment(TEAM, "bereft", "bereft", on="bereft", replicas=2))
+    world.wait("ModelDeployment", "bereft", "Scheduled", "False/InvalidProfile", TEAM)
+    _lives_on(world, serving)
+    assert get(world.service(world.placement(TEAM, "bereft")), "spec.replicas") == 1
+    world.apply(deployment(TEAM, "bereft", "bereft", on="bereft", replicas=0))
+    world.wait("ModelPlacement", placement, "ServiceReady", "True/ScaledToZero", TEAM)
+    until("no replicas", lambda: get(world.service(world.placement(TEAM, "bereft")), "spec.replicas") == 0)
+    world.apply(model("bereft"), deployment(TEAM, "bereft", "bereft", on="bereft"))
+    world.wait("ModelPlacement", placement, "ServiceReady", "True/Serving", TEAM)
     world.ready(TEAM, "bereft")
 
 

@@ -1,14 +1,14 @@
-"""Scenario 9: a deployment on two environments, one of which is deleted."""
+"""Scenario 9: a deployment or a ModelCache on two environments of one cluster, one of which is left or deleted."""
 
 import pytest
 
-from function.kube.manifests import condition, get, text
-from tests.e2e.objects import GROUP, deployment, environment, model, pool
+from function.kube.manifests import condition, get, listing, text
+from tests.e2e.objects import GROUP, cache, deployment, environment, model, pool
 from tests.e2e.world import World
 from tools.stack.waiting import steady, until
 
 pytestmark = pytest.mark.e2e
-TEAM = "both"
+TEAM, KEEPERS = "both", "keepers"
 
 
 def test_the_second_placement_stays_when_the_first_environment_goes(world: World) -> None:
@@ -39,3 +39,31 @@ def test_the_second_placement_stays_when_the_first_environment_goes(world: World
     )
     assert world.remote_uids(TEAM) == before
     world.remove(TEAM, "both")
+
+
+def _claims(world: World) -> list[str]:
+    found = world.stack.remote.find("PersistentVolumeClaim", KEEPERS)
+    return sorted(text(claim, "metadata.name") for claim in found)
+
+
+def test_a_cache_that_leaves_one_of_them_takes_nothing_from_the_other(world: World) -> None:
+    """Both are of one cluster, and in one namespace of it."""
+    world.team(KEEPERS)
+    world.apply(
+        *(environment(f"keeps-{side}", pool("gpus")) for side in ("east", "west")),
+        model("kept", resources={"disk": "1Gi"}),
+        cache(KEEPERS, "both", "kept", ["keeps-east", "keeps-west"]),
+    )
+    found = world.wait("ModelCache", "both", "Hydrated", "True", KEEPERS)
+    claims = {text(row, "name"): text(row, "claimName") for row in listing(found, "status.environments")}
+    assert _claims(world) == sorted(claims.values())
+    assert len({*claims.values()}) == 2
+    kept = claims["keeps-west"]
+    uid = get(world.stack.remote.get("PersistentVolumeClaim", kept, KEEPERS), "metadata.uid")
+    world.apply(cache(KEEPERS, "both", "kept", ["keeps-west"]))
+    until("the other claim to go", lambda: _claims(world) == [kept])
+    steady("what is kept", lambda: _claims(world) == [kept], seconds=8)
+    assert get(world.stack.remote.get("PersistentVolumeClaim", kept, KEEPERS), "metadata.uid") == uid
+    world.wait("ModelCache", "both", "Hydrated", "True", KEEPERS)
+    world.stack.hub.delete("ModelCache", "both", KEEPERS)
+    until("all of it to go", lambda: _claims(world) == [])

@@ -10,7 +10,6 @@ from tests.lifecycle.scene import (
     SEVERAL_NODES,
     Edit,
     Scene,
-    environment,
     model,
     observed,
     placement,
@@ -21,7 +20,7 @@ from tests.lifecycle.scene import (
 
 GROUP: dict[str, JSON] = {"pool": "h200", "nodes": 2, "gpusPerNode": 8}
 LARGER = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
-REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), environment("storage", None)
+REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), placement("modelCache", {"type": "EmptyDir"})
 
 
 def admitted(replicas: int) -> Edit:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from tests.composers.plane import manifests, plane, said
+from function.reasons import Status
+from tests.composers.plane import change, manifests, plane, said
 from tests.composers.plane import only as composite
 from tests.lifecycle.scene import (
     ONE_NODE,
@@ -197,3 +198,55 @@ def test_what_runs_since_before_it_was_refused_goes_on(case: str) -> None:
 def test_what_it_costs_is_said() -> None:
     found = scene(ONE_NODE).edited(model("resources.disk", "55Gi"))
     assert "every pod start downloads 55Gi again" in found.said("StorageReady").message
+
+
+OCI: JSON = {"image": "registry.example/gemma@sha256:" + "0" * 64}
+
+
+def of_image(found: Scene) -> None:
+    """Let the model come from an image."""
+    for path, value in (("huggingFace", None), ("source", "OCI"), ("oci", OCI)):
+        model(path, value)(found)
+
+
+@pytest.mark.parametrize(
+    ("cache", "edits", "unused"),
+    [
+        ({"retain": True}, (), "retain"),
+        ({"type": "EmptyDir", "size": "9Gi"}, (), "size"),
+        ({"storageClassName": "x"}, (of_image,), "storageClassName"),
+        ({"accessMode": "ReadWriteOnce"}, (of_image,), "accessMode"),
+        ({"claimName": "mine"}, (of_image,), "claimName"),
+    ],
+)
+def test_what_is_asked_of_a_claim_that_there_is_not_is_named(cache: JSON, edits: tuple[Edit, ...], unused: str) -> None:
+    """What runs goes on; nobody is refused for words that change nothing."""
+    found = scene(ONE_NODE).edited(*edits, placement("modelCache", cache)).said("StorageReady")
+    assert found.status is Status.TRUE
+    assert f"Note: spec.modelCache.{unused}: does not apply, as there is no claim: " in found.message
+
+
+def test_nothing_is_named_where_nothing_was_asked() -> None:
+    nothing: tuple[JSON, ...] = (None, {"type": "EmptyDir"}, {"retry": "1"})
+    for cache in nothing:
+        assert (
+            "does not apply" not in scene(ONE_NODE).edited(placement("modelCache", cache)).said("StorageReady").message
+        )
+
+
+def test_the_token_stays_for_as_long_as_pods_fetch_with_it() -> None:
+    """What is downloaded to a claim is verified, and the service is told: pods that start until they go need it."""
+    control = plane(ONE_NODE)
+    deployment, found = composite(control, "ModelDeployment"), composite(control, "ClusterModel")
+    change(control, found, "spec.huggingFace.secretRef", {"name": "hub", "namespace": "s"})
+    control.settle()
+    change(control, deployment, "spec.modelCache", {"type": "PVC", "size": "60Gi", "storageClassName": "x"})
+    reads = set()
+    for _ in range(30):
+        control.advance()
+        there = control.store.owned(composite(control, "ModelPlacement"))
+        status = mapping(control.composites[composite(control, "ModelPlacement")], "status.service")
+        tokens = [key for key in there if key.startswith("token-")]
+        reads.add((text(status, "uri").partition(":")[0], bool(tokens)))
+    assert ("hf", False) not in reads, "one that reads from the hub has it"
+    assert ("pvc", False) in reads, "and nobody has it once they read from the claim"

@@ -32,14 +32,18 @@ class Case:
 OF_CACHE, MAKE_ROOM = "retry of the ModelCache", "expand the claim, or make room on it"
 SHARED_SIZE = "raise spec.storage.sharedClaim.size of InferenceEnvironment east"
 CASES = (
-    Case("own", asked(ManagedCache()), "raise modelCache.size or the model's spec.resources.disk"),
-    Case("retained", asked(RETAINED), "raise modelCache.size or the model's spec.resources.disk"),
+    Case(
+        "own", asked(ManagedCache()), "raise modelCache.size, or where that is not set the model's spec.resources.disk"
+    ),
+    Case(
+        "retained", asked(RETAINED), "raise modelCache.size, or where that is not set the model's spec.resources.disk"
+    ),
     Case("shared", asked(ManagedCache(), environment=SHARED), SHARED_SIZE),
     Case("the-user-s", asked(MINE), MAKE_ROOM),
     Case(
         "cache",
         asked(ManagedCache(), for_cache=True),
-        "raise storage.size of the ModelCache or the model's spec.resources.disk",
+        "raise storage.size of the ModelCache, or where that is not set the model's spec.resources.disk",
         OF_CACHE,
     ),
     Case("cache-shared", asked(ManagedCache(), environment=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),

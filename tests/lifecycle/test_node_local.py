@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from function.cli.control_plane import ControlPlane
+from function.exchange import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.storage import job
-from tests.composers.plane import manifests, only, plane, remote, said
+from tests.composers.plane import change, manifests, only, plane, reconciled, remote, said
 from tests.lifecycle.scene import put
 from tools.world import World
 
@@ -107,10 +108,17 @@ def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
     control = settled({"claimName": "mine"}, Local())
     assert replicas(control) == [1]
     edit(control, "ModelDeployment", "spec.scaling", {"fixed": {"replicas": 2}})
-    placement = only(control, "ModelPlacement")
+    deployment = only(control, "ModelDeployment")
     assert replicas(control) == [1]
-    message = text(condition(control.composites[placement], "StorageReady"), "message")
-    assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message
+    assert said(control, deployment, "Scheduled") == ("False", "SharedStorageMissing")
+    message = text(condition(control.composites[deployment], "Scheduled"), "message")
+    assert "the claim that is there is ReadWriteOnce, and 2 replicas need ReadWriteMany" in message
+    placement = only(control, "ModelPlacement")
+    change(control, placement, "spec.replicas", 2)
+    first = Call(xr=control.composites[placement], observed=control.store.owned(placement))
+    _, found = reconciled(first, control.composites.values())
+    message = next(c.message for c in found.conditions if c.type == "StorageReady")
+    assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message, "written by hand"
 
 
 @pytest.mark.parametrize("ready", [0, 1], ids=["waits for a node", "runs"])

@@ -28,7 +28,7 @@ from tests.lifecycle.scene import (
 ENGINE = "serving.0.engine"
 POOL = "nodePools.0"
 REVISION = model("huggingFace.revision", "v2")
-UNPLANNABLE = environment("storage", None)
+UNPLANNABLE = placement("modelCache", {"type": "EmptyDir"})
 
 
 @dataclass(frozen=True)

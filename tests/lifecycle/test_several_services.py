@@ -5,10 +5,21 @@ import copy
 import pytest
 
 from function.kube.manifests import JSON, get
-from tests.lifecycle.scene import SEVERAL_NODES, Edit, Scene, environment, model, observed, put, remote, scene
+from tests.lifecycle.scene import (
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    environment,
+    model,
+    observed,
+    placement,
+    put,
+    remote,
+    scene,
+)
 from tests.lifecycle.test_admitted import LARGER, admitted
 
-REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), environment("storage", None)
+REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), placement("modelCache", {"type": "EmptyDir"})
 WAITING = pytest.mark.parametrize("edit", [REVISION, UNPLANNABLE, admitted(0)], ids=["bytes", "no-plan", "unadmitted"])
 
 
@@ -67,7 +78,50 @@ def test_where_the_wanted_one_waits_the_earlier_one_is_told_of() -> None:
     assert get(outcome.status, "service.name") == get(waiting.xr, "status.service.name")
 
 
+def ended(*, told: bool) -> Edit:
+    """Let the Jobs that are composed be observed as Complete, and the composite say so, or that they run."""
+
+    def edit(found: Scene) -> None:
+        put(found.xr, "status.storage", get(found.outcome().status, "storage"))
+        for key, manifest in found.settled().observed.items():
+            if key.startswith("job-"):
+                found.observed[key] = manifest
+                job = get(manifest, "spec.forProvider.manifest")
+                assert isinstance(job, dict)
+                status: JSON = {"conditions": [{"type": "Complete", "status": "True"}], "completionTime": ENDED}
+                put(manifest, "status", {"atProvider": {"manifest": {**job, "status": status}}})
+        if told:
+            put(found.xr, "status.storage", get(found.outcome().status, "storage"))
+
+    return edit
+
+
+def test_another_group_goes_once_the_composite_says_that_its_bytes_are_there() -> None:
+    """History 1568: the namespace ended and took the Job, and a call that still saw the old service made it anew."""
+    rest = scene(SEVERAL_NODES)
+    wanted = rest.edited(LARGER).composed().keys()
+    waiting = rest.edited(LARGER, REVISION)
+    assert waiting.composed().keys().isdisjoint(wanted)
+    assert waiting.edited(ended(told=False)).composed() == waiting.composed(), "what one Job says may be taken back"
+    told = waiting.edited(ended(told=True))
+    assert told.composed().keys() == wanted
+    again = told.edited(observed("job-", f"{MIRRORED}.status", {"active": 1}))
+    assert again.composed() == told.composed(), "what the composite says holds"
+    unheard = waiting.edited(ended(told=False), lambda found: put(found.xr, "status.storage", None))
+    assert unheard.composed().keys() == wanted, "a composite that says nothing of them does not contradict"
+    undated = waiting.edited(ended(told=False), observed("job-", f"{MIRRORED}.status.completionTime", None))
+    assert undated.composed().keys() == wanted, "there is nothing that it could say"
+
+
+def test_the_same_group_does_not_wait_until_the_composite_says_that_its_bytes_are_there() -> None:
+    """Its Object is written over what was seen or not at all."""
+    waiting = scene(SEVERAL_NODES).edited(REVISION)
+    (before,), (after,) = (found.composed().values() for found in (waiting, waiting.edited(ended(told=False))))
+    assert get(before, "spec.model.uri") != get(after, "spec.model.uri")
+
+
 MIRRORED = "status.atProvider.manifest"
+ENDED = "2026-11-23T12:00:00Z"
 DOWN: JSON = [{"type": "Ready", "status": "False"}]
 UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}]
 

@@ -8,7 +8,7 @@ from function.composers.placement import service
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import strings, text
 from function.kube.names import ANNOTATION_WISH
-from tests.lifecycle.scene import ONE_NODE, SEVERAL_NODES, environment, running, scene
+from tests.lifecycle.scene import ONE_NODE, SEVERAL_NODES, environment, placement, running, scene
 
 
 @pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
@@ -21,6 +21,15 @@ def test_what_is_wished_is_what_runs(story: str) -> None:
 
 
 def test_where_nothing_can_be_planned_nothing_is_wished() -> None:
-    without = scene(SEVERAL_NODES).edited(environment("storage", None))
+    without = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "EmptyDir"}))
     call = requests.read(split(without.request().SerializeToString()))
     assert service(call, BUILT_IN) is None
+
+
+def test_what_can_be_planned_on_the_claim_that_is_there_is_wished() -> None:
+    """Whatever the environment says of new ones."""
+    rest = scene(SEVERAL_NODES)
+    without = rest.edited(environment("storage", None))
+    calls = [requests.read(split(found.request().SerializeToString())) for found in (rest, without)]
+    wished = [service(call, BUILT_IN) for call in calls]
+    assert wished[1] == wished[0] is not None

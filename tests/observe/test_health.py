@@ -34,6 +34,7 @@ def _service(*conditions: JSON, observed: int = 1) -> Manifest:
     return _of(SERVICE, {"observedGeneration": observed, "conditions": [*conditions]})
 
 
+WAITS = "its pod does not run yet; if that lasts, its events on the cluster say why"
 CASES = (
     Case("nothing", "what is not there yet may come", {}, Level.PROGRESSING, "not created yet"),
     Case("namespace", "a namespace is there or not", _of("v1/Namespace", {"phase": "Active"}), Level.UP),
@@ -46,7 +47,14 @@ CASES = (
     Case("claim-lost", "its volume is gone", _of(CLAIM, {"phase": "Lost"}), Level.FAILED,
          "the claim has lost its volume"),
     Case("job-new", "", _of(JOB, {}), Level.PROGRESSING, "not started yet"),
-    Case("job-running", "", _of(JOB, {"active": 1}), Level.PROGRESSING, "running"),
+    Case("job-running", "", _of(JOB, {"active": 1, "ready": 1}), Level.PROGRESSING, "running"),
+    Case("job-unsaid", "an older cluster", _of(JOB, {"active": 1}), Level.PROGRESSING, "running"),
+    Case("job-waits", "unschedulable, or an image", _of(JOB, {"active": 1, "ready": 0}), Level.PROGRESSING, WAITS),
+    Case("job-suspended", "somebody stopped it",
+         _of(JOB, {"active": 0, "conditions": [_condition("Suspended", "True")]}),
+         Level.PROGRESSING, "suspended on the cluster: it goes on once it is resumed there"),
+    Case("job-resumed", "and let it go on", _of(JOB, {"active": 1, "conditions": [_condition("Suspended", "False")]}),
+         Level.PROGRESSING, "running"),
     Case("job-again", "the backoff goes on", _of(JOB, {"active": 1, "failed": 2}), Level.PROGRESSING,
          "2 attempts have failed so far"),
     Case("job-failed", "a failed Job and a running one differ",

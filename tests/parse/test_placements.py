@@ -172,6 +172,32 @@ def test_ready_speaks_of_the_present_spec(case: Ready) -> None:
     assert _read(given).ready is case.want, case.reason
 
 
+@pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
+def test_what_serves_answers_whatever_crossplane_waits_for(case: Ready) -> None:
+    """Its next weights may be on their way, which Ready waits for, and ServiceReady does not."""
+    given = manifests.placement()
+    given["metadata"] = {"generation": case.generation}
+    conditions: list[JSON] = [{"type": "Ready", "status": "False"}, {"type": "ServiceReady", **case.condition}]
+    given["status"] = {"conditions": conditions, "phase": "Ready"}
+    read = _read(given)
+    assert (read.ready, read.phase) == (case.want, Phase.READY if case.want else Phase.STARTING), case.reason
+
+
+def test_what_is_not_as_it_shall_be_beside_a_service_that_serves_is_read() -> None:
+    """The first in the order in which a placement is carried out; what nobody has said yet is nothing."""
+    given = manifests.placement()
+    conditions: list[JSON] = [
+        {"type": "ServiceReady", "status": "False", "reason": "Starting"},
+        {"type": "ServiceAccepted", "status": "Unknown", "reason": "Applying"},
+        {"type": "StorageReady", "status": "False", "reason": "DownloadFailed"},
+        {"type": "ReferencesResolved", "status": "True", "reason": "Resolved"},
+    ]
+    given["status"] = {"conditions": conditions}
+    assert _read(given).obstacle == "StorageReady is False (DownloadFailed)"
+    given["status"] = {"conditions": conditions[3:]}
+    assert _read(given).obstacle == ""
+
+
 @pytest.mark.parametrize(
     ("condition", "want"),
     [

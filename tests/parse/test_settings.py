@@ -136,6 +136,10 @@ CASES = [
          Problem("input.ttl.settle", "is not a field; did you mean settled?")),
     Case("item", "one bad item spoils its list", {"download": {"env": ENV}},
          Problem("input.download.env[0].valueFrom", "{} is not allowed; must be left out together with value")),
+    Case("own-variable", "the download's own would be there twice",
+         {"download": {"env": [{"name": "MODELPLANE_JOB", "value": "x"}]}},
+         Problem("input.download.env[0].name",
+                 '"MODELPLANE_JOB" is not allowed; must be another: the download sets this one itself')),
 ]  # fmt: skip
 
 

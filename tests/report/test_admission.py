@@ -58,6 +58,19 @@ CASES = (
         f"{WANTED}, no GPU is free; it is admitted when there is room",
     ),
     Case(
+        "more-than-the-pool-by-hand",
+        Admission(reason=Admitted.WAITING, judged=True, never=True, free=FREE, labels={}),
+        "False",
+        f"{WANTED}, more than the pool holds were nobody there; lower what it asks for, or raise what the pool "
+        "declares",
+    ),
+    Case(
+        "more-than-the-pool",
+        Admission(reason=Admitted.YIELDS, judged=True, never=True, free=FREE, labels={}),
+        "False",
+        f"{WANTED}, more than the pool holds were nobody there; its deployment decides again",
+    ),
+    Case(
         "no-room-to-grow",
         Admission(reason=Admitted.YIELDS, judged=True, replicas=1, free=FREE, labels={}),
         "False",

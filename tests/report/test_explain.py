@@ -5,8 +5,9 @@ from itertools import permutations
 
 import pytest
 
-from function.domain.model import Parallelism
+from function.domain.model import BrokenProfile, Parallelism
 from function.domain.pods import PodAdditions
+from function.domain.problem import Problem
 from function.reasons import Refused, Status
 from function.report.explain import PHRASES
 from function.report.sentences import joined
@@ -152,3 +153,17 @@ def test_a_changed_split_says_where_it_goes() -> None:
 def test_the_sentence_of_the_api_ends_in_its_own_full_stop() -> None:
     said = joined([SHARED_STORAGE, "pool a is too small", "so is b"])
     assert said == f"{SHARED_STORAGE} pool a is too small; so is b"
+
+
+def test_what_runs_on_a_profile_that_cannot_be_read_says_so_where_it_cannot_grow() -> None:
+    faults = (Problem("spec.serving[0].engine.image", "must not be empty"), Problem("spec.serving[0].a", "b"))
+    broken = replace(KIMI, broken=(BrokenProfile(name=MINE.profile, problems=faults),), profiles=(profile("other"),))
+    found = explained(request(replicas=2, of=broken), (site("a", FRONTIER),), (MINE,))
+    assert found.reason is Refused.INVALID_PROFILE
+    assert found.message.splitlines() == [
+        "1/1 environments can run kimi-k2-instruct: 1 cannot grow to 2 replicas.",
+        (
+            f"a: keeps its replicas (1); profile {MINE.profile}: it is invalid: spec.serving[0].engine.image: must not "
+            "be empty, spec.serving[0].a: b"
+        ),
+    ]

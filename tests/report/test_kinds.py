@@ -112,8 +112,18 @@ def test_a_profile_without_a_shape_says_what_sizes_it() -> None:
     ]
 
 
-def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False) -> Row:
-    return Row(environment="e", phase=phase, message="m", claim_missing=claim_missing, unreachable=unreachable)
+def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False, missing: bool = False) -> Row:
+    return Row(
+        environment="e",
+        phase=phase,
+        message="m",
+        claim_missing=claim_missing,
+        unreachable=unreachable,
+        missing=missing,
+    )
+
+
+SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +137,40 @@ def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False
         ((_row(Phase.PENDING, claim_missing=True),), Hydrated.CLAIM_NOT_FOUND),
         ((_row(Phase.READY, unreachable=True), _row(Phase.DOWNLOADING)), Hydrated.UNREACHABLE),
         ((_row(Phase.READY, unreachable=True), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
+        ((SILENT, _row(Phase.DOWNLOADING)), Hydrated.SYNC_FAILED),
+        ((SILENT, _row(Phase.READY, unreachable=True)), Hydrated.UNREACHABLE),
+        ((_row(Phase.PENDING, missing=True), _row(Phase.READY)), Hydrated.ENVIRONMENT_NOT_FOUND),
+        ((_row(Phase.PENDING, missing=True), _row(Phase.PENDING, claim_missing=True)), Hydrated.CLAIM_NOT_FOUND),
+        ((_row(Phase.READY, missing=True),), Hydrated.HYDRATED),
     ],
     ids=str,
 )
 def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
     assert caches.hydrated(rows).reason == want
+
+
+def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
+    """Both have the weights, as far as anybody knows; of one nothing is learned now, and one environment is gone."""
+    silent = StorageState(
+        finding=Finding.SILENT, environment="b", of_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
+    )
+    gone = caches.missing("a", CacheEntry(environment="a", phase=Phase.READY))
+    rows = (gone, caches.row("b", silent, Hydration(), "", None, there=True))
+    away = "a: InferenceEnvironment a does not exist or is invalid; what is there is kept"
+    assert caches.hydrated(rows).message == (
+        f"1 of 2 environments are known to have the weights. b: No answer from the cluster: dial tcp; {away}"
+    )
+    assert caches.hydrated(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
+    assert caches.hydrated((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
+
+
+def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
+    silent = [
+        StorageState(finding=Finding.SILENT, of_cache=True, remote=_seen(state, {}, "x"))
+        for state in (State.UNREACHABLE, State.UNRECOGNISED)
+    ]
+    rows = [caches.row("e", state, Hydration(), "", None, there=True) for state in silent]
+    assert [(row.unreachable, row.sync_failed) for row in rows] == [(True, False), (True, True)]
 
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
@@ -177,6 +216,20 @@ def test_where_all_that_there_is_is_ready_the_decision_says_why_there_is_no_more
     found = deployments.placements_ready([builders.placement(ready=True)], 2)
     assert (found.status, found.reason) == (Status.FALSE, PlacementsReady.STARTING)
     assert found.message == "1 of 2 placements are ready; Scheduled says why there are no more"
+
+
+def test_what_serves_and_is_not_as_it_shall_be_is_named() -> None:
+    serves = builders.placement(ready=True)
+    behind = replace(builders.placement("east", ready=True), obstacle="StorageReady is False (DownloadFailed)")
+    found = deployments.placements_ready([serves, behind], 2)
+    assert (found.status, found.reason) == (Status.TRUE, PlacementsReady.READY)
+    assert found.message == (
+        "2 of 2 placements are ready. chat-east on east serves on, and its StorageReady is False (DownloadFailed)"
+    )
+    away = replace(behind, ready=False)
+    assert deployments.placements_ready([serves, away], 1).message == "1 of 1 placements are ready"
+    many = [replace(behind, name="n" * 250, environment=f"e{n}") for n in range(99)]
+    assert len(deployments.placements_ready(many, 99).message.encode()) <= 1024
 
 
 def test_an_outage_makes_a_deployment_unknown() -> None:

@@ -56,4 +56,4 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_remarks(case: Case) -> None:
     assert tuple(remarks(case.model)) == case.want, case.reason
-    assert valid(case.model).message == "; ".join(["1 profiles can be served", *case.want])
+    assert valid(case.model).message == "; ".join(["1 profile can be served", *case.want])

@@ -59,7 +59,8 @@ UNLABELLED = [
 def test_pools_whose_nodes_nothing_tells_apart(case: Unlabelled) -> None:
     found = environments.pools_valid(case.pools, ())
     note = f". Note: {case.said}" if case.said else ""
-    assert (found.status, found.message) == (Status.TRUE, f"{len(case.pools)} pools{note}"), case.reason
+    number = "1 pool" if len(case.pools) == 1 else f"{len(case.pools)} pools"
+    assert (found.status, found.message) == (Status.TRUE, number + note), case.reason
 
 
 def test_the_remark_fits_with_the_longest_of_names() -> None:
@@ -89,7 +90,7 @@ DEVICES = [
 
 @pytest.mark.parametrize("case", DEVICES, ids=lambda c: c.id)
 def test_a_pool_of_which_nothing_is_lost(case: Device) -> None:
-    assert environments.pools_valid((case.pool,), ()).message == "1 pools", case.reason
+    assert environments.pools_valid((case.pool,), ()).message == "1 pool", case.reason
 
 
 def test_none_of_a_resource_is_no_device() -> None:

@@ -81,7 +81,10 @@ CASES = (
         want=Scheduled.PARTIALLY_PLACED,
         request=request(2),
         environments=(site("a", FRONTIER),),
-        says=("1/1 environments can run kimi-k2-instruct (2 wanted).",),
+        says=(
+            "1/1 environments can run kimi-k2-instruct (2 wanted).",
+            "There is no other: create an InferenceEnvironment, or lower spec.environments",
+        ),
     ),
     Case(
         id="no-environments",

@@ -172,6 +172,17 @@ def test_a_placement_that_is_gone_leaves_its_grant() -> None:
     assert _uids(environment(admitted=(grant(2, "gone"),))) == []
 
 
+def test_a_placement_that_names_another_environment_keeps_what_its_service_takes_here() -> None:
+    """It does not move: its objects are here until it is deleted."""
+    there = environment(admitted=(grant(2),))
+    renamed = replace(MINE, environment="elsewhere")
+    found = admit(there, [replace(renamed, takes=grant(2).share)])
+    assert found.grants == (grant(2),)
+    assert found.pools["pool"].room.free == {8: 2, 0: 2}, "two of four nodes are taken"
+    assert found.yields == ()
+    assert admit(there, [renamed]).grants == (), "nothing of it is here"
+
+
 def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
     found = admit(environment(pools=(), admitted=(grant(2),)), [MINE])
     assert [g.uid for g in found.grants] == ["me"]
@@ -220,3 +231,22 @@ def test_the_placements_of_all_pools_count_together(monkeypatch: pytest.MonkeyPa
 
 def test_in_files_everything_counts() -> None:
     assert [g.name for g in admit(environment(uid=""), [replace(MINE, uid="", labels=())]).grants] == [MINE.name]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "replicas", "never"),
+    [(1, 8, 4, False), (1, 8, 5, True), (2, 8, 2, False), (5, 8, 1, True), (1, 16, 1, True)],
+)
+def test_what_a_pool_would_never_hold_is_known(nodes: int, gpus: int, replicas: int, never: bool) -> None:
+    """Four nodes of 8 GPUs: four replicas of one node, two of two, none of five, and no pod of 16."""
+    wide = replace(MINE, shape=builders.shape(nodes, gpus), replicas=replicas)
+    at = replace(environment(), pools=(builders.pool(nodes=4),))
+    assert admission(wide, at, LABELS).never == never
+    assert bool(admit(replace(at, admitted=()), [wide]).grants) == (not never)
+
+
+@pytest.mark.parametrize(("replicas", "never"), [(4, False), (5, True)])
+def test_nor_would_it_hold_more_pods_than_nodes_where_each_takes_a_node(replicas: int, never: bool) -> None:
+    ports = replace(builders.pool(nodes=4), pod=PodAdditions(host_network=True))
+    half = replace(MINE, shape=builders.shape(1, 4), replicas=replicas)
+    assert admission(half, replace(environment(), pools=(ports,)), LABELS).never == never

@@ -4,8 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.cache import Hydration
 from function.domain.environment import Environment
+from function.domain.model import BrokenProfile
 from function.domain.placement import Placement
+from function.domain.problem import Problem
 from function.domain.shares import Grant, Share
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, shared_storage
@@ -53,7 +56,7 @@ def room(reason: Refused, found: int, use: Use) -> Refusal:
     )
 
 
-def unstorable(*refusals: Refusal) -> Miss:
+def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Miss:
     storage = Refusal(
         reason=Refused.SHARED_STORAGE_MISSING,
         field=Field.STORAGE,
@@ -61,7 +64,7 @@ def unstorable(*refusals: Refusal) -> Miss:
         profile="default",
         pool="pool",
         shape=ONE,
-        storage=FAULT,
+        storage=fault,
     )
     return Miss(environment="env", refusals=(storage, *refusals), step=CHECKS.index(shared_storage), keeps=1)
 
@@ -77,6 +80,23 @@ FULL = room(Refused.INSUFFICIENT_CAPACITY, 2, Use(nodes=4, nodes_in_use=2, place
 SMALL = room(Refused.POOL_TOO_SMALL, 2, Use(nodes=2, nodes_in_use=0, placements=0, lost=0, unusable=()))
 TAKEN = replace(SMALL, use=Use(nodes=2, nodes_in_use=1, placements=1, lost=0, unusable=()))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
+FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)
+DONE = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
+THERE = replace(placement(), hydration=DONE)
+ONE_POD = StorageFault(
+    kind=FaultKind.CLAIM_NOT_SHARED,
+    field="spec.modelCache",
+    found="ReadWriteOnce",
+    wanted="ReadWriteMany",
+    replicas=3,
+)
+UNREADABLE = model(
+    profile("other"),
+    broken=(BrokenProfile(name="another", problems=()), BrokenProfile(name="default", problems=FAULTS)),
+)
+UNREAD = Refusal(
+    reason=Refused.INVALID_PROFILE, field=Field.PROFILE, environment="env", profile="default", found=FAULTS
+)
 CASES = (
     Case("room", "three of four nodes", FOUR, None, replicas=3),
     Case("full", "two of four are another's", FOUR, Miss(environment="env", refusals=(FULL,), step=NOT_NOW, keeps=1),
@@ -88,9 +108,23 @@ CASES = (
     Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
          others=TWO_OF_OTHERS),
+    Case("class-of-a-claim-that-is-there", "nobody makes another", FOUR, None, replicas=3, request=storage(FAULT),
+         mine=THERE),
+    Case("claim-of-one-pod", "it is what it is", FOUR, unstorable(fault=ONE_POD),
+         mine=replace(THERE, claim_mode="ReadWriteOnce")),
+    Case("claim-of-many", "and this one is of all of them", FOUR, None, replicas=3,
+         mine=replace(THERE, claim_mode="ReadWriteMany")),
     Case("no-pool", "nothing is known of it", environment("env", broken_pools=("pool",)),
          unread(Field.NODE_POOLS, "pool")),
     Case("broken", "nor where all of it is broken", environment("env", broken=True), unread(Field.ENVIRONMENT)),
+    Case("broken-beside-its-pool", "a pool that can be read is no room where nothing is carried out",
+         replace(FOUR, broken=True), unread(Field.ENVIRONMENT)),
+    Case("broken-profile", "it is carried out once it can be read", FOUR,
+         Miss(environment="env", refusals=(UNREAD,), keeps=1), request=replace(storage(), model=UNREADABLE)),
+    Case("another-broken-profile", "what another one says is not its matter", FOUR, None, replicas=3,
+         request=replace(storage(), model=model(*model().profiles, broken=UNREADABLE.broken[:1]))),
+    Case("fewer-of-a-broken-profile", "always", FOUR, None, replicas=3, mine=placement(replicas=5),
+         request=replace(storage(), model=UNREADABLE)),
     Case("fewer", "always", environment("env"), None, replicas=3, mine=placement(replicas=5)),
     Case("as-many", "nothing is asked", environment("env"), None, replicas=3, mine=placement(replicas=3)),
 )  # fmt: skip

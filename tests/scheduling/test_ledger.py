@@ -57,6 +57,12 @@ CASES = (
         (other("a", shape=shape(1, 16)),),
         3,
     ),
+    Case(
+        "larger-than-a-node",
+        "no node has the 16 GPUs that it wants and never had: it is not charged for one of 8",
+        (other("a", shape=shape(1, 16), uid="a"),),
+        4,
+    ),
 )
 
 

@@ -7,10 +7,11 @@ import pytest
 from function.domain.environment import Environment
 from function.domain.nodes import PoolFacts, Unfit, Unusable
 from function.domain.placement import Preference
+from function.domain.quota import Excess, Limits
 from function.domain.shares import Free
-from function.reasons import Refused
+from function.reasons import Outlook, Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, gpus_per_node
-from function.scheduling.judge import NEVER, READINESS, SELECTION, judge
+from function.scheduling.judge import NEVER, QUOTA, READINESS, SELECTION, judge, judge_again
 from function.scheduling.ledger import Ledger, use
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.request import SchedulingRequest
@@ -94,7 +95,26 @@ FULL = Refusal(
     shape=shape(),
     use=Use(nodes=4, nodes_in_use=0, placements=0, lost=0, unusable=()),
 )
+TAKES = Excess(namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, wanted=16, holders=(("other", 4),))
+
+
+def over_quota(wanted: int) -> Miss:
+    refusal = Refusal(
+        reason=Refused.QUOTA_EXCEEDED,
+        field=Field.QUOTA,
+        environment="env",
+        profile="default",
+        pool="pool",
+        shape=shape(gpus=wanted),
+        wanted=wanted,
+        excess=replace(TAKES, wanted=wanted),
+    )
+    return Miss(environment="env", refusals=(refusal,), step=QUOTA)
+
+
 CASES = (
+    Case("beyond a quota", replace(asked(model(profile("default", shape(gpus=16)))), excess=TAKES),
+         environment("env", pool(gpus=16)), over_quota(16)),
     Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
          Miss(environment="env", refusals=(FULL,), step=NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
@@ -113,6 +133,24 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_a_refusal_says_who_what_and_where(case: Case) -> None:
     assert judge(case.request, case.environment, Ledger(())) == case.want
+
+
+@pytest.mark.parametrize(
+    ("wanted", "outlook"),
+    [(9, Outlook.NOT_NOW), (12, Outlook.NOT_NOW), (13, Outlook.NEVER)],
+)
+def test_what_a_quota_never_has_room_for_is_not_waited_for(wanted: int, outlook: Outlook) -> None:
+    """Four of twelve are another's, who may leave."""
+    assert over_quota(wanted).outlook is outlook
+
+
+@pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])
+def test_what_is_decided_again_where_it_is_is_not_asked_about_its_own_quota_twice(gpus: int, within: bool) -> None:
+    """Eight of twelve are left; what it is charged for already is for `within_quota` to know."""
+    request = replace(asked(model(profile("default", shape(gpus=gpus)))), excess=TAKES)
+    there = environment("env", pool(gpus=16))
+    assert isinstance(judge(request, there, Ledger(())), Fit) == within
+    assert isinstance(judge_again(request, there, Ledger(())), Fit)
 
 
 def test_how_full_a_pool_is_says_what_cannot_be_used() -> None:

@@ -370,11 +370,13 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [1]
         assert decision.refusals[0].reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS
 
-    def test_a_broken_profile_grows_in_the_shape_it_has(self) -> None:
+    def test_a_broken_profile_keeps_the_shape_and_the_replicas_it_has(self) -> None:
+        """A placement carries out nothing of a profile that it cannot read, save fewer replicas."""
         broken = model(profile("valid", shape()), broken=(broken_profile("default"),))
         own = placement("a", vram="640Gi")
         decision = schedule(request(model=broken, replicas=2), environments("a"), [own])
-        assert [(a.profile, a.replicas, a.vram) for a in decision.assignments] == [("default", 2, 640 * 2**30)]
+        assert [(a.profile, a.replicas, a.vram) for a in decision.assignments] == [("default", 1, 640 * 2**30)]
+        assert [miss.reason for miss in decision.refusals] == [Refused.INVALID_PROFILE]
 
 
 class TestUnreadable:

@@ -10,6 +10,7 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
+from function.kube.names import named
 from function.storage.plan import Gate, StoragePlan, plan
 from function.storage.request import Case as Row
 from function.storage.request import NamedCacheFacts, StorageRequest
@@ -272,6 +273,22 @@ def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
     assert mine.credential != other.credential
     before = planned(replace(cache, existing=frozenset({mine.claim_name})))
     assert (before.claim_name, before.credential, before.job) == (mine.claim_name, mine.credential, mine.job)
+
+
+def test_a_cache_has_bytes_of_its_own_on_each_of_two_environments_of_one_cluster() -> None:
+    """Or leaving one of them would delete what the other's services read."""
+    cache = replace(MULTI, model=model(GATED, disk=GIB), for_cache=True)
+    mine, other = (planned(replace(cache, scope=name)) for name in ("east", "west"))
+    assert mine.claim_name != other.claim_name
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+    assert mine.credential != other.credential
+    earlier = named(cache.owner, cache.namespace, "ModelCache", cache.owner, mine.key)
+    before = planned(replace(cache, scope="east", existing=frozenset({earlier})))
+    assert before.claim_name == earlier != mine.claim_name, "what an earlier release wrote keeps its name"
+    retained = replace(cache, choice=ManagedCache(retain=True))
+    assert planned(retained) == planned(replace(retained, scope="east")), "and what is never deleted is everybody's"
 
 
 def test_names_are_dns_1035() -> None:

@@ -1,0 +1,37 @@
+"""What a namespace takes of its quota, beside which one more placement has room or not."""
+
+import pytest
+
+from function.domain.quota import Excess, Limits
+
+HELD = (("a", 8), ("b", 2))
+
+
+def taken(placements: int = 0, gpus: int = 0) -> Excess:
+    """Return two placements with ten GPUs, under these limits."""
+    limits = Limits(placements=placements, gpus=gpus)
+    return Excess(namespace="team", limits=limits, placements=2, gpus=10, wanted=0, holders=HELD)
+
+
+@pytest.mark.parametrize(
+    ("limits", "gpus", "room"),
+    [
+        ({"gpus": 14}, 4, True),
+        ({"gpus": 14}, 5, False),
+        ({"placements": 3}, 100, True),
+        ({"placements": 2}, 1, False),
+        ({"placements": 3, "gpus": 14}, 5, False),
+        ({}, 100, True),
+    ],
+    ids=str,
+)
+def test_one_more_has_room_or_not(limits: dict[str, int], gpus: int, *, room: bool) -> None:
+    found = taken(**limits).of(gpus)
+    assert (found is None) is room
+    assert found is None or found.wanted == gpus
+
+
+def test_one_more_is_charged_and_named() -> None:
+    more = taken(gpus=20).beside("c", 4)
+    assert (more.placements, more.gpus) == (3, 14)
+    assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "most first"

@@ -1,0 +1,84 @@
+"""Environments are chosen one after the other within a quota: each finds what those before it left of it."""
+
+from dataclasses import replace
+
+from function.domain.environment import Environment
+from function.domain.quota import Excess, Limits
+from function.domain.shares import Share
+from function.reasons import Refused
+from function.scheduling import quota
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import schedule
+from function.scheduling.verdicts import Decision
+from tests.builders import deployment, environment, model, placement, pool, profile, shape
+
+BOTH = model(profile("big", shape(gpus=8)), profile("small", shape(gpus=2)))
+
+
+def asked(environments: int, replicas: int = 1) -> SchedulingRequest:
+    return SchedulingRequest(deployment=deployment(environments=environments, replicas=replicas), model=BOTH)
+
+
+def places(names: str, nodes: int = 4) -> list[Environment]:
+    return [environment(name, pool(nodes=nodes)) for name in names]
+
+
+def taken(gpus: int, limit: int, placements: int = 0, most: int = 0) -> Excess:
+    """Return what others of the namespace take."""
+    limits = Limits(gpus=limit, placements=most)
+    return Excess(namespace="team", limits=limits, placements=placements, gpus=gpus, wanted=0, holders=())
+
+
+def chosen(decision: Decision) -> list[tuple[str, str]]:
+    return [(assignment.environment, assignment.profile) for assignment in decision.assignments]
+
+
+def test_without_a_quota_the_first_profile_is_chosen_everywhere() -> None:
+    assert chosen(schedule(asked(2), places("ab"), [])) == [("a", "big"), ("b", "big")]
+
+
+def test_each_takes_what_those_before_it_left() -> None:
+    """Of twenty, eight are taken: eight for the first, two for the second, and two for the third."""
+    decision = schedule(asked(4), places("abcd"), [], quota=taken(8, 20))
+    assert chosen(decision) == [("a", "big"), ("b", "small"), ("c", "small")]
+    (miss,) = decision.refusals
+    assert (miss.environment, miss.reason) == ("d", Refused.QUOTA_EXCEEDED)
+    excess = miss.refusals[0].excess
+    assert excess is not None
+    assert excess.holders == (("its own on a", 8), ("its own on b", 2), ("its own on c", 2))
+
+
+def test_and_no_more_than_there_may_be() -> None:
+    decision = schedule(asked(3), places("abc"), [], quota=taken(0, 0, placements=1, most=2))
+    assert chosen(decision) == [("a", "big")]
+    assert [miss.reason for miss in decision.refusals] == [Refused.QUOTA_EXCEEDED] * 2
+
+
+def test_one_that_is_there_is_not_charged_twice() -> None:
+    """Four replicas of one node had no room beside the other; two have, in its place, and two more elsewhere."""
+    other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
+    own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
+    decision = schedule(asked(2, replicas=2), places("ab", nodes=3), [own, other], quota=taken(32, 48, 1, 2))
+    assert chosen(decision) == [("a", "big"), ("b", "big")]
+    assert [a.placement for a in decision.assignments] == [own, None]
+
+
+def test_nor_judged_against_itself() -> None:
+    """Its four replicas are charged: two of them are no reason for a smaller profile."""
+    other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
+    own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
+    decision = schedule(asked(1, replicas=2), places("a", nodes=3), [own, other], quota=taken(32, 40))
+    assert chosen(decision) == [("a", "big")]
+
+
+def test_what_others_of_the_namespace_take_is_counted_in_the_ledgers_order() -> None:
+    """Sixteen run; of two that wait with eight each one has room in twenty-four, and what is elsewhere is no matter."""
+    share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
+    runs = replace(placement(deployment="runs", uid="r", replicas=2, served=True), takes=share)
+    first, second = (placement(deployment=name, uid=name) for name in ("first", "second"))
+    elsewhere = placement(deployment="elsewhere", uid="e", namespace="other")
+    found = quota.taken("team", [second, elsewhere, first, runs], Limits(gpus=24))
+    assert found is not None
+    assert (found.placements, found.gpus, found.wanted) == (2, 24, 0)
+    assert found.holders == (("runs-env", 16), ("first-env", 8))
+    assert quota.taken("team", [runs], Limits()) is None
