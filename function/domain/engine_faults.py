@@ -10,7 +10,7 @@ from functools import lru_cache
 from function.domain.engine_args import disagreements
 from function.domain.engine_versions import SPANS, Ability, can, named
 from function.domain.executor import executor_faults
-from function.domain.model import FIRST_PART, GGUF, Engine, Shape, Source, single_file
+from function.domain.model import GGUF, Engine, HuggingFaceSource, Shape, Source, parts_of, single_file
 from function.domain.problem import Problem
 from function.domain.settled_flags import settled_faults
 
@@ -22,9 +22,9 @@ def model_faults(engine: Engine, source: Source, served_name: str, path: str) ->
     if until and single_file(source).lower().endswith(GGUF) and not can(engine, Ability.GGUF):
         why = f"{engine.image!r} reads no GGUF, which left the stock images with {named(until)}"
         return (*found, Problem(f"{path}.image", f"{why}; must be an earlier one, or one's own with vllm-gguf-plugin"))
-    parts = FIRST_PART.search(single_file(source))
-    if parts and parts[1] != "00001" and not can(engine, Ability.GGUF_PARTS):
-        why = f"{engine.image!r} reads the first of {parts[1]} parts alone"
+    first, parts = parts_of(source.file if isinstance(source, HuggingFaceSource) else "")  # an address has no others
+    if first == 1 < parts and not can(engine, Ability.GGUF_PARTS):
+        why = f"{engine.image!r} reads the first of {parts} parts alone"
         since = named(SPANS[engine.name][Ability.GGUF_PARTS].since)
         return (*found, Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later, or the parts merged"))
     return found

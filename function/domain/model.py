@@ -60,7 +60,13 @@ class PvcSource:
 
 Source: TypeAlias = HuggingFaceSource | OciSource | UriSource | PvcSource
 GGUF = ".gguf"  # weights that are one file, and that engines read as such
-FIRST_PART = re.compile(r"-00001-of-([0-9]{5})\.gguf$", re.ASCII)
+PART = re.compile(r"-([0-9]{5})-of-([0-9]{5})\.gguf$", re.ASCII)  # llama.cpp's names; engines open the first
+
+
+def parts_of(file: str) -> tuple[int, int]:
+    """Return which part of how many a GGUF file is, as its name tells; (1, 1) for a whole one."""
+    found = PART.search(file)
+    return (int(found[1]), int(found[2])) if found else (1, 1)
 
 
 def single_file(source: Source) -> str:
@@ -69,7 +75,9 @@ def single_file(source: Source) -> str:
         case HuggingFaceSource():
             return source.file
         case UriSource():
-            return source.uri.rpartition("/")[2] if source.uri.lower().endswith(GGUF) else ""
+            # KServe names a file after the path of its address; a query, or what follows #, is no part of that.
+            path = re.split("[?#]", source.uri, maxsplit=1)[0]
+            return path.rpartition("/")[2] if path.lower().endswith(GGUF) else ""
         case _:
             return ""
 

@@ -9,7 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from function.domain.model import FIRST_PART, HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
+from function.domain.model import (
+    PART,
+    HuggingFaceSource,
+    OciSource,
+    PvcSource,
+    SecretKey,
+    Source,
+    UriSource,
+    parts_of,
+    single_file,
+)
 from function.parse.block import Block
 from function.parse.problems import nearest
 from function.parse.templates import refuse_expansions, refuse_templates
@@ -62,6 +72,8 @@ def _hugging_face(block: Block, rule: SecretRule) -> Source:
 def _check_file(block: Block, file: str, allow: tuple[str, ...], ignore: tuple[str, ...]) -> None:
     if any(part in {"", ".", ".."} for part in file.split("/")):
         block.deny("file", "a path within the repository, without ..")
+    if parts_of(file)[0] != 1:
+        block.deny("file", "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
     refuse_expansions(block, "file")
     if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
         block.deny("file", "among the files that allowPatterns lets through")
@@ -70,8 +82,8 @@ def _check_file(block: Block, file: str, allow: tuple[str, ...], ignore: tuple[s
 
 
 def _parts(file: str) -> tuple[str, ...]:
-    """Return the pattern of a file that is all there is to fetch, with the other parts where it is a first one."""
-    return (FIRST_PART.sub(r"-*-of-\1.gguf", file),) if file else ()
+    """Return the pattern of a file that is all there is to fetch, with the other parts where it is one of several."""
+    return (PART.sub(r"-*-of-\2.gguf", file),) if file else ()
 
 
 def _oci(block: Block, _: SecretRule) -> Source:
@@ -99,6 +111,8 @@ def _check_uri(block: Block, uri: str) -> None:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         hint = f" (did you mean {close}://?)" if close and close != scheme else ""
         block.deny("uri", f"an address of {known}{hint}")
+    elif (parts := parts_of(single_file(UriSource(uri=uri)))[1]) > 1:
+        block.deny("uri", f"one file with its {parts} parts merged, as no other file is fetched")
 
 
 def _pvc(block: Block, _: SecretRule) -> Source:

@@ -105,7 +105,9 @@ def _engine_args(refusal: Refusal) -> str:
 
 def _node_pools(refusal: Refusal) -> str:
     broken = _items(refusal.found)
-    return f"node pools are invalid: {', '.join(map(str, broken))}" if broken else "it has no GPU node pools"
+    if not broken:
+        return "it has no GPU node pools"
+    return f"node pools are invalid: {', '.join(map(str, broken))}, see its condition PoolsValid"
 
 
 def _multi_node(refusal: Refusal) -> str:

@@ -117,7 +117,7 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
     ],
 )
 def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> None:  # a row of a table
-    why = f"'{image}' reads the first of 00003 parts alone"
+    why = f"'{image}' reads the first of 3 parts alone"
     want = (Problem("engine.image", f"{why}; must be vLLM 0.20.0 or later, or the parts merged"),) if refused else ()
     assert model_faults(vllm(image), replace(HUB, file=file), "kimi", "engine") == want, reason
 
@@ -130,6 +130,8 @@ def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> Non
         (UriSource(uri="s3://models/a/kimi.gguf"), "kimi.gguf"),
         (UriSource(uri="s3://models/kimi.gguf/"), ""),
         (UriSource(uri="s3://models/kimi"), ""),
+        (UriSource(uri="https://models/a/kimi.gguf?download=true&as=b/c"), "kimi.gguf"),
+        (UriSource(uri="https://models/a?file=kimi.gguf"), ""),
         (OciSource(image="models/kimi.gguf"), ""),
     ],
 )

@@ -237,7 +237,7 @@ CASES = (
         says=(
             "0/3 environments can run kimi-k2-instruct: 3 no pool satisfies the requirements.",
             "a: it has no GPU node pools",
-            "b: node pools are invalid: x, y",
+            "b: node pools are invalid: x, y, see its condition PoolsValid",
             "c: its spec is invalid, see its conditions",
         ),
     ),
