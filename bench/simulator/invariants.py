@@ -84,7 +84,8 @@ class Auditor:
     # -- what serves is not taken away
     def _look_at_placement(self, event: Event) -> None:
         before, now = event.before, event.now
-        if now and _ready(now):
+        # Core waits for all that it composed: for the token of who has no replicas, too (history 12257).
+        if now and (_ready(now) or _ready(now, "ServiceReady")):
             self._served.add(now.uid)
         going = before is not None and not before.deleting and (now is None or now.deleting)
         if going and before and before.uid in self._served and not self._may_go(before):
@@ -186,5 +187,5 @@ def _environment(placement: Version) -> str:
     return text(placement.manifest, "spec.inferenceEnvironmentRef.name")
 
 
-def _ready(version: Version) -> bool:
-    return text(condition(version.manifest, "Ready"), "status") == "True"
+def _ready(version: Version, type_: str = "Ready") -> bool:
+    return text(condition(version.manifest, type_), "status") == "True"

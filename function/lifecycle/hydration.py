@@ -32,10 +32,10 @@ def holds(earlier: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
 
 
 def told(earlier: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None) -> bool:
-    """Tell whether what was seen complete is remembered, so that every later call knows; a composite that remembers
-    nothing of these bytes, or a Job that does not say when it ended, is not waited for.
+    """Tell whether what was seen complete is remembered, so that every later call knows; of a Job that does not say
+    when it ended there is nothing to remember.
     """
-    return holds(earlier, wanted, claim) or not _same_bytes(earlier, wanted) or not completion(job)
+    return holds(earlier, wanted, claim) or not completion(job)
 
 
 def outdated(earlier: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject) -> bool:

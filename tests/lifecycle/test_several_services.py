@@ -108,7 +108,9 @@ def test_another_group_goes_once_the_composite_says_that_its_bytes_are_there() -
     again = told.edited(observed("job-", f"{MIRRORED}.status", {"active": 1}))
     assert again.composed() == told.composed(), "what the composite says holds"
     unheard = waiting.edited(ended(told=False), lambda found: put(found.xr, "status.storage", None))
-    assert unheard.composed().keys() == wanted, "a composite that says nothing of them does not contradict"
+    assert unheard.composed() == waiting.composed(), "nor does a call know, to which it says nothing of them (13134)"
+    heard = unheard.edited(lambda found: put(found.xr, "status.storage", get(found.outcome().status, "storage")))
+    assert heard.composed().keys() == wanted, "which it says after that call"
     undated = waiting.edited(ended(told=False), observed("job-", f"{MIRRORED}.status.completionTime", None))
     assert undated.composed().keys() == wanted, "there is nothing that it could say"
 

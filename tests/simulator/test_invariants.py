@@ -7,7 +7,7 @@ from bench.simulator.plane import Plane
 from bench.simulator.races import by_hand
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import JSON, Manifest, mapping, text
 
 
 def _one_slot() -> tuple[Plane, Auditor]:
@@ -62,6 +62,16 @@ def test_a_serving_placement_that_goes() -> None:
     plane, auditor = _one_slot()
     (placement,) = plane.all("ModelPlacement")
     plane.delete(placement.ref)
+    (found,) = auditor.violations
+    assert found.endswith(f"{placement.ref} served, and goes")
+
+
+def test_who_answers_serves_whatever_else_core_waits_for() -> None:
+    plane, auditor = _one_slot()
+    said: list[JSON] = [{"type": "ServiceReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+    made = by_hand("answers", "two-nodes", "environment-0000")
+    placement = plane.server.create({**made, "status": {"conditions": said}})
+    plane.server.delete(placement.ref)
     (found,) = auditor.violations
     assert found.endswith(f"{placement.ref} served, and goes")
 
