@@ -1,9 +1,9 @@
 """Rest: what nobody writes any more, on either cluster."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from function.kube.manifests import mapping, text
+from function.kube.manifests import Manifest, get, mapping, text
 from function.lifecycle.node_collection import MEMBERSHIP
 from tests.e2e.world import World
 from tools.stack.waiting import until
@@ -13,12 +13,25 @@ _HUB = ("ModelDeployment", "ModelPlacement", "InferenceEnvironment", "ClusterMod
 _REMOTE = ("LLMInferenceService", "Deployment", "LeaderWorkerSet", "PersistentVolumeClaim", "Job")
 
 
+def wait_for_rest(world: World) -> None:
+    """Wait until nothing is on its way out, of earlier scenarios neither, and nobody writes any more."""
+    until("everything to come to rest", lambda: _stays(world) and not _written(world, QUIET_SECONDS))
+
+
 def require_rest(world: World, seconds: float, counter: Callable[[], int]) -> int:
     """Wait until everything has come to rest, require that it stays so, and return what was counted meanwhile."""
-    until("everything to come to rest", lambda: not _written(world, QUIET_SECONDS))
+    wait_for_rest(world)
     before = counter()
-    assert not _written(world, seconds)
+    if written := _written(world, seconds):
+        raise AssertionError(f"written in {seconds:g} seconds of rest: {', '.join(written)}")
     return counter() - before
+
+
+def _stays(world: World) -> bool:
+    """Return whether nothing is on its way out: provider-kubernetes looks at that only after 1, 2, 4, ... seconds."""
+    if leaving := [key for key, each in _found(world) if get(each, "metadata.deletionTimestamp")]:
+        raise LookupError(", ".join(leaving))
+    return True
 
 
 def _written(world: World, seconds: float) -> list[str]:
@@ -30,14 +43,13 @@ def _written(world: World, seconds: float) -> list[str]:
 
 
 def _versions(world: World) -> dict[str, str]:
-    found = [(kind, world.stack.hub.find(kind)) for kind in _HUB]
-    found += [(kind, world.stack.remote.find(kind)) for kind in _REMOTE]
-    return {
-        f"{kind} {text(each, 'metadata.namespace')}/{text(each, 'metadata.name')}": text(
-            each, "metadata.resourceVersion"
-        )
-        for kind, items in found
-        for each in items
-        # A node's Object is written with every heartbeat, and nothing may follow from it.
-        if MEMBERSHIP not in mapping(each, "metadata.labels")
-    }
+    return {key: text(each, "metadata.resourceVersion") for key, each in _found(world)}
+
+
+def _found(world: World) -> Iterator[tuple[str, Manifest]]:
+    for cluster, kinds in ((world.stack.hub, _HUB), (world.stack.remote, _REMOTE)):
+        for kind in kinds:
+            for each in cluster.find(kind):
+                # A node's Object is written with every heartbeat, and nothing may follow from it.
+                if MEMBERSHIP not in mapping(each, "metadata.labels"):
+                    yield f"{kind} {text(each, 'metadata.namespace')}/{text(each, 'metadata.name')}", each

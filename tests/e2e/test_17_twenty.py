@@ -12,6 +12,7 @@ import pytest
 from function.kube.manifests import Manifest, condition, mapping, text
 from tests.e2e.calls import calls, conflicts, core_seconds, reconciles
 from tests.e2e.objects import deployment, environment, model, pool
+from tests.e2e.rest import wait_for_rest
 from tests.e2e.world import World
 from tools.stack.waiting import until
 
@@ -27,6 +28,7 @@ def test_twenty_at_once(world: World, record_property: Callable[[str, object], N
     world.team(TEAM)
     world.apply(model("twenty"), environment("twenty", pool("gpus", maxNodeCount=3)))
     world.wait("InferenceEnvironment", "twenty", "Ready", "True")
+    wait_for_rest(world)
     before, started = _counted(), time.monotonic()
     world.apply(*(deployment(TEAM, name, "twenty", on="twenty") for name in NAMES))
     for name in NAMES:

@@ -16,7 +16,7 @@ import yaml
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from tests.e2e.calls import calls
 from tests.e2e.objects import deployment, environment, model, pool, spanning
-from tests.e2e.rest import QUIET_SECONDS
+from tests.e2e.rest import wait_for_rest
 from tests.e2e.world import World
 from tools.stack import layout, upstream
 from tools.stack.waiting import steady, until
@@ -127,13 +127,8 @@ def test_heartbeats_wake_nobody_but_the_environment(
 
 def _at_rest(world: World) -> dict[str, str]:
     """Wait until nobody writes any more, and return the versions that stay."""
-
-    def quiet() -> dict[str, str] | None:
-        before = _versions(world)
-        time.sleep(QUIET_SECONDS)
-        return before if _versions(world) == before else None
-
-    return until("everything to come to rest", quiet)
+    wait_for_rest(world)
+    return _versions(world)
 
 
 def _versions(world: World) -> dict[str, str]:
