@@ -29,6 +29,9 @@ class RequiredResource(NamedTuple):
     uid: str = ""
 
 
+# What Crossplane reads of a response: the default of its gRPC client (docs/facts.md, Crossplane).
+RESPONSE_BYTES = 4 * 2**20
+
 Answered: TypeAlias = tuple[RequiredResource, ...]
 Pause: TypeAlias = Callable[[], None]
 

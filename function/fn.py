@@ -2,10 +2,10 @@
 
 A bug must cost nobody what runs. Should composing fail, the answer is what `recover` makes of the same call
 (everything observed, and conditions that say so); should that fail too, a fatal result makes Crossplane keep
-all as it is. A call that takes too long is answered in the same way. One line is logged for each call. It never
-holds a manifest, nor the message or the locals of an exception, since both may quote one: observed resources may hold
-the copy of a Secret. Bytes that are no request are the caller's fault and are told so: INVALID_ARGUMENT, at once or
-when the item is read that holds them.
+all as it is. A call that takes too long, or whose response is larger than Crossplane reads, is answered in the same
+way. One line is logged for each call. It never holds a manifest, nor the message or the locals of an exception, since
+both may quote one: observed resources may hold the copy of a Secret. Bytes that are no request are the caller's fault
+and are told so: INVALID_ARGUMENT, at once or when the item is read that holds them.
 """
 
 import time
@@ -20,6 +20,7 @@ from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 from function import composers
 from function.adapter import requests, responses
 from function.adapter.items import Identify, by_content
+from function.adapter.responses import TooLargeError
 from function.adapter.split import MalformedError, split
 from function.exchange import Call, Outcome, Pause, never
 from function.kube.manifests import text
@@ -37,7 +38,7 @@ class Runner:
     def __init__(
         self,
         compose: Callable[[Call], Outcome] = composers.compose,
-        recover: Callable[[Call, Unfinished], Outcome] = composers.recover,
+        recover: Callable[[Call, Unfinished, str], Outcome] = composers.recover,
         identify: Identify = by_content,
         metrics: Metrics | None = None,
         turns: Turns[RunFunctionResponse] | None = None,
@@ -73,16 +74,21 @@ class Runner:
             namespace=text(call.xr, "metadata.namespace"),
             name=text(call.xr, "metadata.name"),
         )
-        unfinished = Unfinished.INTERNAL_ERROR
+        unfinished, detail = Unfinished.INTERNAL_ERROR, ""
         for answered in (Answered.COMPOSED, Answered.KEPT):
             try:
-                outcome = self._compose(call) if answered is Answered.COMPOSED else self._recover(call, unfinished)
+                composes = answered is Answered.COMPOSED
+                outcome = self._compose(call) if composes else self._recover(call, unfinished, detail)
                 response = responses.write(received.rest, outcome)
             except MalformedError:
                 raise
             except TooLongError:
                 log.warning("took too long", seconds=MOST_SECONDS)
                 unfinished = Unfinished.TOO_LONG
+                continue
+            except TooLargeError as error:
+                log.warning("response too large", bytes=error.size)
+                unfinished, detail = Unfinished.TOO_LARGE, str(error)
                 continue
             except Exception as error:  # noqa: BLE001  # a bug anywhere must not reach Crossplane
                 frames = traceback.extract_tb(error.__traceback__)
@@ -102,6 +108,7 @@ class Runner:
             self._metrics.count(kind, answered, seconds, len(request), response.ByteSize())
             self._metrics.judge(kind, call, outcome)
             return response
-        response = responses.refuse(received.rest, "Internal error, see the function's log")
+        said = f"{unfinished}: {detail}" if detail else "Internal error, see the function's log"
+        response = responses.refuse(received.rest, said)
         self._metrics.count(kind, Answered.FATAL, time.perf_counter() - started, len(request), response.ByteSize())
         return response

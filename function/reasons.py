@@ -20,6 +20,7 @@ class Unfinished(StrEnum):
 
     INTERNAL_ERROR = "InternalError"
     TOO_LONG = "TookTooLong"
+    TOO_LARGE = "ResponseTooLarge"
 
 
 class ConditionType(StrEnum):
@@ -231,6 +232,7 @@ class Hydrated(StrEnum):
     CLAIM_NOT_FOUND = "ClaimNotFound"
     ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound"
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
+    RESPONSE_TOO_LARGE = "ResponseTooLarge"
     UNREACHABLE = "Unreachable"  # Unknown: a cluster does not answer
     SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the weights
     INVALID_CACHE = "InvalidCache"

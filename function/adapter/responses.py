@@ -13,7 +13,7 @@ from crossplane.function import response
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.adapter.structs import merge
-from function.exchange import Composed, Condition, Event, Outcome, Requirement
+from function.exchange import RESPONSE_BYTES, Composed, Condition, Event, Outcome, Requirement
 from function.reasons import Status
 
 _STATUS = {
@@ -23,8 +23,20 @@ _STATUS = {
 }
 
 
+class TooLargeError(Exception):
+    """A response is larger than what Crossplane reads. Its text is a sentence with both numbers."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"It has {size:,} bytes, {RESPONSE_BYTES:,} are read")
+        self.size = size
+
+
 def write(request: fnv1.RunFunctionRequest, outcome: Outcome) -> fnv1.RunFunctionResponse:
-    """Return what the pipeline desires so far plus the outcome."""
+    """Return what the pipeline desires so far plus the outcome.
+
+    Raises:
+        TooLargeError: Crossplane would not read it.
+    """
     answer = response.to(request, ttl=timedelta(seconds=outcome.ttl_seconds))
     desired = answer.desired
     if outcome.status:
@@ -40,6 +52,9 @@ def write(request: fnv1.RunFunctionRequest, outcome: Outcome) -> fnv1.RunFunctio
         answer.requirements.resources[name].CopyFrom(_selector(requirement))
     answer.conditions.extend(_condition(condition) for condition in outcome.conditions)
     answer.results.extend(_result(event) for event in outcome.events)
+    size = answer.ByteSize()
+    if size > RESPONSE_BYTES:
+        raise TooLargeError(size)
     return answer
 
 

@@ -99,6 +99,7 @@ def _removal(environment: str, download: Manifest) -> Removal:
     command: list[JSON] = ["python3", "-c", SCRIPT, directory]
     pod["containers"] = [{**kept, "name": "purge", "command": command, "volumeMounts": mounts}]
     pod["volumes"] = [volume]
+    pod.pop("initContainers", None)  # its script is gone once the download is complete
     name = named(f"purge-{text(job, 'metadata.name')}", text(job, "metadata.name"), directory)
     namespace = text(job, "metadata.namespace")
     wanted: Manifest = {

@@ -23,6 +23,7 @@ RIGHTS = (
     Right(resource="namespaces", verbs=_WRITES),
     Right(resource="secrets", verbs=_ALL),
     Right(resource="persistentvolumeclaims", verbs=_ALL),
+    Right(resource="configmaps", verbs=_ALL),
     Right(group="batch", resource="jobs", verbs=_ALL),
     Right(group="serving.kserve.io", resource="llminferenceservices", verbs=_ALL),
     Right(group="serving.kserve.io", resource="llminferenceserviceconfigs", verbs=_WRITES),

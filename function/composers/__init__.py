@@ -90,16 +90,20 @@ def _unknown(call: Call) -> Outcome:
     return Outcome(composed=carry_over(call.observed), status=observed_status(call.xr) if ours else {}, events=(event,))
 
 
-def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR) -> Outcome:
-    """Return the outcome of a call that came to no end: everything stays as observed, and every condition says so."""
+def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, detail: str = "") -> Outcome:
+    """Return the outcome of a call that came to no end: everything stays as observed, and every condition says so.
+
+    `detail` is a sentence that ends the message of the conditions.
+    """
     call = own(call)
     kind = _kind(call.xr)
     asked = REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {}
+    said = (UNFINISHED[unfinished], detail)
     outcome = Outcome(
         requirements=asked,
         composed=everything_as_it_is(call, asked),
         status=observed_status(call.xr),
-        conditions=complete(kind, (), unfinished, UNFINISHED[unfinished]) if kind in OWNED else (),
+        conditions=complete(kind, (), unfinished, ". ".join(filter(None, said))) if kind in OWNED else (),
         ttl_seconds=_RETRY_SECONDS,
     )
     return replace(outcome, version=_version(call, outcome))

@@ -4,6 +4,9 @@ Each environment gets what a placement would get for its weights, from the same 
 selected any more, and bytes of an earlier revision, go when no placement reads them: a reader that the status
 remembers and that is not listed any more is asked for by name. One that has vanished or cannot be read is kept as it
 was observed. Objects of its own that Crossplane does not observe are asked for in every call.
+
+Crossplane reads a response up to a size. An environment for which something new would not fit any more stays as it was
+observed until others are complete and need less.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +19,19 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.exchange import Answer, Answered, Call, Composed, Condition, Outcome, RequiredResource, Requirement
+from function.exchange import (
+    RESPONSE_BYTES,
+    Answer,
+    Answered,
+    Call,
+    Composed,
+    Condition,
+    Outcome,
+    RequiredResource,
+    Requirement,
+)
 from function.kube.manifests import Manifest, mapping, text
+from function.kube.wire import wire_bytes
 from function.lifecycle import orphan_objects, readers
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -33,6 +47,9 @@ from function.storage.placed import cached_weights
 from function.storage.sizing import Size
 
 _SEPARATOR = "/"
+# Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the
+# status without the message, and the requirement that asks for it; for each resource what surrounds its manifest.
+_BESIDE, _ROW, _RESOURCE = 128 * 1024, 768, 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +97,7 @@ def _compose(call: Call, settings: Settings) -> Outcome:
     task = _gather(call, cache, settings)
     if isinstance(task, Condition):
         return keep_observed(call, settings, asked, [task])
-    scopes = [_scope(call, task, name) for name in sorted({*task.selected, *_scopes(call)})]
+    scopes = _fitting([_scope(call, task, name) for name in sorted({*task.selected, *_scopes(call)})])
     rows = [scope.row for scope in scopes if scope.row]
     sizes = [scope.size for scope in scopes if scope.size]
     conditions = (references.model_resolved(ConditionType.MODEL_RESOLVED, task.model), report.hydrated(rows))
@@ -190,25 +207,58 @@ def _scopes(call: Call) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """One environment's part of the outcome; no row: it is not selected any more."""
+    """One environment's part of the outcome; no row: it is not selected any more.
+
+    `observed` is what is there, by composition-resource-name.
+    """
 
     composed: Mapping[str, Composed]
+    observed: Mapping[str, Manifest]
     row: report.Row | None = None
     size: Size | None = None
+
+    @property
+    def adds(self) -> bool:
+        """Whether something is composed that is not observed."""
+        return not self.composed.keys() <= self.observed.keys()
+
+
+def _fitting(scopes: list[_Scope]) -> list[_Scope]:
+    """Return the scopes, in which those that add something are left as observed once the response is full."""
+    if not any(scope.adds for scope in scopes):
+        return scopes
+    kept = [carry_over(scope.observed) if scope.adds else scope.composed for scope in scopes]
+    sizes = [_bytes(composed) for composed in kept]
+    taken = _BESIDE + sum(sizes) + sum(_ROW + len(scope.row.message.encode()) for scope in scopes if scope.row)
+    fitting: list[_Scope] = []
+    for scope, composed, size in zip(scopes, kept, sizes, strict=True):
+        more = _bytes(scope.composed) - size if scope.adds else 0
+        if taken + more <= RESPONSE_BYTES:
+            taken += more
+            fitting.append(scope)
+        else:
+            row = report.waiting(scope.row, taken + more) if scope.row else None
+            fitting.append(replace(scope, composed=composed, row=row))
+    return fitting
+
+
+def _bytes(composed: Mapping[str, Composed]) -> int:
+    return sum(_RESOURCE + len(key.encode()) + wire_bytes(item.manifest) for key, item in composed.items())
 
 
 def _scope(call: Call, task: _Task, name: str) -> _Scope:
     prefix = f"{name}{_SEPARATOR}"
-    observed = {key.removeprefix(prefix): m for key, m in call.observed.items() if key.startswith(prefix)}
+    there = {key: manifest for key, manifest in call.observed.items() if key.startswith(prefix)}
+    observed = {key.removeprefix(prefix): manifest for key, manifest in there.items()}
     environment = task.environments.get(name)
     if environment is None or environment.broken:
         row = report.missing(name, task.cache.entry(name))
-        return _Scope(composed=_prefixed(prefix, carry_over(observed)), row=row)
+        return _Scope(composed=_prefixed(prefix, carry_over(observed)), observed=there, row=row)
     if name not in task.selected:
         # Not wanted here any more: what a placement reads goes with the last of its readers.
         users = [user for user in task.users if user.environment == name]
         stays = readers.may_be_read(readers.claims(observed.values()), task.readers_on(name), users)
-        return _Scope(composed=_prefixed(prefix, carry_over(observed)) if stays else {})
+        return _Scope(composed=_prefixed(prefix, carry_over(observed)) if stays else {}, observed=there)
     writer = ObjectWriter(
         owner=task.cache.name,
         namespace=task.cache.namespace,
@@ -229,6 +279,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         composed |= writer.named(stored.stale) | carry_over(writer.left)
     return _Scope(
         composed=_prefixed(prefix, composed),
+        observed=there,
         row=report.row(name, stored.state, stored.hydration, stored.access_mode, entry, there=stored.open),
         size=stored.plan.size if stored.plan else None,
     )

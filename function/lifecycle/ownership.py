@@ -30,7 +30,7 @@ _KINDS = frozenset(
 # Those of a ModelCache stand behind the name of their environment.
 _NAME = re.compile(
     r"provider-config|storage-class|pipeline-preset|nodes|placement-.+"
-    r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|token|service)-.+)"
+    r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|scripts|token|service)-.+)"
 )
 
 

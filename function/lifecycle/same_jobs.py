@@ -3,9 +3,10 @@
 Two of them would write to one directory at once, and a Job cannot be changed.
 """
 
-from function.kube.manifests import Manifest, get, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.lifecycle.object_writer import ObjectWriter
 from function.observe.health import Level, assess
+from function.storage import scripts
 from function.storage.initializer import pinned_alike
 from function.storage.plan import JobPlan
 from function.storage.volume_claim import Ownership
@@ -36,7 +37,7 @@ def _adopted(writer: ObjectWriter, job: JobPlan) -> str | None:
 def _unasked(writer: ObjectWriter, job: JobPlan) -> str | None:
     """Return the observed Job that differs in nothing that anybody asked for, unless it has failed.
 
-    Another release's script or pin of the image ends no download; nor, where it runs, do other nodes that it might run
+    Another release's scripts or pin of the image end no download; nor, where it runs, do other nodes that it might run
     on.
     """
     for key in _alike(writer, job):
@@ -50,12 +51,23 @@ def _unasked(writer: ObjectWriter, job: JobPlan) -> str | None:
 
 
 def _asked(job: Manifest, *, nodes: bool) -> Manifest:
-    """Return of a Job's pod what somebody asked for besides images: where it may run only if that counts."""
+    """Return of a Job's pod what somebody asked for besides images: where it may run only if that counts.
+
+    How the scripts get into the pod is ours, and earlier releases had them in the command.
+    """
     pod = mapping(job, _POD)
     kept = {key: value for key, value in pod.items() if nodes or key not in ("nodeSelector", "tolerations")}
+    kept["volumes"] = _without_scripts(pod, "volumes")
     for key in _CONTAINERS:
-        kept[key] = [{**container, "command": None, "image": None} for container in listing(pod, key)]
+        kept[key] = [
+            {**each, "command": None, "image": None, "volumeMounts": _without_scripts(each, "volumeMounts")}
+            for each in listing(pod, key)
+        ]
     return kept
+
+
+def _without_scripts(within: Manifest, path: str) -> list[JSON]:
+    return [item for item in listing(within, path) if item.get("name") != scripts.VOLUME]
 
 
 def _images(job: Manifest) -> list[str]:
@@ -81,9 +93,9 @@ def of_the_bytes(writer: ObjectWriter, job: JobPlan) -> list[str]:
 
 def _identity(job: Manifest) -> tuple[object, ...]:
     pod = mapping(job, _POD)
-    containers, volumes = pod.get("containers"), pod.get("volumes")
+    containers = pod.get("containers")
     return (
         text(job, "metadata.namespace"),
         [c.get("args") for c in containers if isinstance(c, dict)] if isinstance(containers, list) else [],
-        [v.get("persistentVolumeClaim") for v in volumes if isinstance(v, dict)] if isinstance(volumes, list) else [],
+        [volume["persistentVolumeClaim"] for volume in listing(pod, "volumes") if "persistentVolumeClaim" in volume],
     )

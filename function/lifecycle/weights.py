@@ -1,6 +1,6 @@
-"""The remote objects of one plan for weights, for placements and caches alike: claim, token and Job.
+"""The remote objects of one plan for weights, for placements and caches alike: claim, token, scripts and Job.
 
-What leaves `desired` here: copies of Secrets once the download is
+What leaves `desired` here: copies of Secrets and the scripts once the download is
 verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
 wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
 is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.lifecycle import hydration, preparation, same_jobs
 from function.lifecycle.carry_over import finished, living, repeated
@@ -32,8 +32,8 @@ from function.storage.plan import Gate, JobPlan, StoragePlan, plan
 from function.storage.request import Case, StorageRequest
 from function.storage.volume_claim import Ownership
 
-CLAIM, TOKEN = "claim-", "token-"
-_PREFIXES = (CLAIM, JOB, TOKEN)
+CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
+_PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
 _LIFETIME: Mapping[Ownership, Lifetime] = {
     Ownership.OBSERVED: Lifetime.OBSERVED,
     Ownership.MANAGED: Lifetime.OWNED,
@@ -99,10 +99,12 @@ def weigh(
     # Who reads from a ModelCache's claim knows its mode, and how many of his pods would mount it.
     pods = 1 if request.for_cache and planned.type is not Case.USER_CLAIM else request.pods
     obstacle = hydration.of_claim(claim, seen.claim, environment, pods) if claim else None
+    jobs = _job(writer, planned.job, seen, blocked=obstacle is not None)
     composed = {
         **_claim(writer, planned, seen),
         **_secrets(writer, planned, request.namespace, seen, reads),
-        **_job(writer, planned.job, seen, blocked=obstacle is not None),
+        **_scripts(writer, planned, seen, jobs),
+        **jobs,
     }
     return Weights(
         composed=composed,
@@ -275,6 +277,27 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
     }
 
 
+def _scripts(
+    writer: ObjectWriter, planned: StoragePlan, seen: _Seen, jobs: Mapping[str, Composed]
+) -> dict[str, Composed]:
+    """Return the ConfigMap of the planned Job with those of earlier Jobs for the same bytes.
+
+    Pods of a Job of another release mount that release's. All of them go once the bytes are verified.
+    """
+    there = [key for key, m in sorted(writer.observed.items()) if key.startswith(SCRIPTS) and _is_of(m, planned.key)]
+    if seen.done:
+        return {key: item for each in there for key, item in _leaving(writer, each).items()}
+    composed = {key: repeated(writer.observed[key]) for key in there}
+    if planned.job and JOB + planned.job.name in jobs and not seen.outdated:
+        key = _scripts_key(planned.job)
+        composed[key] = writer.compose(key, planned.job.scripts, _LIFETIME[planned.job.ownership])
+    return composed
+
+
+def _scripts_key(job: JobPlan) -> str:
+    return SCRIPTS + text(job.scripts, "metadata.name")
+
+
 def _state(
     writer: ObjectWriter,
     planned: StoragePlan,
@@ -290,7 +313,7 @@ def _state(
     if seen.job is not None:
         if seen.done:
             return _hydrated(planned, seen, obstacle, environment)
-        missing = _missing_token(writer, planned)
+        missing = _missing_token(writer, planned) or _refused_scripts(writer, planned)
         return missing or hydration.of_download(seen.job, seen.claim, environment)
     if planned.claim:
         return StorageState(finding=Finding.PRESTAGED)
@@ -309,6 +332,14 @@ def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, 
 def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
     states = (hydration.of_token(writer.read(TOKEN + copy.name), copy.origin) for copy in _copies(planned))
     return next((state for state in states if state), None)
+
+
+def _refused_scripts(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
+    """Return that the cluster refused the ConfigMap: the pods of the Job wait for it."""
+    remote = writer.read(_scripts_key(planned.job)) if planned.job else None
+    if remote is None or not remote.refused:
+        return None
+    return StorageState(finding=Finding.SCRIPTS_REFUSED, said=remote.message, remote=remote)
 
 
 def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
@@ -338,5 +369,9 @@ def _stale(
 def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
     if key in {TOKEN + copy.name for copy in _copies(planned)}:
         return True
-    label = mapping(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY)
-    return key.startswith(JOB) and label == planned.key
+    return key.startswith((JOB, SCRIPTS)) and _is_of(observed, planned.key)
+
+
+def _is_of(observed: Manifest, cache_key: str) -> bool:
+    """Tell whether an Object describes something for the bytes of a cache key."""
+    return mapping(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY) == cache_key

@@ -117,6 +117,7 @@ def current(manifest: Manifest) -> bool:
 
 HEALTH: Mapping[str, Callable[[Manifest], Health]] = {
     "/Namespace": _namespace,
+    "/ConfigMap": _exists,
     "/Secret": _exists,
     "/PersistentVolumeClaim": _claim,
     "batch/Job": _job,

@@ -30,6 +30,7 @@ class Finding(Enum):
     CLAIM_TOO_SMALL = "the claim is below the model's disk", Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL
     CLAIM_NOT_BOUND = "the claim has no volume yet", Status.FALSE, PlacementStorage.CLAIM_PENDING
     SILENT = "nothing is learned from the cluster", Status.UNKNOWN, PlacementStorage.UNREACHABLE
+    SCRIPTS_REFUSED = "the cluster refused the Job's ConfigMap", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
     JOB_REFUSED = "the cluster refused the Job", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
     JOB_FAILED = "the Job failed for good", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
     JOB_NOT_STARTED = "there is no Job yet", Status.FALSE, PlacementStorage.DOWNLOADING

@@ -1,12 +1,12 @@
 """What is said of a ModelCache: one row for each environment, and whether all of them have the bytes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, Reader
 from function.domain.model import HuggingFaceSource, Model, UriSource
 from function.domain.problem import Problem
-from function.exchange import Condition
+from function.exchange import RESPONSE_BYTES, Condition
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.quantity import gib
 from function.observe.weights import Finding, StorageState
@@ -23,7 +23,8 @@ class Row:
     """One environment: what is known of its bytes, where nothing is learned now (`unreachable`) what was known.
 
     `sync_failed`: because the provider failed in words that nobody knows. `claim_missing`: a claim of the user's does
-    not exist there. `missing`: there is no such environment that can be read.
+    not exist there. `missing`: there is no such environment that can be read. `too_large`: nothing new is composed,
+    because the response would be larger than Crossplane reads.
     """
 
     environment: str
@@ -35,6 +36,7 @@ class Row:
     hydration: Hydration = Hydration()
     access_mode: str = ""
     claim_missing: bool = False
+    too_large: bool = False
 
 
 def row(
@@ -76,6 +78,12 @@ def missing(environment: str, earlier: CacheEntry | None) -> Row:
     )
 
 
+def waiting(row: Row, size: int) -> Row:
+    """Return the row of an environment that gets nothing new now: with it, the response would have so many bytes."""
+    message = f"waits for other environments: the response would have {size:,} bytes, {RESPONSE_BYTES:,} are read"
+    return row if row.phase is Phase.READY else replace(row, phase=Phase.PENDING, message=message, too_large=True)
+
+
 def invalid(problems: Sequence[Problem]) -> Condition:
     """Return Hydrated for a cache whose own spec is at fault."""
     return faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, problems)
@@ -98,6 +106,8 @@ def hydrated(rows: Sequence[Row]) -> Condition:
         reason = Hydrated.CLAIM_NOT_FOUND
     elif any(r.missing and r.phase is not Phase.READY for r in rows):
         reason = Hydrated.ENVIRONMENT_NOT_FOUND
+    elif any(r.too_large for r in rows) and not any(r.phase is Phase.DOWNLOADING for r in rows):
+        reason = Hydrated.RESPONSE_TOO_LARGE
     elif ready == len(rows):
         reason = Hydrated.HYDRATED
     else:

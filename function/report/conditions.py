@@ -38,6 +38,7 @@ UNFINISHED: Mapping[Unfinished, str] = {
         "This takes more processor time than one object may have. What runs is kept; it is tried again, and what was "
         "found so far is remembered. Fewer profiles, or a selector that admits fewer environments, make it less"
     ),
+    Unfinished.TOO_LARGE: "The response for this object is larger than Crossplane reads. What runs is kept",
 }
 
 _SLIPS = 384  # of these for slips in the platform's settings

@@ -60,6 +60,10 @@ _SENTENCES: Mapping[Finding, str] = {
     Finding.CLAIM_TOO_SMALL: "{problems}",
     Finding.CLAIM_NOT_BOUND: "{place}The claim is not bound yet",
     Finding.SILENT: "{place}{obstacle}",
+    Finding.SCRIPTS_REFUSED: (
+        "The cluster refused the ConfigMap with the download's scripts. Allow configmaps as install/remote-rbac.yaml "
+        "does: {said}"
+    ),
     Finding.JOB_REFUSED: "The cluster refused the Job: {said}",
     Finding.JOB_FAILED: (
         "Job {name} failed ({cause}): {advice}. Then set another {retry}; what is downloaded already is kept"

@@ -1,26 +1,24 @@
 """The one builder of download Jobs.
 
 One pod, one container of the initializer's image: its python runs our script (download_script.py), which runs the
-initializer and proves what it fetched. URI, directory and patterns are arguments and variables, never part
-of the script. A Job's pod template is immutable, so its name carries a hash of everything in it and of
-`retry`: whatever changes starts a new Job over the files that are there, and what does not change never
-does. No TTL: the provider would create it again.
+initializer and proves what it fetched. The script is mounted from a ConfigMap (scripts.py) whose name changes with the
+script. URI, directory and patterns are arguments and variables, never part of the script. A Job's pod template is
+immutable, so its name carries a hash of everything in it and of `retry`: whatever changes starts a new Job over the
+files that are there, and what does not change never does. No TTL: the provider would create it again.
 """
 
 import json
 from dataclasses import dataclass, field
-from importlib import resources
 
 from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import BACKOFF_LIMIT, JOB_NAME, Download
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
-from function.storage import cachekey, preparation
+from function.storage import cachekey, preparation, scripts
 from function.storage.credentials import Credential
 from function.storage.download_script import PROGRAM
 from function.storage.failures import FINAL
 
-SCRIPT = resources.files("function.storage").joinpath("download_script.py").read_text()
 MOUNT = "/mnt/models"
 CONTAINER = "download"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
@@ -46,13 +44,15 @@ _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingfa
 class DownloadSpec:
     """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
 
-    `pull_secrets` are those of the environment, besides the download's own. `prepared`: root makes the directory first.
+    `scripts` names the ConfigMap with the scripts. `pull_secrets` are those of the environment, besides the download's
+    own. `prepared`: root makes the directory first.
     `node_selector` and `tolerations`: of the nodes on which the weights are read, where they can be read nowhere else.
     """
 
     namespace: str
     stem: str
     claim: str
+    scripts: str
     source: HuggingFaceSource | UriSource
     download: Download
     credential: Credential | None = None
@@ -163,8 +163,7 @@ def _pod(task: DownloadSpec) -> Manifest:
 
 
 def _prepare(task: DownloadSpec) -> Manifest:
-    command: list[JSON] = ["python3", "-c", literal(preparation.SCRIPT)]
-    return preparation.container(task.download, command, MOUNT, cachekey.directory(task.source))
+    return preparation.container(task.download, MOUNT, cachekey.directory(task.source))
 
 
 def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
@@ -181,7 +180,7 @@ def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
         {
             "name": CONTAINER,
             "image": download.image,
-            "command": ["python3", "-c", literal(SCRIPT)],
+            "command": scripts.command(scripts.DOWNLOAD),
             "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{cachekey.directory(task.source)}"],
             "env": [*env, *own],
             "envFrom": env_from or None,
@@ -196,8 +195,13 @@ def _volumes(task: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[
     volumes: list[JSON] = [
         {"name": "weights", "persistentVolumeClaim": {"claimName": task.claim}},
         {"name": "scratch", "emptyDir": {}},
+        scripts.volume(task.scripts),
     ]
-    mounts: list[JSON] = [{"name": "weights", "mountPath": MOUNT}, {"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108  # an emptyDir
+    mounts: list[JSON] = [
+        {"name": "weights", "mountPath": MOUNT},
+        {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108  # an emptyDir
+        scripts.mount(),
+    ]
     bundle = certificates(env)
     if bundle:
         volumes.append({"name": "certificates", "configMap": {"name": bundle[0]}})

@@ -18,7 +18,7 @@ from function.domain.settings import Initializer, Prepare
 from function.domain.taints import tolerations
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
-from function.storage import cachekey, checks, job, sizing
+from function.storage import cachekey, checks, job, scripts, sizing
 from function.storage.checks import StorageFault
 from function.storage.credentials import Credential, credential
 from function.storage.initializer import initializer
@@ -56,12 +56,16 @@ CASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """The download Job, and how long it lives. `stem` begins its name, `pull_secrets` are the environment's."""
+    """The download Job, and how long it lives. `stem` begins its name, `pull_secrets` are the environment's.
+
+    `scripts` is the ConfigMap that its pods mount.
+    """
 
     name: str
     stem: str
     ownership: Ownership
     manifest: Manifest
+    scripts: Manifest
     pull_secrets: tuple[PullSecret, ...] = ()
 
 
@@ -183,10 +187,12 @@ def _fetched(
     own = (claim,) if request.case is Case.USER_CLAIM else _kind(request, key)
     secret = credential(source, request.download.token_secret, _secret_name(request, stem, *own), lasting=False)
     pull_secrets = placed(request.pull_secrets, stem, request.namespace, *own)
+    config_map = scripts.build(request.namespace, stem, key, *own)
     task = job.DownloadSpec(
         namespace=request.namespace,
         stem=stem,
         claim=claim,
+        scripts=manifests.text(config_map, "metadata.name"),
         source=source,
         download=request.download,
         credential=secret,
@@ -198,7 +204,15 @@ def _fetched(
     )
     manifest = job.build(task)
     name = manifests.text(manifest, "metadata.name")
-    return JobPlan(name=name, stem=stem, ownership=ownership, manifest=manifest, pull_secrets=pull_secrets), secret
+    planned = JobPlan(
+        name=name,
+        stem=stem,
+        ownership=ownership,
+        manifest=manifest,
+        scripts=config_map,
+        pull_secrets=pull_secrets,
+    )
+    return planned, secret
 
 
 def _prepared(request: StorageRequest) -> bool:

@@ -5,14 +5,12 @@ So a Job whose pods need more than that level allows is given ten minutes until 
 time from then on: the deadline is the one part of a Job that may change.
 """
 
-from importlib import resources
-
 from function.domain.settings import Download
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
+from function.storage import scripts
 from function.storage.prepare_script import FULL, REFUSED
 
-SCRIPT = resources.files("function.storage").joinpath("prepare_script.py").read_text()
 CONTAINER = "prepare"
 CODES = (FULL, REFUSED)
 SECONDS_WITHOUT_POD = 600
@@ -32,14 +30,14 @@ def security(download: Download) -> Manifest:
     }
 
 
-def container(download: Download, command: list[JSON], mount: JSON, directory: str) -> Manifest:
+def container(download: Download, mount: JSON, directory: str) -> Manifest:
     """Return the container; `directory` is the model's, below the claim's `mount`."""
     rights = security(download)
     capabilities: Manifest = {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]}
     return {
         "name": CONTAINER,
         "image": download.image,
-        "command": command,
+        "command": scripts.command(scripts.PREPARE),
         "args": [mount, directory, str(rights["runAsUser"]), str(rights["runAsGroup"])],
         "resources": download.resources,
         "securityContext": {
@@ -49,7 +47,7 @@ def container(download: Download, command: list[JSON], mount: JSON, directory: s
             "allowPrivilegeEscalation": False,
             "capabilities": capabilities,
         },
-        "volumeMounts": [{"name": "weights", "mountPath": mount}],
+        "volumeMounts": [{"name": "weights", "mountPath": mount}, scripts.mount()],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

@@ -28,7 +28,7 @@ def compose(call: Call) -> Outcome:
     return Outcome(status={"name": name})
 
 
-def recover(call: Call, _: Unfinished) -> Outcome:
+def recover(call: Call, _: Unfinished, __: str) -> Outcome:
     """Keep what is observed."""
     if text(call.xr, "metadata.name") == "hopeless":
         raise ValueError(f"cannot keep {call.observed}")

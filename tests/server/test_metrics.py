@@ -137,7 +137,7 @@ class Case:
     id: str
     reason: str
     composing: Compose = compose
-    recovering: Callable[[Call, Unfinished], Outcome] = recover
+    recovering: Callable[[Call, Unfinished, str], Outcome] = recover
 
 
 CASES = (

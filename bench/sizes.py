@@ -1,0 +1,184 @@
+"""The largest request and response of each kind, in bytes, against what Crossplane reads of a response.
+
+Composites at the maxima of their schemas are brought from their creation to rest, and then changed once. Every call
+passes through protobuf, and the largest message of each kind counts.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import click
+from crossplane.function import logging
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+
+from bench.fleet import CACHE, DEPLOYMENT, MODEL, MODEL_REF, environment
+from function.cli.control_plane import ControlPlane, UnsettledError, in_turn
+from function.composers import COMPOSERS
+from function.exchange import RESPONSE_BYTES
+from function.fn import Runner
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from tools.engine import Engine
+from tools.world import World
+
+NAMED, SELECTED, POOLS, LEDGER = 100, 300, 32, 4_000
+# A round brings remote objects one stage further, and a ModelCache that waits for room composes a part in each.
+_ROUNDS = 40
+
+
+@dataclass(slots=True)
+class Sizes:
+    """A function that measures: the largest request and response, and those of the last call, by kind."""
+
+    requests: dict[str, int] = field(default_factory=dict)
+    responses: dict[str, int] = field(default_factory=dict)
+    last: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __call__(self, request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
+        """Answer one call."""
+        kind = request.observed.composite.resource["kind"]
+        sent = request.SerializeToString()
+        response = _answer(sent)
+        self.last[kind] = len(sent), response.ByteSize()
+        self.requests[kind] = max(len(sent), self.requests.get(kind, 0))
+        self.responses[kind] = max(response.ByteSize(), self.responses.get(kind, 0))
+        return response
+
+
+def _answer(request: bytes) -> fnv1.RunFunctionResponse:
+    answering = Runner().RunFunction(request, None)
+    try:
+        answering.send(None)
+    except StopIteration as answered:
+        response: fnv1.RunFunctionResponse = answered.value
+        return response
+    raise AssertionError("the function awaits something")
+
+
+def plane(sizes: Sizes, kinds: Sequence[str], *objects: Manifest) -> ControlPlane:
+    """Return a control plane with objects, of which those of some kinds are reconciled."""
+    control = ControlPlane(renderer=Engine(sizes), world=World(), turns=in_turn((), *kinds))
+    control.apply(objects)
+    return control
+
+
+def rest(control: ControlPlane) -> ControlPlane:
+    """Reconcile until nothing changes, or often enough."""
+    for _ in range(_ROUNDS):
+        before = dict(control.store)
+        control.advance()
+        if before == dict(control.store):
+            return control
+    raise UnsettledError(f"still changing after {_ROUNDS} rounds")
+
+
+def cached(sizes: Sizes, count: int, *, named: bool) -> ControlPlane:
+    """Return a plane with a ModelCache of so many environments, hydrated."""
+    environments = [environment(number) for number in range(count)]
+    names: list[JSON] = [text(each, "metadata.name") for each in environments]
+    labels: Manifest = {"matchLabels": {"modelplane.ai/tier": "production"}}
+    where: Manifest = {"environments": names} if named else {"environmentSelector": labels}
+    spec: Manifest = {"modelRef": MODEL_REF, "storage": {"size": "1Ti"}, **where}
+    return rest(plane(sizes, ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec}))
+
+
+def revise(control: ControlPlane) -> ControlPlane:
+    """Give the model another revision: other bytes, on a claim of their own."""
+    model = copy.deepcopy(MODEL)
+    mapping(model, "spec.huggingFace")["revision"] = "another"
+    control.apply([model])
+    return rest(control)
+
+
+def deployed(sizes: Sizes, count: int) -> ControlPlane:
+    """Return a plane with a deployment on so many environments, serving, with the most flags and variables."""
+    model = copy.deepcopy(MODEL)
+    (profile,) = listing(model, "spec.serving")
+    env: list[JSON] = [{"name": f"VARIABLE_{n:02}", "value": "v" * 200} for n in range(64)]
+    arguments: list[JSON] = [f"--argument-{n:03}={'v' * 200}" for n in range(128 - 2)]
+    mapping(profile, "engine").update({"args": arguments, "env": env})
+    environments = [_new(number) for number in range(count)]
+    deployment: Manifest = {**DEPLOYMENT, "spec": {"modelRef": {"name": "kimi-k2"}, "environments": count}}
+    return rest(plane(sizes, tuple(COMPOSERS), model, *environments, deployment))
+
+
+def ledger(sizes: Sizes) -> ControlPlane:
+    """Return a plane with an environment of the most pools and the most placements that are admitted."""
+    found = environment(0)
+    (pool,) = listing(found, "spec.nodePools")
+    pools: list[JSON] = [{**pool, "name": f"pool-{n:02}", "labels": {"pool": f"{n:02}"}} for n in range(POOLS)]
+    for each in pools:
+        assert isinstance(each, dict)
+        each["maxNodeCount"] = 2 * LEDGER // POOLS
+    mapping(found, "spec")["nodePools"] = pools
+    placements = [_placed(n) for n in range(LEDGER)]
+    control = plane(sizes, ("InferenceEnvironment",), MODEL, found, *placements)
+    control.advance()
+    control.advance()
+    return control
+
+
+def _placed(number: int) -> Manifest:
+    name = f"{'placement-of-a-long-name' * 2}-{number:04}"
+    return {
+        "apiVersion": DEPLOYMENT["apiVersion"],
+        "kind": "ModelPlacement",
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": f"00000007-0000-4000-8000-{number:012}",
+            "creationTimestamp": "2026-10-01T12:00:00Z",
+            "labels": {"modelplane.ai/environment": "environment-0000"},
+        },
+        "spec": {
+            "modelRef": MODEL_REF,
+            "deploymentRef": {"name": name},
+            "inferenceEnvironmentRef": {"name": "environment-0000"},
+            "profile": "multinode",
+            "pool": f"pool-{number % POOLS:02}",
+            "topology": {"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2}},
+            "replicas": 1,
+        },
+    }
+
+
+def _cache(count: int, *, named: bool) -> Callable[[Sizes], object]:
+    return lambda sizes: revise(cached(sizes, count, named=named))
+
+
+STORIES: dict[str, tuple[str, Callable[[Sizes], object]]] = {
+    f"{NAMED} named environments, then another revision": ("ModelCache", _cache(NAMED, named=True)),
+    f"{SELECTED} selected environments, then another revision": ("ModelCache", _cache(SELECTED, named=False)),
+    "100 environments": ("ModelDeployment", lambda sizes: deployed(sizes, 100)),
+    "128 arguments, 64 variables": ("ModelPlacement", lambda sizes: deployed(sizes, 1)),
+    f"{POOLS} pools, {LEDGER:,} placements": ("InferenceEnvironment", ledger),
+}
+
+
+def steady() -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield request and response of a call at rest, of a placement whose weights are on a claim and of a cache."""
+    sizes = Sizes()
+    rest(plane(sizes, tuple(COMPOSERS), MODEL, *map(_new, range(3)), DEPLOYMENT))
+    yield "ModelPlacement", sizes.last["ModelPlacement"]
+    cached(sizes, 1, named=True)
+    yield "ModelCache", sizes.last["ModelCache"]
+
+
+def _new(number: int) -> Manifest:
+    return {key: value for key, value in environment(number).items() if key != "status"}
+
+
+def main() -> None:
+    """Measure and print."""
+    logging.configure(logging.Level.DISABLED)
+    click.echo(f"Crossplane reads {RESPONSE_BYTES:,} bytes of a response")
+    for name, (kind, story) in STORIES.items():
+        sizes = Sizes()
+        story(sizes)
+        click.echo(f"{kind:<22}{name:<56}request {sizes.requests[kind]:>11,}   response {sizes.responses[kind]:>11,}")
+    for kind, (request, response) in steady():
+        click.echo(f"{kind:<22}{'at rest':<56}request {request:>11,}   response {response:>11,}")
+
+
+if __name__ == "__main__":
+    main()
