@@ -14,12 +14,12 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from bench.fleet import CACHE, DEPLOYMENT, MODEL, MODEL_REF, environment
 from function.cli.control_plane import ControlPlane, UnsettledError, in_turn
+from function.cli.remote_stages import AtOnce
 from function.composers import COMPOSERS
 from function.exchange import RESPONSE_BYTES
 from function.fn import Runner
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tools.engine import Engine
-from tools.world import World
 
 NAMED, SELECTED, POOLS, LEDGER = 100, 300, 32, 4_000
 # A round brings remote objects one stage further, and a ModelCache that waits for room composes a part in each.
@@ -57,7 +57,7 @@ def _answer(request: bytes) -> fnv1.RunFunctionResponse:
 
 def plane(sizes: Sizes, kinds: Sequence[str], *objects: Manifest) -> ControlPlane:
     """Return a control plane with objects, of which those of some kinds are reconciled."""
-    control = ControlPlane(renderer=Engine(sizes), world=World(), turns=in_turn((), *kinds))
+    control = ControlPlane(renderer=Engine(sizes), world=AtOnce(), turns=in_turn((), *kinds))
     control.apply(objects)
     return control
 

@@ -3,9 +3,9 @@
 A case holds `reason` (why it exists), `xr`, and where they count `observed` ({name: manifest}), `required`
 ({requirement: [manifests]}; a name that is absent is not answered yet), `input` and `context`. The answer is
 the whole response. After a change that is meant: `pytest tests/test_cases.py --snapshot-update`, and read the
-difference. The Job's script stands as
-`<download_script.py>` in both. Cases and answers have a folder each because the update deletes what it does not know.
-An answer without a case fails `pytest tests`, though not a run of this file alone.
+difference. The scripts of a download stand as `<download.py>` and `<prepare.py>` in both. Cases and answers have a
+folder each because the update deletes what it does not know. An answer without a case fails `pytest tests`, though
+not a run of this file alone.
 """
 
 import asyncio
@@ -24,15 +24,12 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 
 from function.fn import Runner
-from function.storage import job
-from function.storage.job import literal
+from function.storage.scripts import SCRIPTS
 from tools.documents import document
 
 CASES = Path(__file__).parent / "cases"
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = [path.relative_to(CASES).with_suffix("").as_posix() for path in sorted(CASES.glob("*/*.yaml"))]
-SCRIPT = literal(job.SCRIPT)
-STANDS_FOR_SCRIPT = "<download_script.py>"
 KEYS = {"reason", "xr", "observed", "required", "input", "context"}
 
 
@@ -44,7 +41,9 @@ class Answers(SingleFileSnapshotExtension):
 
     def serialize(self, data: object, **_: object) -> str:
         """Return the response as a person reads it."""
-        return yaml.safe_dump(replaced(data, SCRIPT, STANDS_FOR_SCRIPT), width=110, allow_unicode=True)
+        return yaml.safe_dump(
+            _replaced(data, {script: f"<{name}>" for name, script in SCRIPTS.items()}), width=110, allow_unicode=True
+        )
 
     @classmethod
     def get_snapshot_name(cls, *, test_location: PyTestLocation, **_: object) -> str:
@@ -76,15 +75,15 @@ def load(name: str) -> dict[str, Any]:
     case = document(CASES / f"{name}.yaml")
     assert case.keys() <= KEYS, f"unknown keys {sorted(case.keys() - KEYS)}"
     assert case["reason"], "a case says why it exists"
-    return dict(replaced(case, STANDS_FOR_SCRIPT, SCRIPT))
+    return dict(_replaced(case, {f"<{name}>": script for name, script in SCRIPTS.items()}))
 
 
-def replaced(value: Any, old: str, new: str) -> Any:
+def _replaced(value: Any, new: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: replaced(item, old, new) for key, item in value.items()}
+        return {key: _replaced(item, new) for key, item in value.items()}
     if isinstance(value, list):
-        return [replaced(item, old, new) for item in value]
-    return new if value == old else value
+        return [_replaced(item, new) for item in value]
+    return new.get(value, value) if isinstance(value, str) else value
 
 
 def request_of(case: Mapping[str, Any]) -> fnv1.RunFunctionRequest:

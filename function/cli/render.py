@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from function.cli.abridged import abridged
 from function.cli.asked import Form, Sources
 from function.cli.errors import CliError, Code
 from function.cli.gathered import KINDS, gather
@@ -25,7 +24,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9.]")
         "modelplane render -f examples/kimi-k2-two-nodes --all-clusters",
         "modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService",
         "modelplane render -f examples/kimi-k2-two-nodes --output-dir rendered/",
-        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json --full",
+        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json",
     )
 )
 @sources
@@ -34,7 +33,6 @@ _OTHER = re.compile(r"[^A-Za-z0-9.]")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only this kind; may be repeated.")
 @click.option("--all-clusters", "mixed", is_flag=True, help="Write manifests of several clusters into one stream.")
 @click.option("--output-dir", metavar="FOLDER", type=click.Path(path_type=Path), help="Files, a folder each cluster.")
-@click.option("--full", is_flag=True, help="Write the download script, too, instead of a line that names it.")
 @form(Form.YAML, Form.JSON, Form.NAME)
 @click.pass_context
 def render(  # noqa: PLR0913  # click's options
@@ -44,7 +42,6 @@ def render(  # noqa: PLR0913  # click's options
     sources: Sources,
     output_dir: Path | None,
     mixed: bool,
-    full: bool,
     form: Form,
     level: str | None,
     cluster: str | None,
@@ -76,7 +73,7 @@ def render(  # noqa: PLR0913  # click's options
     if output_dir:
         _file(chosen, output_dir)
     else:
-        _write(chosen if full else _short(chosen), form, mixed=mixed)
+        _write(chosen, form, mixed=mixed)
     for line in refused:
         click.echo(line, err=True)
     if refused:
@@ -89,10 +86,6 @@ def _require(names: Iterable[str], known: Sequence[str], what: str) -> None:
             close = nearest(name, known)
             there = f"Did you mean {close}?" if close else f"There are {', '.join(sorted({*known} - {''}))}"
             raise CliError(f"there is no {what} {name} in it. {there}", Code.NOT_FOUND)
-
-
-def _short(found: dict[Place, Manifest]) -> dict[Place, Manifest]:
-    return {place: short for place, manifest in found.items() if isinstance(short := abridged(manifest), dict)}
 
 
 def _file(found: dict[Place, Manifest], folder: Path) -> None:

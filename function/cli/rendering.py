@@ -1,7 +1,7 @@
 """All manifests that would finally exist, each with the cluster that it is on.
 
 Both levels in one go: what a deployment composes is a composite itself. Statuses are left out, since they would be
-made up; so is what lasts only while weights are downloaded, such as the copy of a token.
+made up; so is what lasts only while weights are downloaded: the copy of a token, and the ConfigMap with the scripts.
 """
 
 from collections.abc import Iterable, Iterator

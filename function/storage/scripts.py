@@ -13,9 +13,7 @@ from function.kube.manifests import JSON, Manifest
 DOWNLOAD, PREPARE = "download.py", "prepare.py"
 VOLUME, MOUNT = "scripts", "/opt/modelplane"
 _FILES = {DOWNLOAD: "download_script.py", PREPARE: "prepare_script.py"}
-SCRIPTS: Manifest = {
-    name: resources.files("function.storage").joinpath(file).read_text() for name, file in _FILES.items()
-}
+SCRIPTS = {name: resources.files("function.storage").joinpath(file).read_text() for name, file in _FILES.items()}
 
 
 def build(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
@@ -30,7 +28,7 @@ def build(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
             "labels": {**names.MANAGED_BY, names.LABEL_CACHE_KEY: key},
         },
         "immutable": True,
-        "data": SCRIPTS,
+        "data": {**SCRIPTS},
     }
 
 

@@ -144,8 +144,8 @@ def test_clear_deletes_what_nobody_uses(server: ApiServer, options: list[str]) -
     assert len(written(server)) == 1
 
 
-@pytest.fixture(scope="module")
-def on_a_users_claim() -> list[Manifest]:
+@pytest.fixture(scope="module", params=["Auto", "Always"])
+def on_a_users_claim(request: pytest.FixtureRequest) -> list[Manifest]:
     """A ModelCache on a claim of the user's, at rest."""
     kimi = [m for m in example("kimi-k2-two-nodes") if m["kind"] in ("ClusterModel", "InferenceEnvironment")]
     cache: Manifest = {
@@ -158,6 +158,8 @@ def on_a_users_claim() -> list[Manifest]:
             "storage": {"claimName": "mine"},
         },
     }
+    for environment in (m for m in kimi if m["kind"] == "InferenceEnvironment"):
+        mapping(environment, "spec.storage")["download"] = {"prepare": request.param}
     return list(controlled([*kimi, cache]).store.values())
 
 
@@ -185,6 +187,10 @@ def test_purge_removes_the_directory_from_a_claim_that_stays(
     assert str(directory).startswith("/mnt/models/models/")
     assert f"models/{str(directory).rpartition('/')[2]} of claim mine on h200-east is removed" in shown
     assert get(pod, "securityContext.runAsUser") == 1000, "the user who may write there"
+    mounts = [
+        m for kind in ("initContainers", "containers") for c in listing(pod, kind) for m in listing(c, "volumeMounts")
+    ]
+    assert {m["name"] for m in mounts} == {volume["name"] for volume in listing(pod, "volumes")}
     assert before - set(server.objects) == {("modelcaches", "assistants", "kept")}
     assert set(server.objects) <= before, "the Object goes when it is done"
 

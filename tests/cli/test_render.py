@@ -1,6 +1,5 @@
 """`render`: what would finally exist, by level and kind."""
 
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 import yaml
 
 from function.kube.manifests import Manifest, mapping
-from function.storage.job import SCRIPT
 from tests.cli.conftest import Live, example
 from tests.cli.process import KIMI, run, said, write
 from tools.documents import document
@@ -48,7 +46,7 @@ def test_json_and_names() -> None:
     names = said("render", "-f", KIMI, "-o", "name").splitlines()
     assert [name for name in names if not name.startswith(("object.", "clusterproviderconfig."))] == [
         "modelplacement.modelplane.ai/kimi-k2-4e23e0cb",
-        "job.batch/kimi-k2-4e23e0cb-2a3f84bd",
+        "job.batch/kimi-k2-4e23e0cb-8cb87b80",
         "llminferenceservice.serving.kserve.io/kimi-k2-4e23e0cb-3fafcaa9",
         "llminferenceserviceconfig.serving.kserve.io/kserve-config-llm-worker-pipeline-parallel",
         "namespace/assistants",
@@ -85,21 +83,10 @@ def test_no_value_of_a_secret_is_written() -> None:
     assert "data" not in secret
 
 
-def test_the_download_script_is_a_line_unless_it_is_asked_for() -> None:
-    (job,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job"))
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    line = container["command"][2]
-    digest = hashlib.sha256(SCRIPT.encode()).hexdigest()
-    assert line == (
-        f"raise SystemExit('the download script, {len(SCRIPT.encode()):,} bytes, sha256:{digest}: "
-        "left out without --full')"
-    )
-    with pytest.raises(SystemExit, match="left out without --full"):
-        exec(line)
-    (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job", "--full"))
-    (container,) = whole["spec"]["template"]["spec"]["containers"]
-    assert container["command"][2] == SCRIPT.replace("$", "$$")
+def test_no_script_is_written() -> None:
+    """The ConfigMap with them is gone once the weights are there, and the Job names it."""
     everything = said("render", "-f", KIMI, "--all-clusters")
+    assert "kind: Job" in everything
     assert "import" not in everything, "neither in the Job nor in the Object that carries it"
 
 
@@ -116,9 +103,9 @@ def test_a_folder_for_each_cluster(tmp_path: Path) -> None:
     assert shown == f"13 manifests in {tmp_path}/out, a folder for each of control plane, h200-east\n"
     files = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*.yaml")}
     assert len(files) == 13
-    job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-2a3f84bd.yaml"]
-    (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job", "--full"))
-    assert document(job) == whole, "what is written to be applied has its script"
+    job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-8cb87b80.yaml"]
+    (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job"))
+    assert document(job) == whole
     assert "control-plane/modelplacement-assistants-kimi-k2-4e23e0cb.yaml" in files
 
 

@@ -1,7 +1,8 @@
 """Run a Job's container as a process: its own command, arguments and variables over a temporary directory.
 
 What a kubelet does is done here: $(NAME) is expanded and $$ unescaped, references to Secrets and to the
-pod's labels are resolved, volumes are directories. Nothing of the surrounding environment gets in.
+pod's labels are resolved, volumes are directories, and that of the scripts has the files of the ConfigMap.
+Nothing of the surrounding environment gets in.
 """
 
 import os
@@ -16,7 +17,7 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
-from function.storage import job
+from function.storage import cachekey, job, scripts
 from function.storage.credentials import credential
 from function.storage.job import DownloadSpec
 
@@ -31,6 +32,7 @@ class Container:
     """The container of a download Job over a claim that is a directory."""
 
     job: Manifest
+    scripts: Manifest
     claim: Path
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -55,6 +57,7 @@ class Container:
         # Every pod has an emptyDir of its own: what the client remembered there is gone.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
+        self._mount_scripts()
         self._program.write_text(f"#!{sys.executable}\n{STAND_IN.read_text()}")
         self._program.chmod(0o755)
         return subprocess.Popen(
@@ -64,6 +67,23 @@ class Container:
     @property
     def _scratch(self) -> Path:
         return self.claim.with_name("scratch")
+
+    def _mount_scripts(self) -> None:
+        """Write the ConfigMap's files where the pod mounts them.
+
+        Raises:
+            StopIteration: The pod mounts another ConfigMap.
+        """
+        name = manifests.text(self.scripts, "metadata.name")
+        volumes = manifests.listing(self.job, "spec.template.spec.volumes")
+        next(volume for volume in volumes if manifests.text(volume, "configMap.name") == name)
+        self._scripts.mkdir(exist_ok=True)
+        for file, script in manifests.strings(self.scripts, "data").items():
+            (self._scripts / file).write_text(script)
+
+    @property
+    def _scripts(self) -> Path:
+        return self.claim.with_name("scripts")
 
     def _command(self) -> list[str]:
         env = self._env()
@@ -89,7 +109,7 @@ class Container:
         return manifests.text(entry, "value")
 
     def _path(self, word: str) -> str:
-        places = {"weights": self.claim, "scratch": self._scratch}
+        places = {"weights": self.claim, "scratch": self._scratch, "scripts": self._scripts}
         for mount in manifests.listing(self.spec, "volumeMounts"):
             inside = str(mount["mountPath"])
             if word.startswith(f"{inside}/"):
@@ -112,16 +132,18 @@ def downloading(
 ) -> Container:
     """Return the container of the Job that downloads a source from a hub."""
     env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": endpoint},)
+    config_map = scripts.build("team", "kimi", cachekey.key(source))
     task = DownloadSpec(
         namespace="team",
         stem="kimi",
         claim="claim",
+        scripts=manifests.text(config_map, "metadata.name"),
         source=source,
         download=replace(BUILT_IN.download, env=env, backoff_limit=backoff),
         credential=credential(source, None, "copy", lasting=False),
         retry=retry,
     )
-    return Container(job=job.build(task), claim=claim, secrets={("copy", "HF_TOKEN"): token})
+    return Container(job=job.build(task), scripts=config_map, claim=claim, secrets={("copy", "HF_TOKEN"): token})
 
 
 def expanded(value: JSON, env: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from function.cli.control_plane import ControlPlane
 from function.exchange import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
-from function.storage import job
+from function.storage.scripts import DOWNLOAD, SCRIPTS
 from tests.composers.plane import change, manifests, only, plane, reconciled, remote, said
 from tests.lifecycle.scene import put
 from tools.world import World
@@ -126,9 +126,13 @@ def test_another_release_s_script_ends_no_download(monkeypatch: pytest.MonkeyPat
     """Where nothing else differs nobody asked for another Job; and back to the first release it is the same, too."""
     control = settled(ONCE, Local(running=[{"active": 1, "ready": ready}]))
     before = remote(control, only(control, "ModelPlacement"), "job-")
-    monkeypatch.setattr(job, "SCRIPT", "another release's")
+    scripts = remote(control, only(control, "ModelPlacement"), "scripts-")
+    (mounted,) = scripts.values()
+    assert text(mounted, "metadata.name") in config_maps(control)
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
     edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
     assert remote(control, only(control, "ModelPlacement"), "job-") == before
+    assert remote(control, only(control, "ModelPlacement"), "scripts-") == scripts, "what its pods mount stays"
 
 
 def test_another_pin_of_the_image_ends_no_download_and_a_platform_s_word_does() -> None:
@@ -141,6 +145,12 @@ def test_another_pin_of_the_image_ends_no_download_and_a_platform_s_word_does() 
     assert images(control) == ["mirror/storage-initializer:v0.20.0"]
 
 
+def config_maps(control: ControlPlane) -> list[str]:
+    """Return the ConfigMaps that the Job's pods mount."""
+    volumes = listing(pod_of_job(control), "volumes")
+    return [text(volume, "configMap.name") for volume in volumes if "configMap" in volume]
+
+
 def images(control: ControlPlane) -> list[str]:
     return [text(container, "image") for container in listing(pod_of_job(control), "containers")]
 
@@ -148,7 +158,10 @@ def images(control: ControlPlane) -> list[str]:
 def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     control = settled(ONCE, Local(running=[failed]))
-    monkeypatch.setattr(job, "SCRIPT", "today's")
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "today's")
     edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
-    (container,) = listing(pod_of_job(control), "containers")
-    assert container["command"] == ["python3", "-c", "today's"]
+    scripts = {
+        text(m, "metadata.name"): m for m in remote(control, only(control, "ModelPlacement"), "scripts-").values()
+    }
+    (mounted,) = config_maps(control)
+    assert get(scripts[mounted], "data") == {**SCRIPTS, DOWNLOAD: "today's"}

@@ -12,6 +12,7 @@ from function.kube.manifests import JSON, Manifest
 from function.storage import job
 from function.storage.credentials import credential
 from function.storage.job import DownloadSpec
+from function.storage.scripts import DOWNLOAD, SCRIPTS
 
 KEY = "e58d081b43957492"
 SOURCE = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
@@ -19,6 +20,7 @@ TASK = DownloadSpec(
     namespace="ml-team-research",
     stem="kimi-k2-coreweave-1a2b3c4d",
     claim="kimi-claim",
+    scripts="kimi-scripts",
     source=SOURCE,
     download=BUILT_IN.download,
 )
@@ -56,6 +58,7 @@ def test_pod_is_the_designs() -> None:
     assert found["volumes"] == [
         {"name": "weights", "persistentVolumeClaim": {"claimName": "kimi-claim"}},
         {"name": "scratch", "emptyDir": {}},
+        {"name": "scripts", "configMap": {"name": "kimi-scripts"}},
     ]
     assert "nodeSelector" not in found, "a GPU pool at zero must not boot for a download"
     assert "tolerations" not in found, "a GPU pool at zero must not boot for a download"
@@ -64,7 +67,7 @@ def test_pod_is_the_designs() -> None:
 def test_container_is_the_designs() -> None:
     found = container(TASK)
     assert found["image"] == "kserve/storage-initializer:v0.20.0"
-    assert found["command"] == ["python3", "-c", job.SCRIPT.replace("$", "$$")]
+    assert found["command"] == ["python3", "/opt/modelplane/download.py"]
     assert found["args"] == ["hf://moonshotai/Kimi-K2-Instruct:main", f"/mnt/models/models/{KEY}"]
     assert found["resources"] == {"requests": {"cpu": "2", "memory": "8Gi"}}, "no memory limit by default"
     assert found["securityContext"] == {
@@ -74,6 +77,7 @@ def test_container_is_the_designs() -> None:
     assert found["volumeMounts"] == [
         {"name": "weights", "mountPath": "/mnt/models"},
         {"name": "scratch", "mountPath": "/tmp"},
+        {"name": "scripts", "mountPath": "/opt/modelplane", "readOnly": True},
     ]
     assert environment(TASK) == {
         "HF_HOME": "/tmp/hf",
@@ -223,6 +227,6 @@ def test_a_secret_that_arrives_whole_overrides_neither_the_scripts_variables_nor
     assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
     assert found["HF_ENDPOINT"] == (mirror or "https://huggingface.co")
     assert found["MODELPLANE_INITIALIZER"] == "/storage-initializer/scripts/initializer-entrypoint"
-    assert set(re.findall(r"MODELPLANE_[A-Z_]+", job.SCRIPT)) <= {
+    assert set(re.findall(r"MODELPLANE_[A-Z_]+", SCRIPTS[DOWNLOAD])) <= {
         manifests.text(entry, "name") for entry in manifests.listing(container(task), "env")
     }

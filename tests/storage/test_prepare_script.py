@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from function.storage import job, preparation, prepare_script
+from function.storage import prepare_script
 from function.storage.download_script import MARKER, Exit
 from function.storage.prepare_script import FULL, REFUSED, main
+from function.storage.scripts import DOWNLOAD, PREPARE, SCRIPTS
 from tests.hub import weights
 
 RIGHTS = "-all,+chown,+dac_override,+fowner"
@@ -35,7 +36,7 @@ def claim() -> Iterator[Path]:
 
 def prepare(claim: Path, key: str = KEY, *, first: str = "") -> int:
     """Run the script as its container does: root with three rights; `first` is said to a shell in its own mounts."""
-    script = [sys.executable, "-c", preparation.SCRIPT, str(claim), f"models/{key}", str(USER), str(USER)]
+    script = [sys.executable, "-c", SCRIPTS[PREPARE], str(claim), f"models/{key}", str(USER), str(USER)]
     limited = ["setpriv", f"--bounding-set={RIGHTS}", f"--inh-caps={RIGHTS}", *script]
     shell = ["unshare", "--mount", "sh", "-c", f'{first or ":"} && exec "$@"', "sh"]
     return subprocess.run([*shell, *limited], check=False, capture_output=True).returncode  # our own words
@@ -51,7 +52,7 @@ def download(claim: Path, key: str = KEY) -> int:
     # What is refused it says as python does.
     program.write_text(f'#!/bin/sh\ncp -r {source}/. "$2" && exit\necho "[Errno 13] Permission denied"; exit 1\n')
     program.chmod(0o755)
-    script = [sys.executable, "-c", job.SCRIPT, "hf://owner/model:main", str(claim / "models" / key)]
+    script = [sys.executable, "-c", SCRIPTS[DOWNLOAD], "hf://owner/model:main", str(claim / "models" / key)]
     plain = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", *script]
     environment = {"PATH": os.environ["PATH"], "MODELPLANE_INITIALIZER": str(program)}
     try:
@@ -113,7 +114,7 @@ def test_a_full_file_system_is_full(claim: Path) -> None:
 
 def test_root_without_the_right_to_give_away_is_refused(claim: Path) -> None:
     """As on an NFS that takes root for nobody."""
-    script = [sys.executable, "-c", preparation.SCRIPT, str(claim), f"models/{KEY}", str(USER), str(USER)]
+    script = [sys.executable, "-c", SCRIPTS[PREPARE], str(claim), f"models/{KEY}", str(USER), str(USER)]
     squashed = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *script]
     assert subprocess.run(squashed, check=False, capture_output=True).returncode == REFUSED
 
