@@ -14,31 +14,38 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from bench.fleet import CACHE, DEPLOYMENT, MODEL, MODEL_REF, environment
 from function.cli.control_plane import ControlPlane, UnsettledError, in_turn
-from function.cli.remote_stages import AtOnce
+from function.cli.remote_stages import AtOnce, Clusters, StepByStep
 from function.composers import COMPOSERS
 from function.exchange import RESPONSE_BYTES
 from function.fn import Runner
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.reasons import Unfinished
 from tools.engine import Engine
 
 NAMED, SELECTED, POOLS, LEDGER = 100, 300, 32, 4_000
 # A round brings remote objects one stage further, and a ModelCache that waits for room composes a part in each.
 _ROUNDS = 40
+_AT_ONCE = AtOnce()
 
 
 @dataclass(slots=True)
 class Sizes:
-    """A function that measures: the largest request and response, and those of the last call, by kind."""
+    """A function that measures: the largest request and response, and those of the last call, by kind.
+
+    `refused` counts responses that were replaced because they were too large.
+    """
 
     requests: dict[str, int] = field(default_factory=dict)
     responses: dict[str, int] = field(default_factory=dict)
     last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    refused: int = 0
 
     def __call__(self, request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
         """Answer one call."""
         kind = request.observed.composite.resource["kind"]
         sent = request.SerializeToString()
         response = _answer(sent)
+        self.refused += any(c.reason == Unfinished.TOO_LARGE for c in response.conditions if c.type != "Hydrated")
         self.last[kind] = len(sent), response.ByteSize()
         self.requests[kind] = max(len(sent), self.requests.get(kind, 0))
         self.responses[kind] = max(response.ByteSize(), self.responses.get(kind, 0))
@@ -55,9 +62,9 @@ def _answer(request: bytes) -> fnv1.RunFunctionResponse:
     raise AssertionError("the function awaits something")
 
 
-def plane(sizes: Sizes, kinds: Sequence[str], *objects: Manifest) -> ControlPlane:
+def plane(sizes: Sizes, world: Clusters, kinds: Sequence[str], *objects: Manifest) -> ControlPlane:
     """Return a control plane with objects, of which those of some kinds are reconciled."""
-    control = ControlPlane(renderer=Engine(sizes), world=AtOnce(), turns=in_turn((), *kinds))
+    control = ControlPlane(renderer=Engine(sizes), world=world, turns=in_turn((), *kinds))
     control.apply(objects)
     return control
 
@@ -72,14 +79,14 @@ def rest(control: ControlPlane) -> ControlPlane:
     raise UnsettledError(f"still changing after {_ROUNDS} rounds")
 
 
-def cached(sizes: Sizes, count: int, *, named: bool) -> ControlPlane:
+def cached(sizes: Sizes, count: int, *, named: bool, world: Clusters = _AT_ONCE) -> ControlPlane:
     """Return a plane with a ModelCache of so many environments, hydrated."""
     environments = [environment(number) for number in range(count)]
     names: list[JSON] = [text(each, "metadata.name") for each in environments]
     labels: Manifest = {"matchLabels": {"modelplane.ai/tier": "production"}}
     where: Manifest = {"environments": names} if named else {"environmentSelector": labels}
     spec: Manifest = {"modelRef": MODEL_REF, "storage": {"size": "1Ti"}, **where}
-    return rest(plane(sizes, ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec}))
+    return rest(plane(sizes, world, ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec}))
 
 
 def revise(control: ControlPlane) -> ControlPlane:
@@ -90,16 +97,16 @@ def revise(control: ControlPlane) -> ControlPlane:
     return rest(control)
 
 
-def deployed(sizes: Sizes, count: int) -> ControlPlane:
+def deployed(sizes: Sizes, count: int, *kinds: str) -> ControlPlane:
     """Return a plane with a deployment on so many environments, serving, with the most flags and variables."""
     model = copy.deepcopy(MODEL)
     (profile,) = listing(model, "spec.serving")
     env: list[JSON] = [{"name": f"VARIABLE_{n:02}", "value": "v" * 200} for n in range(64)]
     arguments: list[JSON] = [f"--argument-{n:03}={'v' * 200}" for n in range(128 - 2)]
     mapping(profile, "engine").update({"args": arguments, "env": env})
-    environments = [_new(number) for number in range(count)]
+    environments = [_new(number) if "InferenceEnvironment" in kinds else environment(number) for number in range(count)]
     deployment: Manifest = {**DEPLOYMENT, "spec": {"modelRef": {"name": "kimi-k2"}, "environments": count}}
-    return rest(plane(sizes, tuple(COMPOSERS), model, *environments, deployment))
+    return rest(plane(sizes, StepByStep(), kinds, model, *environments, deployment))
 
 
 def ledger(sizes: Sizes) -> ControlPlane:
@@ -112,8 +119,7 @@ def ledger(sizes: Sizes) -> ControlPlane:
         each["maxNodeCount"] = 2 * LEDGER // POOLS
     mapping(found, "spec")["nodePools"] = pools
     placements = [_placed(n) for n in range(LEDGER)]
-    control = plane(sizes, ("InferenceEnvironment",), MODEL, found, *placements)
-    control.advance()
+    control = plane(sizes, AtOnce(), ("InferenceEnvironment",), MODEL, found, *placements)
     control.advance()
     return control
 
@@ -149,8 +155,8 @@ def _cache(count: int, *, named: bool) -> Callable[[Sizes], object]:
 STORIES: dict[str, tuple[str, Callable[[Sizes], object]]] = {
     f"{NAMED} named environments, then another revision": ("ModelCache", _cache(NAMED, named=True)),
     f"{SELECTED} selected environments, then another revision": ("ModelCache", _cache(SELECTED, named=False)),
-    "100 environments": ("ModelDeployment", lambda sizes: deployed(sizes, 100)),
-    "128 arguments, 64 variables": ("ModelPlacement", lambda sizes: deployed(sizes, 1)),
+    "100 environments": ("ModelDeployment", lambda sizes: deployed(sizes, 100, "ModelDeployment")),
+    "128 arguments, 64 variables": ("ModelPlacement", lambda sizes: deployed(sizes, 1, *COMPOSERS)),
     f"{POOLS} pools, {LEDGER:,} placements": ("InferenceEnvironment", ledger),
 }
 
@@ -158,7 +164,7 @@ STORIES: dict[str, tuple[str, Callable[[Sizes], object]]] = {
 def steady() -> Iterator[tuple[str, tuple[int, int]]]:
     """Yield request and response of a call at rest, of a placement whose weights are on a claim and of a cache."""
     sizes = Sizes()
-    rest(plane(sizes, tuple(COMPOSERS), MODEL, *map(_new, range(3)), DEPLOYMENT))
+    rest(plane(sizes, StepByStep(), tuple(COMPOSERS), MODEL, *map(_new, range(3)), DEPLOYMENT))
     yield "ModelPlacement", sizes.last["ModelPlacement"]
     cached(sizes, 1, named=True)
     yield "ModelCache", sizes.last["ModelCache"]

@@ -8,12 +8,14 @@ import pytest
 from function.domain.cache import CacheChoice, CacheEntry, CacheType, Hydration, ManagedCache, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, ModelRef
 from function.exchange import Composed
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.weights import Weights, weigh
 from function.observe.weights import Finding
 from function.reasons import Phase
+from function.report.weights import sentence
 from function.storage.request import NamedCacheFacts, StorageRequest
+from function.storage.scripts import DOWNLOAD, SCRIPTS
 from tests import builders
 from tests.lifecycle.scene import put
 from tests.storage.requests import MULTI, SECRET, model
@@ -131,8 +133,9 @@ class Case:
     remembers: bool = False
 
 
-GONE: tuple[Edit, ...] = (gone("job-"), gone("token-"))
-ALL_KEPT, ALL_OWNED = {"claim": KEPT, "job": KEPT, "token": KEPT}, {"claim": OWNED, "job": OWNED, "token": OWNED}
+GONE: tuple[Edit, ...] = (gone("job-"), gone("scripts-"), gone("token-"))
+ALL_KEPT = dict.fromkeys(("claim", "job", "scripts", "token"), KEPT)
+ALL_OWNED = dict.fromkeys(ALL_KEPT, OWNED)
 CASES = (
     Case("runs", "retained objects are not ours to delete", RETAINED, (job(RUNS),), ALL_KEPT, Finding.JOB_RUNNING),
     Case("own", "what is of this placement goes with it", ManagedCache(), (job(RUNS),), ALL_OWNED, Finding.JOB_RUNNING),
@@ -141,14 +144,14 @@ CASES = (
         "a claim of the user's is only looked at",
         USERS,
         (job(RUNS),),
-        {"claim": OBSERVED, "job": KEPT, "token": KEPT},
+        {**ALL_KEPT, "claim": OBSERVED},
         Finding.JOB_RUNNING,
     ),
     Case(
         "users-absent",
         "nothing is begun without the user's claim",
         USERS,
-        (gone("job-"), said("claim-", ABSENT), at("claim-", "status.atProvider", None)),
+        (gone("job-"), gone("scripts-"), said("claim-", ABSENT), at("claim-", "status.atProvider", None)),
         {"claim": OBSERVED, "token": KEPT},
         Finding.CLAIM_NOT_FOUND,
     ),
@@ -157,7 +160,7 @@ CASES = (
         "what was begun is repeated",
         USERS,
         (job(RUNS), said("claim-", ABSENT), at("claim-", "status.atProvider", None)),
-        {"claim": OBSERVED, "job": KEPT, "token": KEPT},
+        {**ALL_KEPT, "claim": OBSERVED},
         Finding.CLAIM_NOT_FOUND,
     ),
     Case(
@@ -172,17 +175,17 @@ CASES = (
     Case("failed", "a failed Job stays for its log", RETAINED, (job(FAILED),), ALL_KEPT, Finding.JOB_FAILED),
     Case(
         "complete",
-        "a Job that was described by several is only looked at; its token goes in two steps",
+        "a Job that was described by several is only looked at; its token and its scripts go in two steps",
         RETAINED,
         (job(COMPLETE),),
-        {"claim": KEPT, "job": OBSERVED, "token": OWNED},
+        {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         Finding.HYDRATED,
         open=True,
         remembers=True,
     ),
     Case(
         "own-complete",
-        "an own one goes with its Object and is never made again; so goes its token, at once",
+        "an own one goes with its Object and is never made again; so go its token and its scripts, at once",
         ManagedCache(),
         (job(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
@@ -195,7 +198,7 @@ CASES = (
         "that nobody answers is said, and takes nothing back",
         RETAINED,
         (job(COMPLETE), said("job-", SILENT)),
-        {"claim": KEPT, "job": OBSERVED, "token": OWNED},
+        {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         Finding.SILENT,
         open=True,
         remembers=True,
@@ -205,7 +208,7 @@ CASES = (
         "that its claim cannot grow is no matter of bytes that are there",
         RETAINED,
         (job(COMPLETE), said("claim-", REFUSED)),
-        {"claim": KEPT, "job": OBSERVED, "token": OWNED},
+        {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         Finding.HYDRATED,
         open=True,
         remembers=True,
@@ -215,7 +218,7 @@ CASES = (
         "no claim, no bytes, whatever a Job says",
         ManagedCache(),
         (job(COMPLETE), said("claim-", ABSENT)),
-        {"claim": OWNED, "job": OWNED, "token": OWNED},
+        ALL_OWNED,
         Finding.JOB_NOT_STARTED,
     ),
 )
@@ -251,8 +254,12 @@ def test_what_was_complete_stays_so_without_its_job(choice: CacheChoice) -> None
 @pytest.mark.parametrize(
     ("choice", "want", "reason"),
     [
-        (RETAINED, {"claim": KEPT, "job": OWNED, "token": KEPT}, "it goes in two steps, as several describe it"),
-        (ManagedCache(), {"claim": OWNED, "token": OWNED}, "it goes, and the next call makes it anew"),
+        (RETAINED, {**ALL_KEPT, "job": OWNED}, "it goes in two steps, as several describe it"),
+        (
+            ManagedCache(),
+            {"claim": OWNED, "scripts": OWNED, "token": OWNED},
+            "it goes, and the next call makes it anew",
+        ),
     ],
 )
 def test_a_job_that_filled_an_earlier_claim_of_the_name_goes(
@@ -284,6 +291,59 @@ def test_a_failed_job_that_another_replaces_goes_at_once() -> None:
     assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
     assert lives(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)
+
+
+def test_a_refused_config_map_is_reported_as_what_the_pods_wait_for() -> None:
+    message = 'configmaps is forbidden: User "modelplane" cannot create resource "configmaps"'
+    request = asked()
+    found = weighed(request, begun(request, job(RUNS), said("scripts-", message)))
+    assert lives(found.composed) == ALL_KEPT
+    assert (found.state.finding, found.state.said) == (Finding.SCRIPTS_REFUSED, message)
+    assert message in sentence(found.state)
+
+
+def in_the_command(found: Observed) -> None:
+    """Let the Job be as releases wrote it that had the script in its command, and no ConfigMap."""
+    gone("scripts-")(found)
+    for key in [key for key in found if key.startswith("job-")]:
+        pod = mapping(found[key], f"{DESCRIBED}.spec.template.spec")
+        pod["volumes"] = [volume for volume in listing(pod, "volumes") if volume["name"] != "scripts"]
+        for container in listing(pod, "containers"):
+            container["command"] = ["python3", "-c", "print()"]
+            mounts = listing(container, "volumeMounts")
+            container["volumeMounts"] = [mount for mount in mounts if mount["name"] != "scripts"]
+        put(found[key], f"{DESCRIBED}.metadata.name", "another-name")
+        found[f"{key}-of-another-name"] = found.pop(key)
+
+
+@pytest.mark.parametrize("choice", [RETAINED, ManagedCache()], ids=["retained", "own"])
+@pytest.mark.parametrize(
+    ("status", "again"), [(RUNS, False), (COMPLETE, False), (FAILED, True)], ids=["runs", "complete", "failed"]
+)
+def test_a_job_with_the_script_in_its_command_is_followed_by_another_only_where_it_failed(
+    choice: CacheChoice, status: Manifest, again: bool
+) -> None:
+    observed = begun(asked(choice), job(status), in_the_command)
+    found = weighed(asked(choice), observed)
+    jobs, scripts = ({key for key in found.composed if key.startswith(each)} for each in ("job-", "scripts-"))
+    assert (jobs.isdisjoint(observed), bool(scripts)) == (again, again)
+
+
+def test_scripts_of_an_earlier_release_stay_until_the_weights_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = begun(asked(), job(FAILED))
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    found = weighed(asked(), before)
+    scripts = {key for key in found.composed if key.startswith("scripts-")}
+    assert len(scripts) == 2
+    assert scripts & before.keys(), "a pod of the earlier Job may still mount it"
+    observed = {**before, **seen(found.composed)}
+    assert found.plan
+    assert found.plan.job
+    put(observed[f"job-{found.plan.job.name}"], "status.atProvider.manifest.status", COMPLETE)
+    done = weighed(asked(), observed)
+    assert {
+        key for key, item in done.composed.items() if get(item.manifest, "spec.managementPolicies") == ["*"]
+    } > scripts
 
 
 SMALL = ManagedCache(retain=True, size=2**30)

@@ -1,0 +1,137 @@
+"""Crossplane reads a response up to a size: no composite answers with more, however much it has to say."""
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+
+import pytest
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+
+from bench import sizes
+from bench.fleet import CACHE, MODEL, environment
+from function import composers
+from function.cli.control_plane import ControlPlane
+from function.cli.remote_stages import StepByStep
+from function.composers import cache
+from function.exchange import RESPONSE_BYTES, Call, Composed, Outcome
+from function.fn import Runner
+from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.reasons import Unfinished
+from function.report import caches
+from tests.composers.plane import only, plane, request_of
+
+# What is beyond it is composed in parts, which costs a minute: see the tests with a smaller bound.
+STORIES = {name: story for name, story in sizes.STORIES.items() if "selected" not in name}
+ENVIRONMENTS = 12
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_largest_response_of_a_kind_is_one_that_crossplane_reads(name: str) -> None:
+    kind, story = STORIES[name]
+    measured = sizes.Sizes()
+    story(measured)
+    assert 0 < measured.responses[kind] < RESPONSE_BYTES
+    assert measured.refused == 0
+
+
+def bounded(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let Crossplane read so many bytes of what a ModelCache composes."""
+    for module in (cache, caches):
+        monkeypatch.setattr(module, "RESPONSE_BYTES", size)
+
+
+def rows(control: ControlPlane) -> dict[str, tuple[str, str]]:
+    """Return phase and message of each environment of the cache."""
+    status = listing(control.composites[only(control, "ModelCache")], "status.environments")
+    return {text(row, "name"): (text(row, "phase"), text(row, "message")) for row in status}
+
+
+def reason(control: ControlPlane) -> str:
+    return text(condition(control.composites[only(control, "ModelCache")], "Hydrated"), "reason")
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "selected"])
+def test_environments_are_hydrated_one_part_after_the_other(monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+    bound = 300_000  # 128 KiB of it for what is not composed, and some 32 kB for each environment with a download
+    bounded(monkeypatch, bound)
+    measured = sizes.Sizes()
+    control = sizes.cached(measured, ENVIRONMENTS, named=named, world=StepByStep())
+    assert measured.responses["ModelCache"] <= bound
+    composed = [made.rendered[only(control, "ModelCache")].composed for made in control.rounds]
+    scripts = [sum("/scripts-" in key for key in each) for each in composed]
+    assert 0 < max(scripts) < ENVIRONMENTS
+    assert scripts[-1] == 0
+    assert reason(control) == "Hydrated"
+    for earlier, later in itertools.pairwise(composed):
+        assert all("/scripts-" in key for key in earlier.keys() - later.keys()), "nothing else leaves"
+    before = {key for key in composed[-1] if "/claim-" in key}
+    sizes.revise(control)
+    assert measured.responses["ModelCache"] <= bound
+    assert reason(control) == "Hydrated"
+    after = {key for key in control.rounds[-1].rendered[only(control, "ModelCache")].composed if "/claim-" in key}
+    assert (len(before), len(after), before & after) == (ENVIRONMENTS, ENVIRONMENTS, set())
+
+
+def test_an_environment_that_does_not_fit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(monkeypatch, 170_000)
+    environments: list[Manifest] = [environment(number) for number in range(2)]
+    names = [text(each, "metadata.name") for each in environments]
+    spec: Manifest = {**mapping(CACHE, "spec"), "environments": [*names]}
+    control = sizes.plane(sizes.Sizes(), StepByStep(), ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec})
+    control.advance()
+    first, second = rows(control).values()
+    assert "waits" not in first[1]
+    assert second[0] == "Pending"
+    assert second[1].startswith("waits for other environments: the response would have ")
+    assert second[1].endswith(" bytes, 170,000 are read")
+    control.advance()
+    control.advance()
+    assert reason(control) == "Downloading", "the other one goes on"
+
+
+def test_nothing_fits_and_the_condition_names_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(monkeypatch, 140_000)
+    control = sizes.cached(sizes.Sizes(), 1, named=True)
+    found = condition(control.composites[only(control, "ModelCache")], "Hydrated")
+    assert (text(found, "status"), text(found, "reason")) == ("False", "ResponseTooLarge")
+    assert "140,000 are read" in text(found, "message")
+    assert control.store.owned(only(control, "ModelCache")) == {}
+
+
+def answered(runner: Runner, request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
+    return asyncio.run(runner.RunFunction(request.SerializeToString(), None))
+
+
+def larger(call: Call) -> Outcome:
+    """Compose more than Crossplane reads."""
+    outcome = composers.compose(call)
+    large: Mapping[str, Composed] = {"large": Composed(manifest={"data": "x" * RESPONSE_BYTES}, ready=True)}
+    return Outcome(composed={**outcome.composed, **large})
+
+
+def test_what_is_observed_is_kept_where_a_response_would_be_too_large() -> None:
+    control = plane("kimi-k2-two-nodes")
+    request = request_of(control, only(control, "ModelPlacement"))
+    response = answered(Runner(compose=larger), request)
+    assert response.ByteSize() < RESPONSE_BYTES
+    assert response.desired.resources.keys() == request.observed.resources.keys()
+    assert {c.reason for c in response.conditions} == {"ResponseTooLarge"}
+    (message,) = {c.message for c in response.conditions}
+    assert message.startswith(
+        "The response for this object is larger than Crossplane reads. What runs is kept. It has "
+    )
+    assert message.endswith(" bytes, 4,194,304 are read")
+
+
+def test_a_fatal_result_says_so_where_what_is_kept_is_too_large_as_well() -> None:
+    control = plane("kimi-k2-two-nodes")
+    request = request_of(control, only(control, "ModelPlacement"))
+
+    def kept(call: Call, _: Unfinished, __: str) -> Outcome:
+        return larger(call)
+
+    response = answered(Runner(compose=larger, recover=kept), request)
+    (result,) = response.results
+    assert result.severity == fnv1.SEVERITY_FATAL
+    assert result.message.startswith("ResponseTooLarge: It has 4,")
+    assert not response.desired.resources

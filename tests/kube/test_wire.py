@@ -1,0 +1,23 @@
+"""The size that is computed is the size that protobuf writes."""
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+
+from function.adapter.structs import merge
+from function.kube.manifests import Manifest
+from function.kube.wire import wire_bytes
+
+# 127 and 16,383 are the largest lengths of one and of two bytes.
+MANIFESTS: dict[str, Manifest] = {
+    "empty": {},
+    "every type": {"a": True, "b": 1, "c": 1.5, "d": "x", "e": [], "f": {}, "g": [1, [None], {"h": "i"}]},
+    "not ascii": {"größe": "ä" * 100},
+    **{f"{size} bytes": {"a": {"b": ["x" * size]}} for size in (0, 100, 115, 121, 127, 128, 16_383, 16_384, 2_100_000)},
+}
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS)
+def test_size_is_that_of_the_message(manifest: Manifest) -> None:
+    struct = Struct()
+    merge(struct, manifest)
+    assert wire_bytes(manifest) == struct.ByteSize()
