@@ -106,7 +106,7 @@ def hydrated(rows: Sequence[Row]) -> Condition:
         reason = Hydrated.CLAIM_NOT_FOUND
     elif any(r.missing and r.phase is not Phase.READY for r in rows):
         reason = Hydrated.ENVIRONMENT_NOT_FOUND
-    elif any(r.too_large for r in rows) and not any(r.phase is Phase.DOWNLOADING for r in rows):
+    elif open_ and all(r.too_large for r in open_):
         reason = Hydrated.RESPONSE_TOO_LARGE
     elif ready == len(rows):
         reason = Hydrated.HYDRATED

@@ -84,8 +84,6 @@ def test_an_environment_that_does_not_fit_says_why(monkeypatch: pytest.MonkeyPat
     assert second[0] == "Pending"
     assert second[1].startswith("waits for other environments: the response would have ")
     assert second[1].endswith(" bytes, 170,000 are read")
-    control.advance()
-    control.advance()
     assert reason(control) == "Downloading", "the other one goes on"
 
 
