@@ -126,6 +126,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
 	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.load
+	$(BIN)/python -m bench.sizes
 	$(BIN)/python -m bench.nodes
 
 instructions: $(VENV)/dev.stamp

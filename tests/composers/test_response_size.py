@@ -10,12 +10,12 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from bench import sizes
 from bench.fleet import CACHE, MODEL, environment
 from function import composers
-from function.cli.control_plane import ControlPlane
+from function.cli.control_plane import ControlPlane, Round
 from function.cli.remote_stages import StepByStep
 from function.composers import cache
 from function.exchange import RESPONSE_BYTES, Call, Composed, Outcome
 from function.fn import Runner
-from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.reasons import Unfinished
 from function.report import caches
 from tests.composers.plane import only, plane, request_of
@@ -50,6 +50,19 @@ def reason(control: ControlPlane) -> str:
     return text(condition(control.composites[only(control, "ModelCache")], "Hydrated"), "reason")
 
 
+def remotes(made: Round, kind: str) -> list[Manifest]:
+    """Return the remote manifests of a kind that composites compose in a round."""
+    return [m for rendered in made.rendered.values() for m in rendered.remote.values() if m["kind"] == kind]
+
+
+def mounted(resource: Manifest) -> set[str]:
+    """Return the ConfigMaps that the pods of a Job mount which is not complete."""
+    if get(resource, "spec.managementPolicies") != ["*"]:
+        return set()
+    volumes = listing(resource, "spec.forProvider.manifest.spec.template.spec.volumes")
+    return {text(volume, "configMap.name") for volume in volumes} - {""}
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["named", "selected"])
 def test_environments_are_hydrated_one_part_after_the_other(monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
     bound = 300_000  # 128 KiB of it for what is not composed, and some 32 kB for each environment with a download
@@ -62,6 +75,9 @@ def test_environments_are_hydrated_one_part_after_the_other(monkeypatch: pytest.
     assert 0 < max(scripts) < ENVIRONMENTS
     assert scripts[-1] == 0
     assert reason(control) == "Hydrated"
+    for each in control.rounds:
+        for resource in each.rendered[only(control, "ModelCache")].composed.values():
+            assert mounted(resource) <= {text(made, "metadata.name") for made in remotes(each, "ConfigMap")}
     for earlier, later in itertools.pairwise(composed):
         assert all("/scripts-" in key for key in earlier.keys() - later.keys()), "nothing else leaves"
     before = {key for key in composed[-1] if "/claim-" in key}
