@@ -36,7 +36,7 @@ from function.lifecycle import orphan_objects, readers
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.lifecycle.orphans import with_orphans
-from function.lifecycle.weights import Weights, weigh
+from function.lifecycle.weights import SCRIPTS, Weights, weigh
 from function.parse.caches import read_cache
 from function.parse.environments import ENVIRONMENTS
 from function.parse.placements import PLACEMENTS
@@ -222,23 +222,29 @@ class _Scope:
         """Whether something is composed that is not observed."""
         return not self.composed.keys() <= self.observed.keys()
 
+    @property
+    def as_observed(self) -> Mapping[str, Composed]:
+        """What is there, and scripts only where they are needed still: others may wait for their bytes."""
+        scripts = {key for key in self.observed if key.rpartition(_SEPARATOR)[2].startswith(SCRIPTS)}
+        needed = {key: item for key, item in self.composed.items() if key in scripts}
+        return carry_over({key: m for key, m in self.observed.items() if key not in scripts}) | needed
+
 
 def _fitting(scopes: list[_Scope]) -> list[_Scope]:
     """Return the scopes, in which those that add something are left as observed once the response is full."""
     if not any(scope.adds for scope in scopes):
         return scopes
-    kept = [carry_over(scope.observed) if scope.adds else scope.composed for scope in scopes]
+    kept = [scope.as_observed if scope.adds else scope.composed for scope in scopes]
     sizes = [_bytes(composed) for composed in kept]
     taken = _BESIDE + sum(sizes) + sum(_ROW + len(scope.row.message.encode()) for scope in scopes if scope.row)
     fitting: list[_Scope] = []
     for scope, composed, size in zip(scopes, kept, sizes, strict=True):
         more = _bytes(scope.composed) - size if scope.adds else 0
-        if taken + more <= RESPONSE_BYTES:
+        if scope.row is None or taken + more <= RESPONSE_BYTES:
             taken += more
             fitting.append(scope)
         else:
-            row = report.waiting(scope.row, taken + more) if scope.row else None
-            fitting.append(replace(scope, composed=composed, row=row))
+            fitting.append(replace(scope, composed=composed, row=report.waiting(scope.row, taken + more)))
     return fitting
 
 

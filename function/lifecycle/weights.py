@@ -1,9 +1,9 @@
 """The remote objects of one plan for weights, for placements and caches alike: claim, token, scripts and Job.
 
-What leaves `desired` here: copies of Secrets and the scripts once the download is
-verified; a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not
-wanted any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it
-is, whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
+What leaves `desired` here: copies of Secrets once the download is verified; the scripts once no Job can start a pod;
+a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not wanted
+any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it is,
+whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
 cluster, it is not created again. What several composites describe at once is composed without the Delete policy, so
 before it may leave the cluster it is composed once with it.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.exchange import Composed
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import Manifest, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.lifecycle import hydration, preparation, same_jobs
 from function.lifecycle.carry_over import finished, living, repeated
@@ -21,7 +21,7 @@ from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from function.lifecycle.readers import deletes
 from function.lifecycle.same_jobs import JOB
 from function.lifecycle.secret_copies import SecretCopy, of_credential, of_pull_secrets
-from function.observe.health import assess
+from function.observe.health import Level, assess
 from function.observe.objects import ObservedObject, State
 from function.observe.weights import Finding, Room, StorageState
 from function.reasons import Phase
@@ -280,18 +280,22 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
 def _scripts(
     writer: ObjectWriter, planned: StoragePlan, seen: _Seen, jobs: Mapping[str, Composed]
 ) -> dict[str, Composed]:
-    """Return the ConfigMap of the planned Job with those of earlier Jobs for the same bytes.
-
-    Pods of a Job of another release mount that release's. All of them go once the bytes are verified.
-    """
+    """Return the ConfigMap of the planned Job, and those that Jobs of other releases for the same bytes may mount."""
     there = [key for key, m in sorted(writer.observed.items()) if key.startswith(SCRIPTS) and _is_of(m, planned.key)]
-    if seen.done:
-        return {key: item for each in there for key, item in _leaving(writer, each).items()}
-    composed = {key: repeated(writer.observed[key]) for key in there}
-    if planned.job and JOB + planned.job.name in jobs and not seen.outdated:
+    composed = {name: item for key in there for name, item in _scripts_as_observed(writer, key).items()}
+    ended = seen.done or seen.outdated or (seen.job and assess(seen.job.manifest).level is Level.FAILED)
+    if planned.job and JOB + planned.job.name in jobs and not ended:
         key = _scripts_key(planned.job)
         composed[key] = writer.compose(key, planned.job.scripts, _LIFETIME[planned.job.ownership])
     return composed
+
+
+def _scripts_as_observed(writer: ObjectWriter, key: str) -> dict[str, Composed]:
+    """Return an observed ConfigMap, which goes where no Job of its bytes can start a pod any more."""
+    label = _cache_key(writer.observed[key])
+    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _is_of(m, label))
+    runs = any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
+    return {key: repeated(writer.observed[key])} if runs else _leaving(writer, key)
 
 
 def _scripts_key(job: JobPlan) -> str:
@@ -356,7 +360,7 @@ def _stale(
     writer: ObjectWriter, planned: StoragePlan, composed: Mapping[str, Composed], seen: _Seen
 ) -> dict[str, Composed]:
     """Return what belongs to other bytes or another claim; what is of the same bytes was replaced and goes at once."""
-    return {
+    stale = {
         key: repeated(manifest)
         for key, manifest in sorted(writer.observed.items())
         if key.startswith(_PREFIXES)
@@ -364,6 +368,10 @@ def _stale(
         and key != seen.job_key
         and not _superseded(key, manifest, planned)
     }
+    for key in [key for key in stale if key.startswith(SCRIPTS)]:
+        del stale[key]
+        stale |= _scripts_as_observed(writer, key)
+    return stale
 
 
 def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
@@ -374,4 +382,8 @@ def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
 
 def _is_of(observed: Manifest, cache_key: str) -> bool:
     """Tell whether an Object describes something for the bytes of a cache key."""
-    return mapping(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY) == cache_key
+    return _cache_key(observed) == cache_key
+
+
+def _cache_key(observed: Manifest) -> str:
+    return strings(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY, "")

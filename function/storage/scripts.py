@@ -1,8 +1,8 @@
 """The ConfigMap that carries the scripts of a download into the pods of its Job.
 
 A script is 20 kB, and a Job's command would repeat it in the Job, in the Object that describes the Job, and in what the
-provider reports. The ConfigMap is needed while the download runs and no longer. Its name holds a hash of its content,
-so other scripts are another ConfigMap and change no Job that exists.
+provider reports. The ConfigMap is needed while pods of the Job may start, and no longer. Its name holds a hash of its
+content, so other scripts are another ConfigMap and change no Job that exists.
 """
 
 from importlib import resources
@@ -23,7 +23,7 @@ def build(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": names.named(stem, namespace, *owner, stem, "scripts", *content),
+            "name": names.named(stem, namespace, *owner, stem, "scripts", key, *content),
             "namespace": namespace,
             "labels": {**names.MANAGED_BY, names.LABEL_CACHE_KEY: key},
         },

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
@@ -86,6 +87,44 @@ def test_environments_are_hydrated_one_part_after_the_other(monkeypatch: pytest.
     assert reason(control) == "Hydrated"
     after = {key for key in control.rounds[-1].rendered[only(control, "ModelCache")].composed if "/claim-" in key}
     assert (len(before), len(after), before & after) == (ENVIRONMENTS, ENVIRONMENTS, set())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(StepByStep):
+    """Clusters on which downloads of the first revision end as `status` says."""
+
+    status: Manifest
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return the Object; the Job in it has this status."""
+        observed = StepByStep.advance(self, resource, step)
+        job = mapping(observed, "status.atProvider.manifest")
+        if job.get("kind") == "Job" and "main" in str(listing(job, "spec.template.spec.containers")[0]["args"]):
+            job["status"] = self.status
+        return observed
+
+
+RUNS: Manifest = {"active": 1}
+FAILED: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+COMPLETE: Manifest = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "then", "begun"), [(FAILED, FAILED, 12), (RUNS, COMPLETE, 5)], ids=["failed", "running"]
+)
+def test_another_revision_is_fetched_where_the_earlier_one_was_not(
+    monkeypatch: pytest.MonkeyPatch, status: Manifest, then: Manifest, begun: int
+) -> None:
+    """Failed downloads leave room for others; those that run leave it once they end."""
+    bounded(monkeypatch, 300_000)
+    measured, world = sizes.Sizes(), Broken(status={**status})
+    control = sizes.cached(measured, ENVIRONMENTS, named=True, world=world)
+    assert sum(phase in ("Failed", "Downloading") for phase, _ in rows(control).values()) == begun
+    world.status.clear()
+    world.status.update(then)
+    sizes.revise(control)
+    assert reason(control) == "Hydrated"
+    assert measured.responses["ModelCache"] <= 300_000
 
 
 def test_an_environment_that_does_not_fit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

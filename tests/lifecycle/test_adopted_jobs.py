@@ -9,7 +9,20 @@ from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
-from tests.lifecycle.test_weigh import COMPLETE, DESCRIBED, FAILED, RETAINED, RUNS, asked, at, begun, job, weighed
+from tests.lifecycle.test_weigh import (
+    ALL_OWNED,
+    COMPLETE,
+    DESCRIBED,
+    FAILED,
+    RETAINED,
+    RUNS,
+    asked,
+    at,
+    begun,
+    job,
+    lives,
+    weighed,
+)
 from tests.storage.requests import SECRET, model
 
 Change = Callable[[Download], Download]
@@ -116,3 +129,11 @@ def test_a_shared_job_under_an_earlier_releases_name_is_taken_as_it_is(
         tokens = {key for key in found.composed if key.startswith("token-")}
         assert tokens == ({"token-earlier"} if status is RUNS else set()), "it reads the token of its own time"
         assert get(found.composed["job-earlier"].manifest, f"{DESCRIBED}.spec.backoffLimit") == 1, "and not written to"
+
+
+def test_a_failed_job_that_another_replaces_goes_at_once() -> None:
+    failed = begun(asked(ManagedCache()), job(FAILED))
+    changed = weighed(asked(ManagedCache(retry="1")), failed)
+    assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
+    assert lives(changed.composed) == ALL_OWNED
+    assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)

@@ -3,7 +3,9 @@
 import pytest
 
 from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.model import HuggingFaceSource
 from function.kube.manifests import Manifest, get, listing, mapping
+from function.lifecycle.object_writer import Lifetime
 from function.observe.weights import Finding
 from function.report.weights import sentence
 from function.storage.scripts import DOWNLOAD, SCRIPTS
@@ -22,9 +24,9 @@ from tests.lifecycle.test_weigh import (
     job,
     lives,
     said,
-    seen,
     weighed,
 )
+from tests.storage.requests import SECRET, model
 
 
 def test_a_refused_config_map_is_reported_as_what_the_pods_wait_for() -> None:
@@ -63,18 +65,30 @@ def test_a_job_with_the_script_in_its_command_is_followed_by_another_only_where_
     assert (jobs.isdisjoint(observed), bool(scripts)) == (again, again)
 
 
-def test_scripts_of_an_earlier_release_stay_until_the_weights_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = begun(asked(), job(FAILED))
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [(RUNS, [Lifetime.KEPT]), (FAILED, [Lifetime.KEPT, Lifetime.OWNED])],
+    ids=["runs", "failed"],
+)
+def test_scripts_of_an_earlier_release_stay_while_its_job_runs(
+    monkeypatch: pytest.MonkeyPatch, status: Manifest, then: list[Lifetime]
+) -> None:
+    """The Job of today, with the scripts of today, follows only where the earlier one failed."""
+    before = begun(asked(), job(status))
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
-    found = weighed(asked(), before)
-    scripts = {key for key in found.composed if key.startswith("scripts-")}
-    assert len(scripts) == 2
-    assert scripts & before.keys(), "a pod of the earlier Job may still mount it"
-    observed = {**before, **seen(found.composed)}
-    assert found.plan
-    assert found.plan.job
-    put(observed[f"job-{found.plan.job.name}"], "status.atProvider.manifest.status", COMPLETE)
-    done = weighed(asked(), observed)
-    assert {
-        key for key, item in done.composed.items() if get(item.manifest, "spec.managementPolicies") == ["*"]
-    } > scripts
+    composed = weighed(asked(), before).composed
+    policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in composed.items()}
+    assert sorted(map(str, (policies[key] for key in composed if key.startswith("scripts-")))) == sorted(
+        str([*lifetime.value]) for lifetime in then
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "stays"), [(RUNS, True), (FAILED, False), (COMPLETE, False)], ids=["runs", "failed", "complete"]
+)
+def test_scripts_for_other_bytes_stay_while_their_job_runs(status: Manifest, stays: bool) -> None:
+    before = begun(asked(ManagedCache()), job(status))
+    other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
+    found = weighed(asked(ManagedCache(), model=model(other)), before)
+    assert any(key.startswith("scripts-") for key in found.stale) is stays
+    assert {key for key in before if key.startswith(("claim-", "job-"))} <= found.stale.keys()

@@ -170,7 +170,14 @@ CASES = (
         Finding.CLAIM_REFUSED,
     ),
     Case("unanswered", "so it does", RETAINED, (job(RUNS), said("claim-", SILENT)), ALL_KEPT, Finding.SILENT),
-    Case("failed", "a failed Job stays for its log", RETAINED, (job(FAILED),), ALL_KEPT, Finding.JOB_FAILED),
+    Case(
+        "failed",
+        "a failed Job stays for its log, and its scripts go in two steps",
+        RETAINED,
+        (job(FAILED),),
+        {**ALL_KEPT, "scripts": OWNED},
+        Finding.JOB_FAILED,
+    ),
     Case(
         "complete",
         "a Job that was described by several is only looked at; its token and its scripts go in two steps",
@@ -252,10 +259,10 @@ def test_what_was_complete_stays_so_without_its_job(choice: CacheChoice) -> None
 @pytest.mark.parametrize(
     ("choice", "want", "reason"),
     [
-        (RETAINED, {**ALL_KEPT, "job": OWNED}, "it goes in two steps, as several describe it"),
+        (RETAINED, {**ALL_KEPT, "job": OWNED, "scripts": OWNED}, "it goes in two steps, as several describe it"),
         (
             ManagedCache(),
-            {"claim": OWNED, "scripts": OWNED, "token": OWNED},
+            {"claim": OWNED, "token": OWNED},
             "it goes, and the next call makes it anew",
         ),
     ],
@@ -273,7 +280,7 @@ def test_a_job_that_filled_an_earlier_claim_of_the_name_goes(
 
 def test_what_is_of_other_bytes_is_handed_to_the_caller_as_it_was() -> None:
     request = asked()
-    before = begun(request, job(COMPLETE))
+    before = begun(request, job(COMPLETE), gone("scripts-"))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
     found = weighed(replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))})
     assert found.stale.keys() == before.keys()
@@ -281,14 +288,6 @@ def test_what_is_of_other_bytes_is_handed_to_the_caller_as_it_was() -> None:
     assert described == {key: (m["spec"], True) for key, m in before.items()}
     assert lives(found.composed) == ALL_KEPT
     assert not found.composed.keys() & before.keys()
-
-
-def test_a_failed_job_that_another_replaces_goes_at_once() -> None:
-    failed = begun(asked(ManagedCache()), job(FAILED))
-    changed = weighed(asked(ManagedCache(retry="1")), failed)
-    assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
-    assert lives(changed.composed) == ALL_OWNED
-    assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)
 
 
 SMALL = ManagedCache(retain=True, size=2**30)
