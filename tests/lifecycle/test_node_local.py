@@ -160,8 +160,7 @@ def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypa
     control = settled(ONCE, Local(running=[failed]))
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "today's")
     edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
-    scripts = {
-        text(m, "metadata.name"): m for m in remote(control, only(control, "ModelPlacement"), "scripts-").values()
-    }
     (mounted,) = config_maps(control)
-    assert get(scripts[mounted], "data") == {**SCRIPTS, DOWNLOAD: "today's"}
+    composed = (m for each in control.rounds for made in each.rendered.values() for m in made.remote.values())
+    scripts = {text(m, "metadata.name"): m for m in composed if m["kind"] == "ConfigMap"}
+    assert scripts[mounted]["data"] == SCRIPTS

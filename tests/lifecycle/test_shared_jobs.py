@@ -66,7 +66,7 @@ def test_two_deployments_on_one_claim_of_the_user_share_a_job() -> None:
     assert all(key.startswith("job-weights-") for key in jobs[0])
     assert _keys(control, "token-")[0] == _keys(control, "token-")[1] != set()
     for ref in control.all("ModelPlacement"):
-        for key in (*remote(control, ref, "job-"), *remote(control, ref, "token-")):
+        for key in (key for prefix in ("job-", "scripts-", "token-") for key in remote(control, ref, prefix)):
             assert _policies(control, ref, key) == NEVER_DELETED, "the other one still needs it"
 
 
@@ -80,23 +80,24 @@ def test_another_claim_is_another_job_with_a_token_of_its_own() -> None:
         assert one.isdisjoint(two)
 
 
-def test_a_shared_token_leaves_the_cluster_in_two_steps() -> None:
+@pytest.mark.parametrize("prefix", ["token-", "scripts-"])
+def test_what_a_shared_download_needs_leaves_the_cluster_in_two_steps(prefix: str) -> None:
     world = Slow()
     control = _twins("private-model", {"type": "PVC", "retain": True, "size": "20Gi", "storageClassName": "rwx"}, world)
     first, second = control.all("ModelPlacement")
-    (token,) = remote(control, first, "token-")
-    assert _policies(control, first, token) == NEVER_DELETED
+    (needed,) = remote(control, first, prefix)
+    assert _policies(control, first, needed) == NEVER_DELETED
     control.delete(next(ref for ref in control.all("ModelDeployment") if ref.name == "twin"))
     control.settle()
     (left,) = control.all("ModelPlacement")
     assert left in (first, second)
-    assert _policies(control, left, token) == NEVER_DELETED, "the download of the other goes on"
+    assert _policies(control, left, needed) == NEVER_DELETED, "the download of the other goes on"
     world.running.clear()
     steps = []
     for _ in range(6):
         control.advance()
         composed = control.rounds[-1].rendered[left].composed
-        steps.append(get(composed[token], "spec.managementPolicies") if token in composed else None)
+        steps.append(get(composed[needed], "spec.managementPolicies") if needed in composed else None)
     assert steps[-1] is None
     assert ["*"] in steps, "once with the policy that deletes"
     assert NEVER_DELETED not in steps[steps.index(["*"]) :]

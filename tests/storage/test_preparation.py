@@ -33,7 +33,10 @@ def test_root_may_own_and_reach_files_and_nothing_else() -> None:
         "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
     }
     assert prepare["args"] == ["/mnt/models", f"models/{KEY}", "1000", "1000"]
-    assert prepare["volumeMounts"] == [{"name": "weights", "mountPath": "/mnt/models"}]
+    assert prepare["volumeMounts"] == [
+        {"name": "weights", "mountPath": "/mnt/models"},
+        {"name": "scripts", "mountPath": "/opt/modelplane", "readOnly": True},
+    ]
     assert "env" not in prepare, "it needs no token"
 
 
