@@ -52,7 +52,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         report.cluster_ready(writer.read(PRESET), access.kubeconfig),
         report.pools_valid(environment.pools, parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
-        hardware.as_declared(environment.pools, seen.sight),
+        hardware.as_declared(environment.pools, seen.sight, invalid=bool(environment.broken_pools)),
     ]
     return finish(
         call,
@@ -97,7 +97,9 @@ def _asked_placements(call: Call) -> dict[str, Requirement]:
 def _ledger(call: Call, environment: Environment) -> Manifest | None:
     """Return the ledger as it is to be published; None while any placement is outstanding."""
     found = _placements(call)
-    return None if found is None else report.ledger(environment, admit(environment, found))
+    if found is None:
+        return None
+    return report.ledger(environment, admit(environment, found), mapping(call.xr, "status"))
 
 
 def _placements(call: Call) -> list[Placement] | None:
