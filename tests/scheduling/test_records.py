@@ -143,7 +143,7 @@ def test_a_refusal_says_who_what_and_where(case: Case) -> None:
 )
 def test_what_a_quota_never_has_room_for_is_not_waited_for(wanted: int, outlook: Outlook) -> None:
     """Four of twelve are another's, who may leave."""
-    assert over_quota(wanted).outlook is outlook
+    assert over_quota(wanted, QUOTA).outlook is outlook
 
 
 @pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])
