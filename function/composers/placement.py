@@ -116,9 +116,13 @@ def service(call: Call, settings: Settings) -> tuple[str, str] | None:
 
 
 def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
-    """Return the labels by which others must find it: a ModelCache that knows its reader asks for it by name."""
+    """Return the labels by which others must find it.
+
+    A ModelCache that knows its reader asks for it by name, so a placement that lost the label later does not need it.
+    One that has not begun does: whether the cache knows it depends on which of both was created first.
+    """
     placement, cache = resolved.placement, resolved.cache
-    known = cache is not None and placement.name in {reader.name for reader in cache.readers}
+    known = placement.begun and cache is not None and placement.name in {reader.name for reader in cache.readers}
     return labels(placement.environment, ManagedCache() if known else placement.cache)
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from function.domain.placement import Placement
 from function.domain.quota import Excess, Limits
 from function.reasons import Refused
-from function.scheduling.judge import QUOTA, over_quota
+from function.scheduling.judge import over_quota, step_of
 from function.scheduling.ledger import charge_order
 from function.scheduling.verdicts import Assignment, Decision, Miss
 
@@ -147,7 +147,7 @@ def _takes_more(existing: Placement, wanted: Placement) -> bool:
 def _over_quota(assignment: Assignment, found: Excess, keeps: int | None) -> Miss:
     """Return why it is not had; nothing else stood in its way, so that no other came nearer."""
     refusal = over_quota(assignment.environment, assignment.profile, assignment.pool, assignment.shape, found)
-    return Miss(environment=assignment.environment, refusals=(refusal,), step=QUOTA, keeps=keeps)
+    return Miss(environment=assignment.environment, refusals=(refusal,), step=step_of(refusal), keeps=keeps)
 
 
 def _key(placement: Placement) -> tuple[str, str]:
