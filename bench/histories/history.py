@@ -51,9 +51,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = ()) -> H
         plane.core.function.twice, auditor.ends = TWICE_AIMED, True
     if drawn.random() < LIMITED:
         auditor.limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40)))
-        plane.core.function.limit(
-            {"placementsPerNamespace": auditor.limits.placements, "gpusPerNamespace": auditor.limits.gpus}
-        )
+        plane.core.function.limit(auditor.limits)
     if drawn.random() < OBSERVED:
         plane.nodes.show()
     users = Everybody(plane, auditor, words, seed)

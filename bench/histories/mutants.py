@@ -189,7 +189,14 @@ MUTANTS = (
         "quota-by-name-only",
         "13, section 4: what is beyond the quota of its namespace is composed",
         (*_SERVE, "place_by_hand", "place_by_hand"),
-        (Change("function.composers.placement", "_excess", "if not settings.limits.any:", "if settings.limits:"),),
+        (
+            Change(
+                "function.composers.placement",
+                "_excess",
+                "if not may_exceed(placement, settings.limits):",
+                "if placement:",
+            ),
+        ),
     ),
     Mutant(
         "cordon-withdraws",

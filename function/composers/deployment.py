@@ -29,7 +29,7 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
-from function.scheduling.quota import refused, taken, within_quota
+from function.scheduling.quota import refused, taken, takes_more, within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
@@ -81,7 +81,6 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
     there = _namespace(call)
-    quota = taken(deployment.namespace, there, settings.limits)
     for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
         if not view.answered:
             waiting = [resolved, references.resolving(ConditionType.SCHEDULED)]
@@ -91,6 +90,8 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         # Only of what everybody looks at it is worth while to remember what was found.
         remembering = partial(VERDICTS.judging, environments=view.environments, pause=call.pause)
         judging = anew if view is near else remembering
+        # What is decided by its own alone makes nothing new, which no quota refuses.
+        quota = None if view is near else taken(deployment.namespace, there, settings.limits)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging, quota)
         found = Considered(request=request, weights=weights, view=view, decision=decision, resolved=resolved)
         if _settled(found) if view is near else _has_all(decision):
@@ -116,7 +117,7 @@ def _keep(
 
 
 def _namespace(call: Call) -> list[Placement]:
-    """Return the placements of the namespace, which are asked for only where a quota counts them."""
+    """Return the placements of the namespace, which are asked for only where a quota may refuse something."""
     listed = call.answer(requirements.NAMESPACE)
     return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.read(listed) if p]
 
@@ -148,7 +149,7 @@ def _settled(found: Considered) -> bool:
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
         and all(_stands(a) and (a.placement.uid, a.pool) not in yields for a in decision.assignments if a.placement)
-        and all(a.placement for a in decision.assignments)
+        and all(a.placement and not takes_more(a.placement, placed(found.request, a)) for a in decision.assignments)
     )
 
 

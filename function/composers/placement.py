@@ -36,7 +36,7 @@ from function.report import admission as admission_report
 from function.report import placements as report
 from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission, limited
-from function.scheduling.quota import excess
+from function.scheduling.quota import excess, may_exceed
 from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
 from function.storage.plan import StoragePlan, plan
@@ -133,7 +133,7 @@ def asks(call: Call) -> dict[str, Requirement]:
 
 def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Condition | None:
     """Return why it is beyond the quota of its namespace, or that this is not known yet."""
-    if not settings.limits.any:
+    if not may_exceed(placement, settings.limits):
         return None
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
@@ -150,7 +150,7 @@ def _requirements(call: Call, placement: Placement | None, settings: Settings) -
     }
     if isinstance(placement.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
-    if settings.limits.any:
+    if may_exceed(placement, settings.limits):
         asked[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
     return asked | _orphans(call, placement)
 
