@@ -22,7 +22,7 @@ LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 # How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many play in a tight world, where no nodes are looked at.
-TIGHT = 0.3
+TIGHT = 0.2
 # How many answers are asked for a second time where something is aimed at.
 TWICE_AIMED = 0.25
 

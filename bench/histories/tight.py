@@ -33,10 +33,10 @@ class TightWorld(Everybody):
         self.random = Random(f"{self.seed} begin")  # noqa: S311  # the same world for the same seed
         for model in models():
             self.plane.create(with_requirements(model, self.random))
-        for number in range(self.random.choice((1, 1, 2))):
+        for number in range(self.random.choice((1, 1, 1, 2))):
             self._add_environment(number)
         self.plane.rest()
-        for step in range(100, 101 + self.random.randint(0, 2)):
+        for step in range(100, 102 + self.random.randint(0, 2)):
             self.step = step  # deployments are named after it
             self.create_deployment()
 
@@ -59,7 +59,7 @@ class TightWorld(Everybody):
                 **declared,
                 "name": _NAMES[index],
                 "acceleratorType": ACCELERATORS[index],
-                "maxNodeCount": drawn.choice((1, 2, 2, 3, 4)),
+                "maxNodeCount": drawn.choice((1, 1, 2, 2, 3, 4)),
                 "labels": {key: f"{value}-{index}" for key, value in mapping(declared, "labels").items()},
             }
             for index in range(drawn.choice((1, 2)))
@@ -99,6 +99,10 @@ class TightWorld(Everybody):
         self.lay(environment.ref, {"nodePools": pools})
 
     # -- models and deployments
+    def _selected(self) -> Manifest:
+        """Returns the selector of a deployment, which mostly admits all environments as there are few."""
+        return super()._selected() if self.random.random() < 0.2 else {}
+
     def reshape_model(self) -> None:
         """Gives a model another topology and mostly other bytes."""
         placed = {text(v.manifest, "spec.modelRef.name") for v in self.plane.all("ModelPlacement")}
