@@ -269,5 +269,5 @@ def _hold(
     held = keep_observed(call, settings, asked, conditions)
     status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
     if there:
-        status |= report.with_fewer(status, most)
+        status |= report.with_fewer(status, max(most, lifecycle.most_running(call.observed)))
     return replace(held, composed={**held.composed, **there}, status=status)
