@@ -2,9 +2,9 @@
 
 A running service changes only when the user asked for something that its pods must see. It carries its wish
 (serving/wish.py), and while that stays it is written as it is observed, whatever would be derived or built in by now.
-Only `replicas` are always taken, as far as the
-placement was admitted for them in the shape and pool that the service has. It is first composed when its weights allow, and always after that. While other bytes
-are on their way, or cannot be planned, everything else waits with them: an edit is taken as one.
+Only `replicas` are always taken, as far as the placement was admitted for them in the shape and pool that the service
+has. It is first composed when its weights allow, and always after that. While other bytes are on their way, or cannot
+be planned, everything else waits with them: an edit is taken as one.
 
 What the cluster refuses is no running service, nor is one that was never up: both are written as they would be now. An
 earlier service of another group or namespace goes when this one may be composed, and not before; one that cannot be
@@ -117,7 +117,7 @@ def write(
         composed=written,
         secrets=writer.named(_pull_secrets(writer, request)),
         uncopied=_uncopied(writer, request),
-        takes=_takes(writer, resolved, written),
+        takes=_takes(writer, resolved, written, key),
         stuck=_stuck(observed, service, resolved.shape) and (tied or not admission.spare),
         tied=tied,
     )
@@ -158,13 +158,15 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
         same = _composed(writer, key, _scaled(observed, replicas))
         composed |= writer.named({key: over_version(same, writer.observed[key])})
     secrets = writer.named({k: repeated(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
-    return Written(composed=composed, secrets=secrets, takes=_takes(writer, resolved, composed) if composed else None)
+    return Written(
+        composed=composed, secrets=secrets, takes=_takes(writer, resolved, composed, key) if composed else None
+    )
 
 
 def _is_shaped(service: Manifest, resolved: ResolvedPlacement) -> bool:
     """Tell whether a service of the group that is asked for has the GPUs and the nodes that are asked for, too."""
     pool, containers = resolved.pool, listing(service, "spec.template.containers")
-    limits = [text(container, f"resources.limits.{pool.gpu_resource}") for container in containers]
+    limits = [mapping(container, "resources.limits").get(pool.gpu_resource) for container in containers]
     return _selects(service) == pool.labels and str(resolved.shape.gpus_per_node) in limits
 
 
@@ -173,7 +175,9 @@ def _selects(service: Manifest) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(strings(service, "spec.template.nodeSelector").items()))
 
 
-def _takes(writer: ObjectWriter, resolved: ResolvedPlacement, composed: Mapping[str, Composed]) -> Share | None:
+def _takes(
+    writer: ObjectWriter, resolved: ResolvedPlacement, composed: Mapping[str, Composed], key: str
+) -> Share | None:
     """Return what the services of a placement take: until the cluster has the one that is composed, what it had before,
     and until it has fewer replicas, as many as it had.
     """
@@ -184,7 +188,7 @@ def _takes(writer: ObjectWriter, resolved: ResolvedPlacement, composed: Mapping[
     desired = {name: mapping(item.manifest, _MANIFEST) for name, item in composed.items()}
     wanted = asks and replace(asks, labels=resolved.pool.labels)
     new = all(name in desired and _wish(desired[name]) == _wish(service) for name, service in running.items())
-    shaped = any(_is_shaped(service, resolved) for service in desired.values())
+    shaped = _is_shaped(desired.get(writer.name(key), {}), resolved)
     share = wanted if (new and shaped) or took is None else took
     return share and replace(share, replicas=max(map(_replicas, (*desired.values(), *running.values())), default=0))
 

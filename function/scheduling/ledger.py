@@ -351,9 +351,9 @@ class Ledger:
 
 def takes_part(environment: Environment, placement: Placement, admitted: Collection[str]) -> bool:
     """Tell whether a placement takes part in the ledger of an environment: it was admitted, runs, or is labelled and not
-    about to go unstarted. `admitted`: the uids of those that the environment has admitted.
+    about to go unstarted. `admitted`: the uids of all that were admitted.
     """
-    if not environment.uid or placement.uid in admitted or placement.takes is not None:
+    if not environment.uid or placement.uid in admitted or placement.takes is not None or placement.has_served:
         return True
     labelled = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
     return labelled and (placement.begun or not placement.deleting)

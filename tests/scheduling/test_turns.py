@@ -34,9 +34,9 @@ def asks(uid: str, replicas: int, of: Shape = ONE, created: str = "2026-01-05", 
     return replace(made, labels=LABELS, owner=f"of-{uid}", **more)  # type: ignore[arg-type]  # fields of a placement
 
 
-def serves(uid: str, replicas: int, of: Shape = ONE, **more: object) -> Placement:
+def serves(uid: str, replicas: int, of: Shape = ONE) -> Placement:
     """Return a placement whose service has all that it asks for."""
-    return asks(uid, replicas, of, served=True, takes=share(replicas, of), **more)
+    return asks(uid, replicas, of, served=True, takes=share(replicas, of))
 
 
 def grant(who: Placement, replicas: int, of: Shape = ONE) -> Grant:
