@@ -167,12 +167,16 @@ def _bound(environment: Environment, *, judged: bool) -> int | None:
 def limited(found: Admission, placement: Placement, environment: Environment, excess: Excess | None) -> Admission:
     """Return an admission within the quota of a namespace: beyond it a placement has what it has.
 
-    One that has said that it is beyond, and starts nothing, is left out of its environment's ledger. Once there is room
-    it says so when the environment has done that, and then is admitted anew: what it was granted before is another's.
+    One that has said that it is beyond, or that it cannot start, and starts nothing, is left out of its environment's
+    ledger. Once that is over it says so when the environment has done that, and then is admitted again: what it was
+    granted before is another's.
     """
-    stale = placement.over_quota and not placement.begun and bool(environment.granted(placement.uid))
+    left_out = (placement.over_quota or placement.held_back) and not placement.begun
+    stale = left_out and bool(environment.granted(placement.uid))
     if found.reason is Admitted.LABEL_MISSING or (excess is None and not stale):
         return found
+    if excess is None and placement.held_back:
+        return replace(found, reason=Admitted.CANNOT_START, replicas=0, running=0)
     asks, has = placement.asks, placement.takes
     took = has.replicas if has and asks and has.is_like(asks) else 0
-    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), excess=excess)
+    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), running=0, excess=excess)

@@ -21,6 +21,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
@@ -74,12 +75,13 @@ def settle(
 
 
 class _Held:
-    """What is held of one pool, by holder, and counted by size: many hold as much, and are charged at once."""
+    """What is held of one pool: by holder, and counted by size, since what is alike is charged at once."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self._empty = _empty(pool)
         self._grants: dict[str, tuple[Grant, ...]] = {}
-        self._sizes: Counter[Share] = Counter()
+        self._sizes: Counter[_Size] = Counter()
+        self._running = 0
         self.rows = 0
 
     def of(self, key: str) -> tuple[Grant, ...]:
@@ -92,17 +94,57 @@ class _Held:
 
     def put(self, key: str, grants: Sequence[Grant]) -> None:
         """Record what one holds, in place of what it held."""
-        before = self.of(key)
-        self.rows += len(grants) - len(before)
-        self._sizes.subtract(grant.share for grant in before)
-        self._sizes.update(grant.share for grant in grants)
+        for each, sign in ((self.of(key), -1), (grants, 1)):
+            self.rows += sign * len(each)
+            for grant in each:
+                if size := _size(self._empty, grant.share):
+                    self._running += sign
+                    self._sizes[size.one] += sign * size.times
         self._grants[key] = tuple(grants)
 
     def room(self, key: str = "") -> PoolCapacity:
         """Return what all leave of the pool, or all but one."""
-        if not self.of(key):
-            return _charge(self._pool, self._sizes)
-        return _charge(self._pool, self._sizes - Counter(grant.share for grant in self.of(key)))
+        sizes, mine = self._sizes.copy(), [_size(self._empty, grant.share) for grant in self.of(key)]
+        for size in mine:
+            if size:
+                sizes[size.one] -= size.times
+        running = self._running - sum(1 for size in mine if size)
+        room = replace(self._empty, placements=running, free={})
+        for one in sorted(one for one, times in sizes.items() if times):
+            _take(room, _Times(one, sizes[one]))
+        return room
+
+
+class _Size(NamedTuple):
+    """How much a share takes, sorted so that what is hardest to fit is charged first: what was granted one by one fits
+    together.
+    """
+
+    together: bool
+    charged: int  # less than nothing, as are the others: the largest come first
+    nodes: int
+    replicas: int
+
+
+class _Times(NamedTuple):
+    """A size, so many times."""
+
+    one: _Size
+    times: int
+
+
+def _size(room: PoolCapacity, share: Share) -> _Times | None:
+    """Return how much a share takes of a pool; None of no size, as a status may say anything.
+
+    Replicas of which no node has two, and pods of one node each, fit the same way one by one as together.
+    """
+    gpus = min(share.gpus_per_node, room.gpus_per_node)
+    if min(gpus, share.nodes, share.replicas) <= 0:
+        return None
+    charged = room.charged(share.nodes, gpus)
+    alone = (share.nodes == 1 and not share.apart) or room.gpus_per_node // charged == 1
+    each, times = (1, share.replicas) if alone else (share.replicas, 1)
+    return _Times(_Size(not share.apart, -charged, -share.nodes, -each), times)
 
 
 def _held(pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], pools: Sequence[Pool]) -> _Held:
@@ -186,12 +228,6 @@ def by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
-def _hardest_first(room: PoolCapacity, share: Share) -> tuple[bool, int, int, int, int]:
-    """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
-    charged = room.charged(share.nodes, share.gpus_per_node)
-    return not share.apart, -charged, -share.nodes, -share.replicas, -share.gpus_per_node
-
-
 def _is_of(grant: Grant, pool: Pool) -> bool:
     return grant.share.pool == pool.name and grant.share.nodes > 0 and grant.share.gpus_per_node > 0
 
@@ -229,37 +265,24 @@ def whole(pool: Pool) -> tuple[bool, bool]:
     return pool.keeps_whole(1, 0), pool.keeps_whole(2, 0)
 
 
-def charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
-    """Return what some grants leave of a pool."""
-    return _charge(pool, Counter(grant.share for grant in held))
-
-
-def _charge(pool: Pool, sizes: Mapping[Share, int]) -> PoolCapacity:
-    room = _empty(pool)
-    for share in sorted((each for each, count in sizes.items() if count), key=lambda s: _hardest_first(room, s)):
-        take(room, share, sizes[share])
+def take(room: PoolCapacity, share: Share) -> PoolCapacity:
+    """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
+    if size := _size(room, share):
+        room.placements += 1
+        _take(room, size)
     return room
 
 
-def take(room: PoolCapacity, share: Share, times: int = 1) -> PoolCapacity:
-    """Take a share so many times, in place; where it does not fit whole nothing is left: nobody knows where the rest of
-    it runs.
-    """
-    gpus = min(share.gpus_per_node, room.gpus_per_node)
-    if min(gpus, share.nodes, share.replicas) <= 0:  # a status may say anything
-        return room
-    room.placements += times
-    pods, each = share.nodes * share.replicas, room.gpus_per_node // room.charged(share.nodes, gpus)
-    # Where a node has room for no more of its pods than one share may put there, many of them are like one.
-    at_once = times if each <= (share.together or share.replicas) or (share.nodes == 1 and not share.apart) else 1
-    for _ in range(times // at_once):
-        lacking = room.take(share.nodes, gpus, share.replicas * at_once, share.together)
+def _take(room: PoolCapacity, size: _Times) -> None:
+    together, charged, nodes, replicas = size.one.together, -size.one.charged, -size.one.nodes, -size.one.replicas
+    fit, most = room.gpus_per_node // charged, replicas if together else 1
+    # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
+    at_once = size.times if fit <= most or (nodes == 1 and together) else 1
+    for _ in range(size.times // at_once):
+        lacking = room.take(nodes, charged, replicas * at_once, None if together else 1)
         if lacking:
             room.free.clear()
-            whole, rest = divmod(lacking, pods)
-            on_a_node = 1 if share.apart else each
-            room.beyond += whole * math.ceil(pods / on_a_node) + math.ceil(rest / on_a_node)
-    return room
+            room.beyond += math.ceil(lacking / (fit if together else 1))
 
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
@@ -350,8 +373,8 @@ class Ledger:
 
 
 def takes_part(environment: Environment, placement: Placement, admitted: Collection[str]) -> bool:
-    """Tell whether a placement takes part in the ledger of an environment: it was admitted, runs, or is labelled and not
-    about to go unstarted. `admitted`: the uids of all that were admitted.
+    """Tell whether a placement takes part in an environment's ledger: it was admitted, runs, or has the label and does
+    not go unstarted. `admitted`: the uids of all that were admitted.
     """
     if not environment.uid or placement.uid in admitted or placement.takes is not None or placement.has_served:
         return True
@@ -364,7 +387,9 @@ def _published(environment: Environment, pool: Pool) -> PoolCapacity:
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
     if room.lost:
-        room.beyond = charged(pool, (grant for grant in environment.admitted if _is_of(grant, pool))).beyond
+        held = _Held(pool)
+        held.put(environment.name, [grant for grant in environment.admitted if _is_of(grant, pool)])
+        room.beyond = held.room().beyond
     return room
 
 

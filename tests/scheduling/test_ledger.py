@@ -148,9 +148,9 @@ def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
     there = other("a", "2026-01-01")
     assert Ledger((there,)).counted(environment("env", uid="e")) is None
     assert Ledger((there,)).counted(environment("env")) == ((there,), frozenset())
-    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == ((there,), frozenset())
+    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == ((there, MINE), frozenset())
     admitted = environment("env", uid="e", admitted=(grant("m", 1), grant("other", 1)))
-    assert Ledger((there,), (MINE,)).counted(admitted) == ((there,), frozenset({"m"}))
+    assert Ledger((there,), (MINE,)).counted(admitted) == ((there, MINE), frozenset({"m"}))
 
 
 def grant(uid: str, replicas: int, pool: str = "pool") -> Grant:
