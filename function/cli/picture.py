@@ -27,7 +27,8 @@ from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
 from function.reasons import Status
 from function.report.sentences import count
-from function.scheduling.ledger import Ledger, take, whole
+from function.scheduling.holdings import take, whole
+from function.scheduling.ledger import Ledger
 
 _ENVIRONMENTS_DRAWN = 12
 _TILE, _TILES = 22, 36

@@ -17,16 +17,15 @@ granted or serves is taken in whole nodes, and one that holds more than fits has
 now are not there for what is new; what was granted or serves keeps its place whatever becomes of them.
 """
 
-import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.kube.names import LABEL_ENVIRONMENT, label_value
+from function.scheduling.holdings import Holdings, empty, take, whole
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.verdicts import Use
 
@@ -66,88 +65,15 @@ def settle(
     What is granted one by one may fit closer together once all of it is known, so whoever was refused is asked again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
-    held = _held(pool, known, granted, pools)
+    held = _holdings(pool, known, granted, pools)
     yields, more = _grant_in_turn(pool, known.values(), held, most)
     while more:  # somebody is granted more in each turn, and nobody twice
-        held = _held(pool, known, held.grants(), pools)
+        held = _holdings(pool, known, held.grants(), pools)
         yields, more = _grant_in_turn(pool, known.values(), held, most)
     return PoolLedger(room=held.room(), grants=tuple(sorted(held.grants(), key=by_name)), yields=yields)
 
 
-class _Held:
-    """What is held of one pool: by holder, and counted by size, since what is alike is charged at once."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._empty = _empty(pool)
-        self._grants: dict[str, tuple[Grant, ...]] = {}
-        self._sizes: Counter[_Size] = Counter()
-        self._running = 0
-        self.rows = 0
-
-    def of(self, key: str) -> tuple[Grant, ...]:
-        """Return what one holds."""
-        return self._grants.get(key, ())
-
-    def grants(self) -> list[Grant]:
-        """Return what all hold."""
-        return [grant for grants in self._grants.values() for grant in grants]
-
-    def put(self, key: str, grants: Sequence[Grant]) -> None:
-        """Record what one holds, in place of what it held."""
-        for each, sign in ((self.of(key), -1), (grants, 1)):
-            self.rows += sign * len(each)
-            for grant in each:
-                if size := _size(self._empty, grant.share):
-                    self._running += sign
-                    self._sizes[size.one] += sign * size.times
-        self._grants[key] = tuple(grants)
-
-    def room(self, key: str = "") -> PoolCapacity:
-        """Return what all leave of the pool, or all but one."""
-        sizes, mine = self._sizes.copy(), [_size(self._empty, grant.share) for grant in self.of(key)]
-        for size in mine:
-            if size:
-                sizes[size.one] -= size.times
-        running = self._running - sum(1 for size in mine if size)
-        room = replace(self._empty, placements=running, free={})
-        for one in sorted(one for one, times in sizes.items() if times):
-            _take(room, _Times(one, sizes[one]))
-        return room
-
-
-class _Size(NamedTuple):
-    """How much a share takes, sorted so that what is hardest to fit is charged first: what was granted one by one fits
-    together.
-    """
-
-    together: bool
-    charged: int  # less than nothing, as are the others: the largest come first
-    nodes: int
-    replicas: int
-
-
-class _Times(NamedTuple):
-    """A size, so many times."""
-
-    one: _Size
-    times: int
-
-
-def _size(room: PoolCapacity, share: Share) -> _Times | None:
-    """Return how much a share takes of a pool; None of no size, as a status may say anything.
-
-    Replicas of which no node has two, and pods of one node each, fit the same way one by one as together.
-    """
-    gpus = min(share.gpus_per_node, room.gpus_per_node)
-    if min(gpus, share.nodes, share.replicas) <= 0:
-        return None
-    charged = room.charged(share.nodes, gpus)
-    alone = (share.nodes == 1 and not share.apart) or room.gpus_per_node // charged == 1
-    each, times = (1, share.replicas) if alone else (share.replicas, 1)
-    return _Times(_Size(not share.apart, -charged, -share.nodes, -each), times)
-
-
-def _held(pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], pools: Sequence[Pool]) -> _Held:
+def _holdings(pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], pools: Sequence[Pool]) -> Holdings:
     """Return what is granted and what runs."""
     by_key: dict[str, list[Grant]] = defaultdict(list)
     for grant in granted:
@@ -158,14 +84,14 @@ def _held(pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], 
         share = _runs_on(pool, placement, pools)
         if share and not any(grant.share.is_like(share) for grant in by_key.get(key, ())):
             by_key[key].append(_grant(placement, share))
-    held = _Held(pool)
+    held = Holdings(pool)
     for key, grants in by_key.items():
         held.put(key, grants)
     return held
 
 
 def _grant_in_turn(
-    pool: Pool, placements: Iterable[Placement], held: _Held, most: int | None
+    pool: Pool, placements: Iterable[Placement], held: Holdings, most: int | None
 ) -> tuple[tuple[Placement, ...], bool]:
     """Grant what is asked for and fits, in the order of the placements; return who yields, and whether anything was
     granted.
@@ -183,12 +109,14 @@ def _grant_in_turn(
         fitting = asks if placement.uid else _shrunk(asks, pool)
         # Of those who hold and ask for as much as one another, the first is refused for all.
         size = (fitting, *(grant.share for grant in mine))
-        if size not in refused and not (not mine and most is not None and held.rows >= most):
-            room = room or held.room()
-            if _fits(held.room(key) if mine else room, fitting):
+        full = not mine and most is not None and held.rows >= most
+        if size not in refused and not full:
+            if not mine and room is None:
+                room = held.room()
+            if _fits(room if room and not mine else held.room(key), fitting):
                 # What it still holds in another shape counts beside it, until its service has let go.
                 held.put(key, [*(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)])
-                room, more = None if mine else take(room, asks), True
+                room, more = take(room, asks) if room and not mine else None, True
                 refused.clear()
                 continue
             refused.add(size)
@@ -254,35 +182,6 @@ def kept(grant: Grant, placement: Placement | None) -> Grant | None:
             apart=placement.apart,
         ),
     )
-
-
-def _empty(pool: Pool) -> PoolCapacity:
-    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=pool.max_nodes - pool.usable_nodes, whole=whole(pool))
-
-
-def whole(pool: Pool) -> tuple[bool, bool]:
-    """Return whether pods of a pool have their nodes to themselves, of replicas of one node and of several."""
-    return pool.keeps_whole(1, 0), pool.keeps_whole(2, 0)
-
-
-def take(room: PoolCapacity, share: Share) -> PoolCapacity:
-    """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
-    if size := _size(room, share):
-        room.placements += 1
-        _take(room, size)
-    return room
-
-
-def _take(room: PoolCapacity, size: _Times) -> None:
-    together, charged, nodes, replicas = size.one.together, -size.one.charged, -size.one.nodes, -size.one.replicas
-    fit, most = room.gpus_per_node // charged, replicas if together else 1
-    # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
-    at_once = size.times if fit <= most or (nodes == 1 and together) else 1
-    for _ in range(size.times // at_once):
-        lacking = room.take(nodes, charged, replicas * at_once, None if together else 1)
-        if lacking:
-            room.free.clear()
-            room.beyond += math.ceil(lacking / (fit if together else 1))
 
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
@@ -361,11 +260,19 @@ class Ledger:
         """
         others, own = self._on.get(environment.name, []), self._own.get(environment.name)
         if not environment.uid or not own:
-            return settle(pool, others, environment.admitted, pools=environment.pools)
+            granted = [grant for grant in environment.admitted if grant.uid not in self._mine]
+            return settle(pool, others, granted, pools=environment.pools)
         admitted, turn = {grant.uid for grant in environment.admitted}, charge_order(own[-1])
-        counting = [p for p in others if takes_part(environment, p, admitted)]
+        granted = [grant for grant in environment.admitted if grant.share.pool == pool.name]
+        here = {grant.uid for grant in granted}
+        counting = [
+            p
+            for p in others
+            if (p.pool == pool.name or p.uid in here or _runs_on(pool, p, environment.pools))
+            and takes_part(environment, p, admitted)
+        ]
         known = {_key(p): p for p in sorted((*counting, *own), key=charge_order)}
-        held = _held(pool, known, environment.admitted, environment.pools)
+        held = _holdings(pool, known, granted, environment.pools)
         _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], held, None)
         for placement in own:
             held.put(_key(placement), ())
@@ -383,11 +290,11 @@ def takes_part(environment: Environment, placement: Placement, admitted: Collect
 
 
 def _published(environment: Environment, pool: Pool) -> PoolCapacity:
-    room, free = _empty(pool), environment.free.get(pool.name)
+    room, free = empty(pool), environment.free.get(pool.name)
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
     if room.lost:
-        held = _Held(pool)
+        held = Holdings(pool)
         held.put(environment.name, [grant for grant in environment.admitted if _is_of(grant, pool)])
         room.beyond = held.room().beyond
     return room

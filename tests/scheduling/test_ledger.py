@@ -7,7 +7,8 @@ import pytest
 from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement
 from function.domain.shares import Free, Grant, Share
-from function.scheduling.ledger import Ledger, charge_order, take, use
+from function.scheduling.holdings import take
+from function.scheduling.ledger import Ledger, charge_order, use
 from function.scheduling.pool_capacity import Demand, PoolCapacity
 from function.scheduling.verdicts import Use
 from tests.builders import environment, placement, pool, shape
