@@ -6,9 +6,11 @@ simulator's own auditor's, which looks at what the Objects describe; what the cl
 looked at here.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeAlias
 
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.plane import Plane
@@ -33,6 +35,9 @@ from tools.world import SECRET_VALUE
 OWN_CLAIM = "own-claim"
 _DIGITS = 19
 _REFS = "spec.crossplane.resourceRefs"
+Row: TypeAlias = tuple[str, str, int, int]  # of a ledger: uid, pool, nodes, GPUs of each
+# How often a placement may be decided again for one thing that was asked for, as others take the room.
+MOST_MOVES = 12
 SEEN_SECONDS = 30.0  # after which everybody knows what has started
 GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
@@ -70,6 +75,8 @@ class Auditor(invariants.Auditor):
         self._begun: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._running: dict[Ref, tuple[str, Held]] = {}
+        self._admitted: dict[Row, float] = {}  # since when
+        self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -298,6 +305,11 @@ class Auditor(invariants.Auditor):
     # -- places
     def _look_at_grants(self, before: Version, now: Version) -> None:
         """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes."""
+        rows = [{_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
+        for row in rows[0] - rows[1]:
+            self._admitted.pop(row, None)
+        for row in rows[1] - rows[0]:
+            self._admitted[row] = self.plane.kernel.now
         granted, left = _grants(before), _grants(now)
         for placement in self.plane.all("ModelPlacement") if granted != left else ():
             asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
@@ -315,15 +327,27 @@ class Auditor(invariants.Auditor):
         moved = [key for key in asked if key in _PLACE]
         if asked:
             self._asked[now.uid] = self.plane.kernel.now
-        if (
-            moved
-            and before.uid in self._served
-            and self.words.on_place(now)
-            < self._changed.get(f"place {now.uid}", 0.0) - self.plane.settings.unheard_seconds
-        ):
+        if not moved:
+            return
+        heard = self.words.on_place(now) >= self._changed.get(f"place {now.uid}", 0.0) - self._unheard
+        self._moves[now.uid] = 1 if heard else self._moves[now.uid] + 1
+        if before.uid in self._served and not heard and self._is_admitted(before):
             self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
-        if moved:
-            self._changed[f"place {now.uid}"] = self.plane.kernel.now
+        if self._moves[now.uid] == MOST_MOVES:
+            self._say(f"{now.ref} is decided again and again: its {', '.join(moved)} change")
+        self._changed[f"place {now.uid}"] = self.plane.kernel.now
+
+    def _is_admitted(self, placement: Version) -> bool:
+        """Tells whether a placement was admitted as it stands for long enough that its deployment has heard of it.
+
+        One that was not may be decided again: others took the room for which it was decided.
+        """
+        admitted = self._admitted.get(_place(placement))
+        return admitted is not None and admitted < self.plane.kernel.now - self._unheard
+
+    @property
+    def _unheard(self) -> float:
+        return self.plane.settings.unheard_seconds
 
     def _shape(self, asking: Version) -> tuple[int, int, int]:
         model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
@@ -479,6 +503,17 @@ def _grants(environment: Version) -> dict[tuple[str, Share], int]:
         key = uid, replace(share, pool="", replicas=0)
         granted[key] = max(granted.get(key, 0), share.replicas)
     return granted
+
+
+def _row(row: Manifest) -> Row:
+    return text(row, "uid"), text(row, "pool"), integer(row, "nodes"), integer(row, "gpusPerNode")
+
+
+def _place(placement: Version) -> Row:
+    """Returns the row of an environment's ledger that admits a placement."""
+    topology = mapping(placement.manifest, "spec.topology")
+    pool = text(placement.manifest, "spec.pool")
+    return placement.uid, pool, integer(topology, "nodes", 1), integer(topology, "gpusPerNode")
 
 
 def _reason(version: Version, type_: str) -> str:
