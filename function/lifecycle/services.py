@@ -31,23 +31,15 @@ from function.observe.objects import ObservedObject, State, read
 from function.observe.weights import Finding, StorageState
 from function.report import services
 from function.scheduling.admission import Admission
-from function.serving.derived import (
-    as_observed,
-    initializer_as_observed,
-    shared_memory_as_built,
-    spread_as_observed,
-)
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
-from function.serving.spread import keeps_pods_apart
-from function.serving.wish import earlier_wish, wish
+from function.serving.wish import wish
 from function.storage.plan import StoragePlan
 from function.storage.volume_claim import READ_WRITE_MANY
 
 SERVICE, PULL = "service-", "pull-"
 _MANIFEST = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
-_WORKER = "spec.worker"
 # KServe leaves the strategy of its Deployments to Kubernetes, which up to so many replicas starts a new pod before it
 # ends one: a quarter of them, rounded down, may be missing [docs/facts.md].
 _ROLLS_BY_SURGE = 3
@@ -101,7 +93,7 @@ def write(
         return earlier
     service = built
     if observed and _runs(writer.read(key), served=placement.served):
-        service = _scaled(_kept(built, observed, request), replicas)
+        service = _scaled(_reuse_if_unchanged(built, observed), replicas)
     composed = _composed(writer, key, service)
     if observed and not (service == built == observed and replicas == granted):
         # What was seen may be late: two readings would take turns, or change what serves by now (decision 24).
@@ -231,22 +223,10 @@ def _carried(writer: ObjectWriter, placement: Placement) -> dict[str, Composed]:
     return writer.named(lowered(writer.observed, placement)) | lowered(writer.left, placement)
 
 
-def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
-    """Return the service as observed, unless its pods must see something else now."""
-    asked, carries = _wish(built), _wish(observed)
-    if asked == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
+def _reuse_if_unchanged(built: Manifest, observed: Manifest) -> Manifest:
+    """Returns the service as observed while its spec digest is the same, else as built."""
+    if _wish(built) == _wish(observed):
         return observed
-    same = as_observed(built, observed, request)
-    if carries:
-        # Since there are wishes nothing but one decides the size of shared memory.
-        same = shared_memory_as_built(same, built)
-    else:
-        # An earlier release wrote it. Where a wish is carried, what is said no longer shall go at once.
-        same = spread_as_observed(same, observed, request)
-        if request.initializer:
-            same = initializer_as_observed(same, observed, request.initializer)
-    if _scaled(same, 0).get("spec") == _scaled(observed, 0).get("spec"):
-        return same
     return built
 
 
