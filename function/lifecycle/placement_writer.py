@@ -5,7 +5,7 @@ from function.domain.model import Shape
 from function.domain.placement import Deployment, Placement
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.names import (
-    ANNOTATION_APART,
+    ANNOTATION_EXCLUSIVE_NODES,
     ANNOTATION_VRAM,
     LABEL_CACHE,
     LABEL_DEPLOYMENT,
@@ -58,7 +58,7 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
 def _annotations(placement: Placement) -> Manifest:
     """Return what of the profile the ledger of an environment and a later decision must know."""
     vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
-    return vram | ({ANNOTATION_APART: "true"} if placement.apart else {})
+    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.apart else {})
 
 
 def _topology(shape: Shape) -> Manifest:

@@ -26,7 +26,7 @@ from function.serving.request import ServingRequest
 _Told: TypeAlias = Mapping[str, object]
 
 
-def wish(request: ServingRequest) -> str:
+def compute_spec_digest(request: ServingRequest) -> str:
     """Return 16 hex digits: the same for the same wish, in whichever order it was written."""
     source = request.model.source
     told = _told(
