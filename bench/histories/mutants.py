@@ -69,7 +69,7 @@ MUTANTS = (
         (
             Change(
                 "function.lifecycle.services",
-                "_kept",
+                "_reuse_if_unchanged",
                 "        return observed\n",
                 "        return built\n",
             ),

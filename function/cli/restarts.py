@@ -1,6 +1,6 @@
 """Which services restart between two states of the world: those of the same name whose pods must see something else.
 
-What that is, the function itself says (`serving/wish.py`): an edit of a pool's labels, taints, `pod` or `interNode`
+The spec digest says so (`serving/digest.py`): an edit of a pool's labels, taints, `pod` or `interNode`
 moves nothing, so that no decision tells of it.
 """
 
@@ -25,8 +25,8 @@ def services(store: Store, outcome: Outcome) -> Services:
         call, _ = answered(store, item.manifest)
         asked = placement.service(call, read_settings(call.input, call.context).value)
         if asked:
-            name, wish = asked
-            found[name, text(item.manifest, "spec.inferenceEnvironmentRef.name")] = wish
+            name, digest = asked
+            found[name, text(item.manifest, "spec.inferenceEnvironmentRef.name")] = digest
     return found
 
 

@@ -115,7 +115,7 @@ def _compose(
 
 
 def service(call: Call, settings: Settings) -> tuple[str, str] | None:
-    """Return the name and the wish of the service that a placement asks for; None where there would be none."""
+    """Returns the name and the spec digest of the service of a placement; None where there would be no service."""
     placement = read_placement(call.xr).value
     resolved = resolve.placement(call, placement, settings) if placement else None
     if not isinstance(resolved, ResolvedPlacement):
@@ -123,7 +123,7 @@ def service(call: Call, settings: Settings) -> tuple[str, str] | None:
     there = bool(resolved.placement.hydration.completed_at)
     planned = plan(replace(_request(resolved, call), fetched=there, claimed=there))
     named = service_name(resolved.placement, resolved.shape)
-    return (named, lifecycle.wished(resolved, planned)) if isinstance(planned, StoragePlan) else None
+    return (named, lifecycle.compute_planned_digest(resolved, planned)) if isinstance(planned, StoragePlan) else None
 
 
 def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from function.domain.placement import Deployment, Placement
 from function.exchange import Composed
 from function.kube.manifests import JSON, Manifest, integer, mapping, prune, text
 from function.kube.names import (
-    ANNOTATION_APART,
+    ANNOTATION_EXCLUSIVE_NODES,
     ANNOTATION_VRAM,
     LABEL_CACHE,
     LABEL_DEPLOYMENT,
@@ -79,7 +79,7 @@ def _lower_replicas(item: Composed, replicas: int) -> Composed:
 def _annotations(placement: Placement) -> Manifest:
     """Return what of the profile the ledger of an environment and a later decision must know."""
     vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
-    return vram | ({ANNOTATION_APART: "true"} if placement.apart else {})
+    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.apart else {})
 
 
 def _topology(shape: Shape) -> Manifest:

@@ -1,10 +1,10 @@
 """The LLMInferenceService of a placement: when it is written, on which bytes, and what happens to an earlier one.
 
-A running service changes only when the user asked for something that its pods must see. It carries its wish
-(serving/wish.py), and while that stays it is written as it is observed, whatever would be derived or built in by now.
-Only `replicas` are always taken, as far as the placement was admitted for them in the shape and pool that the service
-has. It is first composed when its weights allow, and always after that. While other bytes are on their way, or cannot
-be planned, everything else waits with them: an edit is taken as one.
+A running service changes only when the user or the platform changes an input that its pods see. The service carries the
+digest of these inputs (serving/digest.py), and while the digest is unchanged the service is written as observed,
+whatever this release would derive or default. Only `replicas` are always taken, as far as the placement was admitted
+for them in the shape and pool that the service has. It is first composed when its weights allow, and always after that.
+While other bytes are on their way, or cannot be planned, everything else waits with them: an edit is taken as one.
 
 What the cluster refuses is no running service, nor is one that was never up: both are written as they would be now. An
 earlier service of another group or namespace goes when this one may be composed, and not before; one that cannot be
@@ -20,7 +20,7 @@ from function.domain.resolved import ResolvedPlacement
 from function.domain.shares import Share
 from function.exchange import Composed, Condition
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
-from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle import hydration
 from function.lifecycle.carry_over import carry_over, over_version, repeated
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
@@ -31,16 +31,9 @@ from function.observe.objects import ObservedObject, State, read
 from function.observe.weights import Finding, StorageState
 from function.report import services
 from function.scheduling.admission import Admission
-from function.serving.derived import (
-    as_observed,
-    initializer_as_observed,
-    shared_memory_as_built,
-    spread_as_observed,
-)
+from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
-from function.serving.spread import keeps_pods_apart
-from function.serving.wish import earlier_wish, wish
 from function.storage.plan import StoragePlan
 from function.storage.volume_claim import READ_WRITE_MANY
 
@@ -48,7 +41,6 @@ SERVICE, PULL = "service-", "pull-"
 _MANIFEST = "spec.forProvider.manifest"
 _MIRRORED = "status.atProvider.manifest"
 _URI = "spec.model.uri"
-_WORKER = "spec.worker"
 # KServe leaves the strategy of its Deployments to Kubernetes, which up to so many replicas starts a new pod before it
 # ends one: a quarter of them, rounded down, may be missing [docs/facts.md].
 _ROLLS_BY_SURGE = 3
@@ -107,7 +99,7 @@ def write(
         return earlier
     service = built
     if observed and _runs(writer.read(key), served=placement.served):
-        service = _scaled(_kept(built, observed, request), replicas)
+        service = _scaled(_reuse_if_unchanged(built, observed), replicas)
     composed = _composed(writer, key, service)
     if observed and not (service == built == observed and replicas == granted):
         # What was seen may be late: two readings would take turns, or change what serves by now (decision 24).
@@ -272,27 +264,15 @@ def _carried(writer: ObjectWriter, placement: Placement) -> dict[str, Composed]:
     return writer.named(lowered(writer.observed, placement)) | lowered(writer.left, placement)
 
 
-def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
-    """Return the service as observed, unless its pods must see something else now."""
-    asked, carries = _wish(built), _wish(observed)
-    if asked == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
+def _reuse_if_unchanged(built: Manifest, observed: Manifest) -> Manifest:
+    """Returns the service as observed while its spec digest is the same, else as built."""
+    if _read_digest(built) == _read_digest(observed):
         return observed
-    same = as_observed(built, observed, request)
-    if carries:
-        # Since there are wishes nothing but one decides the size of shared memory.
-        same = shared_memory_as_built(same, built)
-    else:
-        # An earlier release wrote it. Where a wish is carried, what is said no longer shall go at once.
-        same = spread_as_observed(same, observed, request)
-        if request.initializer:
-            same = initializer_as_observed(same, observed, request.initializer)
-    if _scaled(same, 0).get("spec") == _scaled(observed, 0).get("spec"):
-        return same
     return built
 
 
-def _wish(service: Manifest) -> str:
-    return strings(service, "metadata.annotations").get(ANNOTATION_WISH, "")
+def _read_digest(service: Manifest) -> str:
+    return strings(service, "metadata.annotations").get(ANNOTATION_SPEC_DIGEST, "")
 
 
 def _scaled(service: Manifest, replicas: int) -> Manifest:
@@ -307,9 +287,9 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
-def wished(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
-    """Return the wish of the service of a placement: where it is another one, its pods restart."""
-    return wish(_request(resolved, plan, resolved.placement.replicas))
+def compute_planned_digest(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
+    """Returns the spec digest of the service of a placement; its pods restart when it differs from the running one."""
+    return compute_spec_digest(_request(resolved, plan, resolved.placement.replicas))
 
 
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:

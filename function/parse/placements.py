@@ -53,7 +53,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=_vram(manifest),
-        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_APART) == "true",
+        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES) == "true",
         served=flag(manifest, "status.served"),
         ready=_answers(manifest),
         unreachable=_unreachable(manifest),

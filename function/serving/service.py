@@ -17,15 +17,15 @@ from function.domain.model import EngineName, Profile, Shape, single_file
 from function.domain.problem import Problem
 from function.domain.settled_flags import PORT, without_settled
 from function.kube.manifests import Manifest, prune
-from function.kube.names import ANNOTATION_WISH, LABEL_SERVICE
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE
 from function.serving import probes
+from function.serving.digest import compute_spec_digest
 from function.serving.engines import Launch, Mode, Run, mode_of, start
 from function.serving.platform import conflicts
 from function.serving.pods import pod
 from function.serving.presets import API_VERSION, pipeline_preset_name
 from function.serving.request import ServingRequest
 from function.serving.runtime import completed
-from function.serving.wish import wish
 
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
@@ -76,7 +76,7 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
             "namespace": request.namespace,
             "labels": {**request.labels},
             # KServe hands none of these on to pods: they may change under a running service (docs/facts.md, KServe).
-            "annotations": {ANNOTATION_WISH: wish(request)},
+            "annotations": {ANNOTATION_SPEC_DIGEST: compute_spec_digest(request)},
         },
         "spec": spec,
     }

@@ -8,7 +8,7 @@ stops the old, is not blocked by the old.
 """
 
 from function.domain.model import Profile, Spread
-from function.kube.manifests import JSON, Manifest, mapping
+from function.kube.manifests import JSON, Manifest
 from function.kube.names import LABEL_SERVICE
 
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
@@ -41,9 +41,3 @@ def affinity(profile: Profile, service: str, nodes: int) -> Manifest | None:
     if preferred:
         terms["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {"podAntiAffinity": terms} if terms else None
-
-
-def keeps_pods_apart(pod: Manifest) -> bool:
-    """Tell whether a pod of a service, as it was written, avoids the nodes of its own group."""
-    rules = mapping(pod, "affinity.podAntiAffinity")
-    return f"'matchLabelKeys': ['{_GROUP}']" in str(rules)

@@ -12,10 +12,10 @@ from function.domain.model import Engine, Parallelism, Shape, Spread
 from function.domain.problem import Problem
 from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
-from function.kube.names import ANNOTATION_WISH
+from function.kube.names import ANNOTATION_SPEC_DIGEST
+from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
 from function.serving.service import build, identity
-from function.serving.wish import wish
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
     DATA,
@@ -106,7 +106,7 @@ def test_one_node() -> None:
         weights=55 * GIB,
     )
     service = built(asked)
-    assert mapping(service, "metadata").pop("annotations") == {ANNOTATION_WISH: wish(asked)}
+    assert mapping(service, "metadata").pop("annotations") == {ANNOTATION_SPEC_DIGEST: compute_spec_digest(asked)}
     assert service == GEMMA
 
 
@@ -158,7 +158,7 @@ class Case:
 
 BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 CASES = [
-    Case("scaled-to-zero", "a wish like any other", request(replicas=0), "spec.replicas", 0),
+    Case("scaled-to-zero", "zero replicas are served like any other number", request(replicas=0), "spec.replicas", 0),
     Case("no-gateway", "a cluster without one", request(kserve=Kserve(config_prefix="kserve-", gateway=False)),
          "spec.router", None),
     Case("tensor-on-one-node", "the preset renders it", request(ONE_NODE), "spec.parallelism", {"tensor": 8}),

@@ -10,12 +10,12 @@ from function.domain.model import EngineResources, SecretKey, Spread
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN, Initializer
-from function.kube.names import ANNOTATION_WISH
+from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.parse.environments import read_environment
 from function.parse.models import read_model
+from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
 from function.serving.service import build
-from function.serving.wish import earlier_wish, wish
 from tests.builders import GIB, HUB, pool
 from tests.serving.requests import DATA, KSERVE, NAME, NAMESPACE, PIPELINE, engine, request
 
@@ -63,11 +63,11 @@ def said() -> ServingRequest:
 
 
 def test_what_nobody_says_is_not_part_of_it() -> None:
-    assert wish(request(pool=PLAIN)) == digest(UNSAID)
+    assert compute_spec_digest(request(pool=PLAIN)) == digest(UNSAID)
 
 
 def test_what_somebody_says_is() -> None:
-    assert wish(said()) == digest(SAID)
+    assert compute_spec_digest(said()) == digest(SAID)
 
 
 def test_what_an_engine_requests_is_part_of_it() -> None:
@@ -75,7 +75,7 @@ def test_what_an_engine_requests_is_part_of_it() -> None:
     text = UNSAID.replace(
         '"name":"vLLM"', '"name":"vLLM","resources":{"cpu":"1","ephemeralStorage":"3Gi","memory":"2Gi","shm":"4Gi"}'
     )
-    assert wish(request(run=replace(engine(), resources=asked), pool=PLAIN)) == digest(text)
+    assert compute_spec_digest(request(run=replace(engine(), resources=asked), pool=PLAIN)) == digest(text)
 
 
 def test_what_images_are_pulled_with_is_part_of_it_by_the_names_that_people_gave() -> None:
@@ -87,7 +87,7 @@ def test_what_images_are_pulled_with_is_part_of_it_by_the_names_that_people_gave
         '"imagePullSecrets":["a/s","there"],"name"',
     )
     asked = replace(request(run=run, pool=PLAIN), pull_secrets=(PullSecret(name="there"), PullSecret(source=source)))
-    assert wish(asked) == digest(text)
+    assert compute_spec_digest(asked) == digest(text)
 
 
 def test_data_parallelism_is_part_of_it() -> None:
@@ -95,36 +95,34 @@ def test_data_parallelism_is_part_of_it() -> None:
         '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}',
         '"gpusPerNode":8,"nodes":2,"parallelism":{"data":4,"dataLocal":2,"expert":true,"pipeline":1,"tensor":4}',
     )
-    assert wish(request(DATA, pool=PLAIN)) == digest(text)
+    assert compute_spec_digest(request(DATA, pool=PLAIN)) == digest(text)
 
 
 def test_a_file_is_part_of_it() -> None:
     said = UNSAID.replace('"name":"org/kimi"', '"file":"a.gguf","name":"org/kimi"')
-    assert wish(request(pool=PLAIN, source=replace(HUB, file="a.gguf"))) == digest(said)
+    assert compute_spec_digest(request(pool=PLAIN, source=replace(HUB, file="a.gguf"))) == digest(said)
 
 
 def test_a_version_is_part_of_it() -> None:
     run = replace(engine(), version="0.28.0")
     said = UNSAID.replace('"name":"vLLM"}', '"name":"vLLM","version":"0.28.0"}')
-    assert wish(request(run=run, pool=PLAIN)) == digest(said)
+    assert compute_spec_digest(request(run=run, pool=PLAIN)) == digest(said)
 
 
 @pytest.mark.parametrize(
-    ("reason", "pods", "now", "earlier"),
+    ("reason", "pods", "now"),
     [
-        ("nobody said anything", None, "", ""),
-        ("once a default, which nobody need have said", Spread.NONE, '"spread":{"pods":"none"},', ""),
-        ("somebody said it", Spread.REQUIRED, '"spread":{"pods":"required"},', '"spread":{"pods":"required"},'),
+        ("a default is not part of the digest", None, ""),
+        ("only an omitted value is the default", Spread.NONE, '"spread":{"pods":"none"},'),
+        ("a value is part of the digest", Spread.REQUIRED, '"spread":{"pods":"required"},'),
     ],
 )
-def test_how_far_apart_pods_are_kept(reason: str, pods: Spread | None, now: str, earlier: str) -> None:
+def test_how_far_apart_pods_are_kept(reason: str, pods: Spread | None, now: str) -> None:
     text = UNSAID.replace(
         '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}},',
         '"gpusPerNode":8,"nodes":2,"parallelism":{"expert":true,"pipeline":2,"tensor":8}},SPREAD',
     )
-    asked = request(PIPELINE, pool=PLAIN, pods=pods)
-    assert wish(asked) == digest(text.replace("SPREAD", now)), reason
-    assert earlier_wish(asked) == digest(text.replace("SPREAD", earlier)), reason
+    assert compute_spec_digest(request(PIPELINE, pool=PLAIN, pods=pods)) == digest(text.replace("SPREAD", now)), reason
 
 
 def test_what_a_pool_gives_is_part_of_it_and_what_a_preset_makes_of_it_is_not() -> None:
@@ -146,9 +144,9 @@ def test_what_a_pool_gives_is_part_of_it_and_what_a_preset_makes_of_it_is_not() 
         '"with":{"count":8,"instanceType":"p5.48xlarge","ncclNet":"Libfabric","networks":["n"],"resourceName":"a/b"}},'
         '"pod":{"hostNetwork":false,"labels":{"a":"b"}}},"shape"',
     )
-    assert wish(request(PIPELINE, pool=made)) == digest(text)
+    assert compute_spec_digest(request(PIPELINE, pool=made)) == digest(text)
     news = replace(said_between, given=PodAdditions(), preset_env=frozenset(), start="")
-    assert wish(request(PIPELINE, pool=replace(made, inter_node=news))) == digest(text)
+    assert compute_spec_digest(request(PIPELINE, pool=replace(made, inter_node=news))) == digest(text)
 
 
 def test_the_service_carries_it() -> None:
@@ -158,7 +156,7 @@ def test_the_service_carries_it() -> None:
         "name": NAME,
         "namespace": NAMESPACE,
         "labels": {"app.kubernetes.io/managed-by": "modelplane"},
-        "annotations": {ANNOTATION_WISH: digest(UNSAID)},
+        "annotations": {ANNOTATION_SPEC_DIGEST: digest(UNSAID)},
     }
 
 
@@ -186,7 +184,9 @@ def test_defaults_of_the_schemas_are_what_nobody_says() -> None:
     asked = replace(
         request(), model=parsed, profile=profile, shape=profile.shape, pool=nodes, kserve=found.kserve, weights=None
     )
-    assert wish(asked) == digest(UNSAID), "a default that is passed on as a wish restarts those who never said it"
+    assert compute_spec_digest(asked) == digest(UNSAID), (
+        "a default that is passed on as a wish restarts those who never said it"
+    )
 
 
 def pooled(**changes: Any) -> ServingRequest:
@@ -210,7 +210,7 @@ def pooled(**changes: Any) -> ServingRequest:
     ],
 )
 def test_what_is_no_wish(reason: str, changed: ServingRequest) -> None:
-    assert wish(changed) == digest(SAID), reason
+    assert compute_spec_digest(changed) == digest(SAID), reason
 
 
 @pytest.mark.parametrize(
@@ -226,4 +226,4 @@ def test_what_is_no_wish(reason: str, changed: ServingRequest) -> None:
     ],
 )
 def test_what_the_pods_of_a_mode_never_see(reason: str, kept: ServingRequest, changed: ServingRequest) -> None:
-    assert wish(kept) == wish(changed), reason
+    assert compute_spec_digest(kept) == compute_spec_digest(changed), reason

@@ -10,7 +10,6 @@ The form is for ever: another spelling here is another wish for every service th
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 from function.domain.environment import GPU_RESOURCE, Pool
@@ -27,33 +26,16 @@ from function.serving.request import ServingRequest
 _Told: TypeAlias = Mapping[str, object]
 
 
-def wish(request: ServingRequest) -> str:
+def compute_spec_digest(request: ServingRequest) -> str:
     """Return 16 hex digits: the same for the same wish, in whichever order it was written."""
-    return _digest(request, request.profile)
-
-
-def earlier_wish(request: ServingRequest) -> str:
-    """Return the wish in the form of releases where `podsAcrossNodes: none` was the default, and so not part of it.
-
-    Nor were the download's pull secrets, which reached no pod of a service then.
-    """
-    profile, given = request.profile, request.initializer
-    unsaid = profile.pods_across_nodes is Spread.NONE
-    if given:
-        named = {key: said for key, said in given.named.items() if key != "imagePullSecrets"}
-        request = replace(request, initializer=replace(given, named=named))
-    return _digest(request, replace(profile, pods_across_nodes=None) if unsaid else profile)
-
-
-def _digest(request: ServingRequest, profile: Profile) -> str:
     source = request.model.source
     told = _told(
         uri=request.uri,
         # Of two files in one directory; the name in an address is part of its key already.
         file=source.file if isinstance(source, HuggingFaceSource) else None,
         name=request.model.served_name,
-        engine=_engine(profile.engine),
-        spread=_spread(profile, request.shape),
+        engine=_engine(request.profile.engine),
+        spread=_spread(request.profile, request.shape),
         shape=_shape(request.shape),
         requests=_told(cpu=_unless(request.model.cpu, CPU), memory=_unless(request.model.memory, MEMORY)),
         pool=_pool(request.pool, request.shape.nodes),
