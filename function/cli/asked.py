@@ -20,10 +20,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What to read. Files lie over the live state, those of `what_if` over everything, values of `sets` over that."""
+    """What to read. Files are applied over the live state, values of `sets` over both."""
 
     files: tuple[str, ...] = ()
-    what_if: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     live: bool = False
     strict: bool = False
@@ -50,7 +49,6 @@ class Form(StrEnum):
     NAME = "name"
     SVG = "svg"
     DOT = "dot"
-    SARIF = "sarif"
 
     @property
     def for_people(self) -> bool:

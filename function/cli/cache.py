@@ -1,12 +1,9 @@
-"""`cache`: ModelCaches over all environments, and the only commands that write: preload, clear and retry."""
-
-from datetime import UTC, datetime
+"""`cache`: ModelCaches over all environments, and the only commands that write: preload and clear."""
 
 import click
 
 from function.cli.asked import EVERY_FORM, Form, Sources, Target
 from function.cli.cachelist import entries, listed
-from function.cli.complete import names
 from function.cli.errors import CliError, Code
 from function.cli.gathered import gather
 from function.cli.live import Cluster, connect
@@ -36,7 +33,7 @@ _TIMEOUT = click.option(
     )
 )
 def cache() -> None:
-    """List, preload, clear and retry ModelCaches."""
+    """List, preload and clear ModelCaches."""
 
 
 @cache.command("list", epilog=examples("modelplane cache list -A", "modelplane cache list -n assistants --watch"))
@@ -61,7 +58,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
         "modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry-run -o yaml",
     )
 )
-@click.argument("model", shell_complete=names("ClusterModel", "Model"))
+@click.argument("model")
 @click.option("--kind", type=click.Choice(["ClusterModel", "Model"]), default="ClusterModel", show_default=True)
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
 @click.option(
@@ -70,7 +67,6 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
     "environments",
     metavar="NAME",
     multiple=True,
-    shell_complete=names("InferenceEnvironment"),
     help="Where; may be repeated.",
 )
 @click.option("-l", "--selector", metavar="KEY=VALUE,...", help="Where, by labels; '' is everywhere.")
@@ -113,7 +109,7 @@ def preload(  # click's options
         "modelplane cache clear kimi-weights -n assistants --purge",
     )
 )
-@click.argument("name", shell_complete=names("ModelCache"))
+@click.argument("name")
 @click.option("--purge", "purges", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
 @_DRY_RUN
@@ -136,24 +132,6 @@ def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Targe
             removal.run(cluster, ref, timeout)
     click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
     hint(f"cache list -n {ref.namespace}")
-
-
-@cache.command(epilog=examples("modelplane cache retry kimi-k2-instruct -n assistants --wait"))
-@click.argument("name", shell_complete=names("ModelCache"))
-@_WAIT
-@_TIMEOUT
-@_DRY_RUN
-@target
-def retry(name: str, *, wait: bool, timeout: int, dry_run: bool, target: Target) -> None:
-    """Download again where it failed; what is there already is kept."""
-    cluster = connect(target)
-    _, ref = _found(cluster, name, ("ModelCache",))
-    if not dry_run:
-        cluster.patch(ref, {"spec": {"retry": datetime.now(UTC).isoformat(timespec="seconds")}})
-    click.echo(f"{ref} {'would be tried again' if dry_run else 'is tried again'}")
-    if wait and not dry_run:
-        wait_for(cluster, ref, timeout)
-    hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
 
 
 def _manifest(namespace: str, asked: dict[str, object]) -> Manifest:

@@ -195,7 +195,7 @@ def _replicas(refusal: Refusal) -> tuple[str, str]:
 def _storage(refusal: Refusal) -> tuple[str, str]:
     fault = refusal.storage
     assert fault is not None
-    wanted, found = _STORAGE[fault.kind]
+    wanted, found = STORAGE_COLUMNS[fault.kind]
     return wanted.format(fault=fault), found.format(fault=fault)
 
 
@@ -207,7 +207,7 @@ def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
     return say
 
 
-_STORAGE: Mapping[FaultKind, tuple[str, str]] = {
+STORAGE_COLUMNS: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.NOTHING_TO_CACHE: ("a source that is downloaded", "{fault.found}"),
     FaultKind.CLAIM_BESIDE_SOURCE: ("no claimName", "{fault.found}"),
     FaultKind.EMPTY_DIR: ("type PVC", "{fault.found}"),
@@ -219,6 +219,8 @@ _STORAGE: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.OWN_SIZE: ("{fault.wanted} of disk", "size {fault.found}"),
     FaultKind.SHARED_SIZE: ("{fault.wanted} of disk", "a Shared claim of {fault.found}"),
     FaultKind.CLAIM_SIZE: ("{fault.wanted} of disk", "a claim of {fault.found}"),
+    FaultKind.CLAIM_NOT_SHARED: ("a claim that is {fault.wanted}", "{fault.found}"),
+    FaultKind.NO_CLAIM: ("a claim that is made for the weights", "{fault.found}"),
     FaultKind.STORAGE_CLASS: ("a storage class", "none"),
     FaultKind.ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
     FaultKind.CACHE_UNKNOWN: ("ModelCache {fault.cache}", "missing or invalid"),

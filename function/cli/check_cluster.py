@@ -10,7 +10,6 @@ import click
 
 from function.cli.asked import Form, Target
 from function.cli.cluster_checks import GATEWAY_API, LWS_API, Line, Seen, State, check
-from function.cli.complete import contexts
 from function.cli.errors import Code
 from function.cli.live import Answer, Cluster, connect
 from function.cli.options import examples, form
@@ -37,7 +36,7 @@ _COLOURS = {State.OK: GOOD, State.WARNING: WAIT, State.MISSING: BAD}
     )
 )
 @click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Kubeconfig of the GPU cluster.")
-@click.option("--context", metavar="NAME", shell_complete=contexts, help="Context of the kubeconfig.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
 @click.option("--gpu-resource", "resources", metavar="NAME", multiple=True, help="What else GPUs are offered as.")
 @form(Form.TABLE, Form.JSON, Form.YAML)

@@ -52,7 +52,7 @@ def told(changed: list[Changed]) -> str:
     for each in changed:
         colour = {"+": GOOD, "-": BAD, "~": WAIT}[each.sign]
         lines = [f"    {_line(each.before)}", f" -> {_line(each.after)}"] if each.decided else []
-        lines += [f"    restarts {service}: its pods must see something else" for service in each.restarts]
+        lines += [f"    restarts {service}: pod template changes" for service in each.restarts]
         blocks.append("\n".join((paint(f"{each.sign} {each.ref}", colour), *lines)))
     decided, restarted = sum(each.decided for each in changed), sum(len(each.restarts) for each in changed)
     sums = [f"{count(decided, 'deployment')} of another decision"] if decided else []

@@ -1,8 +1,7 @@
-"""From files, a live control plane, or both, to one store of objects.
+"""Reads files, a live control plane, or both, into one store of objects.
 
-Files lie over what is live, and those of --what-if over everything. In files an environment that says nothing of its
-state counts as Ready, since one who writes a file asks where things would go once everything is up; --strict takes
-every status as it is.
+Files are applied over what is live. An environment from a file without a status counts as Ready, since its author asks
+where deployments would go once everything is up; --strict takes every status as it is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from function.cli.asked import Sources
 from function.cli.composition import CONFIG, asks_for_configs
 from function.cli.errors import CliError, Code
 from function.cli.live import Cluster, connect
-from function.cli.overlay import merged, set_values
+from function.cli.overlay import set_values
 from function.cli.store import Ref, Store, adopt, is_known, is_ours, namespaced
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing
@@ -27,10 +26,11 @@ _READY: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason":
 
 @dataclass(slots=True)
 class World:
-    """Everything that was read. `given` names what stood in the files of -f. `namespace` empty: all are in scope.
+    """Everything that was read.
 
-    `chosen` False: the namespace is only the context's own, which keeps nothing out that was given. `before`: the world
-    without what is only tried, None where nothing is.
+    `given`: the composites in the files of -f. `namespace` empty: all are in scope. `chosen` False: the namespace is
+    only the context's own, which does not exclude files. `edited`: environments whose spec may differ from the one for
+    which they published their ledger. `before`: the world without the values of --set, None where there are none.
     """
 
     store: Store
@@ -38,6 +38,7 @@ class World:
     given: frozenset[Ref] = frozenset()
     chosen: bool = False
     before: "World | None" = None
+    edited: frozenset[Ref] = frozenset()
 
     def deployments(self, names: Sequence[str] = ()) -> list[Ref]:
         """Return the deployments that are meant: those named, else those in files, else all that are in scope."""
@@ -91,21 +92,19 @@ def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = Fal
         for manifest in (*cluster.objects(kinds, narrow), *([] if within else _settings(cluster))):
             store.put(manifest)
     given = _lay_over(store, sources.files, namespace or "default")
+    if not sources.strict:
+        _assume_ready(store, given)
+    adopt(store, given)
     scope = "" if target.everywhere else namespace
-    world = World(store, scope, given, chosen=bool(target.namespace))
-    if sources.what_if or sources.sets:
+    world = World(store, scope, given, chosen=bool(target.namespace), edited=_environments(given))
+    if sources.sets:
         world.before = replace(world, store=Store(store.values()))
-        _complete(world.before.store, given, sources)
-        given |= _lay_over(store, sources.what_if, namespace or "default", parts=True)
-        set_values(store, sources.sets)
-    _complete(store, given, sources)
+        world.edited |= set_values(store, sources.sets)
     return world
 
 
-def _complete(store: Store, refs: frozenset[Ref], sources: Sources) -> None:
-    if not sources.strict:
-        _assume_ready(store, refs)
-    adopt(store, refs)
+def _environments(refs: Iterable[Ref]) -> frozenset[Ref]:
+    return frozenset(ref for ref in refs if ref.kind == "InferenceEnvironment")
 
 
 def _settings(cluster: Cluster) -> list[Manifest]:
@@ -120,13 +119,12 @@ def _settings(cluster: Cluster) -> list[Manifest]:
         return []
 
 
-def _lay_over(store: Store, paths: Sequence[str], namespace: str, *, parts: bool = False) -> frozenset[Ref]:
+def _lay_over(store: Store, paths: Sequence[str], namespace: str) -> frozenset[Ref]:
+    """Apply manifests from files over what is there, and return which composites they are."""
     manifests = [found.manifest for found in files.read(paths) if is_known(found.manifest)]
     laid = list(namespaced(manifests, namespace))
     for manifest in laid:
-        whole = merged(store.get(Ref.of(manifest)), manifest) if parts else manifest
-        assert isinstance(whole, dict)  # a map over a map, or over nothing
-        store.lay_over(whole)
+        store.lay_over(manifest)
     return frozenset(Ref.of(manifest) for manifest in laid if is_ours(manifest))
 
 

@@ -8,7 +8,6 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from function.cli.errors import CliError, Code
 
@@ -21,15 +20,9 @@ COMMANDS = {
     "validate": "Check files: fields, rules, references. Made for CI",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
     "check-cluster": "What a GPU cluster has of what it needs, before an environment names it",
-    "cache": "List, preload, clear and retry ModelCaches",
-    "diff": "What would be decided otherwise: between two files or folders, or files and the control plane",
+    "cache": "List, preload and clear ModelCaches",
     "init": "A manifest to start from, with comments",
-    "explain": "What a field means, without a control plane",
-    "completion": "The script with which a shell completes",
-    "version": "The version of this program and of its API",
 }
-# Where a file cannot have the command's name, or would be another room's.
-_MODULES = {"explain": "field_docs", "check-cluster": "check_cluster"}
 DEBUG = "MODELPLANE_DEBUG"
 
 
@@ -44,8 +37,8 @@ class Lazy(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"function.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"function.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -53,11 +46,6 @@ class Lazy(click.Group):
         """Write the list of commands without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command without loading any."""
-        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-        return [*found, *super(click.Group, self).shell_complete(ctx, incomplete)]
 
 
 @click.command(

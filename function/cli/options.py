@@ -7,7 +7,6 @@ from typing import TypeAlias
 import click
 
 from function.cli.asked import Form, Sources, Target
-from function.cli.complete import contexts, namespaces
 
 Function: TypeAlias = Callable[..., object]
 Option: TypeAlias = Callable[[Function], Function]
@@ -32,11 +31,9 @@ def _gathered(name: str, make: Function, keys: tuple[str, ...], options: tuple[O
 
 _TARGET_KEYS = ("context", "kubeconfig", "namespace", "everywhere")
 _TARGET = (
-    click.option(
-        "-n", "--namespace", metavar="NAME", shell_complete=namespaces, help="Namespace; the context's own by default."
-    ),
+    click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
     click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."),
-    click.option("--context", metavar="NAME", shell_complete=contexts, help="Context of the kubeconfig."),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Kubeconfig to use."),
 )
 FILES = click.option(
@@ -52,13 +49,6 @@ WATCH = click.option("-w", "--watch", is_flag=True, help="Look again every two s
 _LIVE = click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there.")
 _STRICT = click.option(
     "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."
-)
-_WHAT_IF = click.option(
-    "--what-if",
-    metavar="FILE",
-    type=click.Path(),
-    multiple=True,
-    help="Files laid over everything else: whole objects, or parts of those that are there.",
 )
 _SET = click.option(
     "--set",
@@ -82,11 +72,11 @@ def examples(*lines: str) -> str:
 
 target = _gathered("target", Target, _TARGET_KEYS, _TARGET)
 sources = _gathered("sources", _sources, ("files", "live", "strict", *_TARGET_KEYS), (FILES, _LIVE, _STRICT, *_TARGET))
-sources_what_if = _gathered(
+sources_with_set = _gathered(
     "sources",
     _sources,
-    ("files", "live", "what_if", "sets", "strict", *_TARGET_KEYS),
-    (FILES, _LIVE, _WHAT_IF, _SET, _STRICT, *_TARGET),
+    ("files", "live", "sets", "strict", *_TARGET_KEYS),
+    (FILES, _LIVE, _SET, _STRICT, *_TARGET),
 )
 
 

@@ -9,12 +9,11 @@ from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict
 from function.cli.changes import Change
 from function.cli.compared import as_data, compare, told
-from function.cli.complete import names
 from function.cli.errors import Code
 from function.cli.gathered import KINDS, World, gather
 from function.cli.invalid_objects import warn
-from function.cli.options import examples, form, sources_what_if
-from function.cli.planning import Plan, make
+from function.cli.options import examples, form, sources_with_set
+from function.cli.planning import Plan, plan_deployments
 from function.cli.restarts import restarts
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
@@ -29,13 +28,13 @@ _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
     epilog=examples(
         "modelplane plan -f examples/kimi-k2-two-nodes",
         "modelplane plan -f deployment.yaml --live -o wide",
-        "modelplane plan kimi-k2 -n assistants --what-if new-environment.yaml --diff",
+        "modelplane plan -f deployment.yaml --live --diff",
         "modelplane plan -A --set us-east/h100.maxNodeCount=8",
         "modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg",
     )
 )
-@click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1, shell_complete=names("ModelDeployment"))
-@sources_what_if
+@click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1)
+@sources_with_set
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
 @form(*_FORMS)
 @click.pass_context
@@ -47,11 +46,11 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
     world = gather(sources)
     warn(world.store, KINDS)
     asked = world.deployments(deployments)
-    every = _all_of(world) if world.before else make(world, asked)
+    every = _all_of(world) if world.before else plan_deployments(world, asked)
     plans = [p for ref in asked for p in every if p.ref == ref]
     changed = compare(_all_of(world.before), every) if world.before else None
     if diff and sources.live and sources.files:
-        plans = [*_with_restarts(plans, _all_of(gather(replace(sources, files=(), what_if=(), sets=()))))]
+        plans = [*_with_restarts(plans, _all_of(gather(replace(sources, files=(), sets=()))))]
     if form is Form.SVG:
         from function.cli.picture import draw  # noqa: PLC0415  # only where a picture is wanted
 
@@ -73,7 +72,7 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
 
 
 def _all_of(world: World) -> list[Plan]:
-    return make(world, world.store.refs("ModelDeployment"))
+    return plan_deployments(world, world.store.refs("ModelDeployment"))
 
 
 def _with_restarts(plans: list[Plan], live: list[Plan]) -> Iterator[Plan]:
@@ -81,7 +80,7 @@ def _with_restarts(plans: list[Plan], live: list[Plan]) -> Iterator[Plan]:
     known = {p.ref: p.services for p in live}
     for p in plans:
         names = restarts(known.get(p.ref, {}), p.services)
-        more = (Change("~", f"LLMInferenceService {name} restarts: its pods must see something else") for name in names)
+        more = (Change("~", f"LLMInferenceService {name} restarts: pod template changes") for name in names)
         yield replace(p, changes=(*p.changes, *more))
 
 

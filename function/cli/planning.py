@@ -1,7 +1,7 @@
-"""What would become of deployments, from the composer that the controller runs.
+"""Decides deployments with the composer that the controller runs, from the same inputs.
 
-All deployments that there are are decided in turn until none changes any more, whichever are asked for: they see each
-other's placements, and a part of a plan is what it is in the whole.
+All deployments are decided once, in the order of their creation, whichever are shown: each sees the placements of those
+before it, and on a control plane what the environments have published.
 """
 
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from function.cli.candidates import Row, candidates, unusable
 from function.cli.changes import Change, changes
-from function.cli.control_plane import answered, in_turn, simulate
+from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.gathered import World
 from function.cli.invalid_pools import invalid_pools
 from function.cli.remarks import preferred, remarks
 from function.cli.restarts import Services, services
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, consider
-from function.exchange import Condition, Outcome
+from function.exchange import Call, Condition, Outcome
 from function.kube.manifests import Manifest, text
 from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
@@ -55,19 +55,32 @@ class Plan:
         return [item.manifest for _, item in sorted(self.outcome.composed.items())]
 
 
-def make(world: World, refs: Iterable[Ref]) -> list[Plan]:
-    """Decide all deployments until they stand, and return some; caches without a status are taken as they would be."""
-    store, wanted = world.store, list(refs)
-    before = {ref: store.owned(ref) for ref in wanted}
-    fresh = [ref for ref in store.refs("ModelCache") if not (store.get(ref) or {}).get("status") and ref in world.given]
-    outcomes = simulate(store, in_turn(fresh, "ModelDeployment"))
-    return [_plan(store, ref, before[ref], outcomes[ref]) for ref in wanted]
+def plan_deployments(world: World, refs: Iterable[Ref]) -> list[Plan]:
+    """Decide all deployments and return the plans of some; the store then holds the placements of all.
+
+    A ModelCache from a file that has no status counts as it would report once its downloads are complete.
+    """
+    store, plans = world.store, dict[Ref, Plan]()
+    for ref in sorted(world.edited):
+        publish_ledger(store, ref)
+    for ref in store.refs("ModelCache"):
+        if ref in world.given and not store[ref].get("status"):
+            compose_up(store, ref)
+    wanted = list(refs)
+    for ref in store.by_creation("ModelDeployment"):
+        call, outcome = reconcile(store, store[ref])
+        if ref in wanted:
+            plans[ref] = _plan(store, ref, call, outcome)
+        apply_placements(store, ref, outcome.composed)
+    return [plans[ref] for ref in wanted]
 
 
-def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome) -> Plan:
-    considered, names = look(store, ref), {text(manifest, "metadata.name") for manifest in before.values()}
+def _plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
+    before = store.owned(ref)
+    considered = consider(call, read_settings(call.input, call.context).value)
     rows: tuple[Row, ...] = ()
-    if considered:
+    if isinstance(considered, Considered):
+        names = {text(manifest, "metadata.name") for manifest in before.values()}
         invalid = invalid_pools(store, (e for e in considered.environments if not e.deleting))
         rows = (*candidates(considered, names), *map(unusable, invalid))
     return Plan(
@@ -76,15 +89,5 @@ def _plan(store: Store, ref: Ref, before: dict[str, Manifest], outcome: Outcome)
         rows=rows,
         changes=changes(before, outcome.composed),
         services=services(store, outcome),
-        considered=considered,
+        considered=considered if isinstance(considered, Considered) else None,
     )
-
-
-def look(store: Store, ref: Ref) -> Considered | None:
-    """Return the decision about a deployment with all that it was made from; None where there can be none."""
-    xr = store.get(ref)
-    assert xr is not None
-    call, _ = answered(store, xr)
-    settings = read_settings(call.input, call.context).value
-    considered = consider(call, settings)
-    return considered if isinstance(considered, Considered) else None

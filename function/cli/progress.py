@@ -37,7 +37,7 @@ def wait_for(cluster: Cluster, ref: Ref, timeout: int) -> None:
             click.echo("", err=True, nl=sys.stderr.isatty())
             return
         if current and text(found, "reason") in _HOPELESS:
-            raise CliError(f"{text(found, 'message')}. Then run 'cache retry {ref.name}'", Code.REFUSED)
+            raise CliError(f"{text(found, 'message')}. Then set another value of spec.retry", Code.REFUSED)
         if time.monotonic() > deadline:
             raise CliError(
                 f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'", Code.REFUSED

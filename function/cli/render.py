@@ -12,7 +12,7 @@ from function.cli.errors import CliError, Code
 from function.cli.gathered import KINDS, gather
 from function.cli.invalid_objects import warn
 from function.cli.options import examples, form, sources
-from function.cli.rendering import Level, Place, asked_for, composed, refusals, settle
+from function.cli.rendering import Level, Place, compose_given, composed, refusals
 from function.cli.tables import structured
 from function.kube.manifests import JSON, Manifest, text
 from function.parse.problems import nearest
@@ -58,8 +58,7 @@ def render(  # noqa: PLR0913  # click's options
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     world = gather(sources)
     warn(world.store, KINDS)
-    every = settle(world)
-    outcomes = {ref: every[ref] for ref in asked_for(world)}
+    outcomes = compose_given(world)
     refused = refusals(outcomes)
     found = dict(sorted(composed(world.store, outcomes), key=lambda item: item[0]))
     if not refused:  # what is refused may lack any of them

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.cli.control_plane import in_turn, simulate
+from function.cli.composing import compose_up, reconcile
 from function.cli.gathered import KINDS, World
-from function.cli.store import Ref, Store, environments, is_ours
+from function.cli.planning import plan_deployments
+from function.cli.store import Ref, Store, environments
 from function.exchange import Outcome
 from function.kube.manifests import Manifest, get, mapping, text
 from function.lifecycle.carry_over import carried
@@ -52,17 +53,24 @@ class Place:
         return f"{self.cluster}: {self.ref}"
 
 
-def settle(world: World) -> dict[Ref, Outcome]:
-    """Bring what was given, and all that comes of it, to a fixed point; an environment composes for its own sake."""
-    given = [ref for ref in world.store.refs(*KINDS) if ref in world.given]
-    return simulate(world.store, in_turn(given, "ModelDeployment", "ModelPlacement"))
+def compose_given(world: World) -> dict[Ref, Outcome]:
+    """Decide all deployments, then compose everything that was given once with all of it up.
+
+    Returns the outcomes of the composites whose manifests are meant: those given, and the placements that they compose.
+    """
+    plan_deployments(world, ())
+    outcomes: dict[Ref, Outcome] = {}
+    for ref in [ref for ref in world.store.refs(*KINDS) if ref in world.given and world.in_scope(ref)]:
+        outcomes |= compose_deployment(world.store, ref) if ref.kind == "ModelDeployment" else {}
+        if ref not in outcomes:
+            outcomes[ref] = compose_up(world.store, ref)
+    return outcomes
 
 
-def asked_for(world: World) -> list[Ref]:
-    """Return the composites whose manifests are meant: those given, and the placements that come of them."""
-    given = [ref for ref in world.store.refs(*KINDS) if ref in world.given and world.in_scope(ref)]
-    owned = (Ref.of(manifest) for ref in given for manifest in world.store.owned(ref).values() if is_ours(manifest))
-    return sorted({*given, *owned})
+def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
+    """Compose the placements of a deployment that was decided, and the deployment once more with all of them up."""
+    outcomes = {placement: compose_up(store, placement) for placement in map(Ref.of, store.owned(ref).values())}
+    return outcomes | {ref: reconcile(store, store[ref])[1]}
 
 
 def composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:

@@ -7,7 +7,7 @@ moves nothing, so that no decision tells of it.
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from function.cli.control_plane import answered
+from function.cli.composing import reconcile
 from function.cli.store import Store
 from function.composers import placement
 from function.exchange import Outcome
@@ -22,7 +22,7 @@ def services(store: Store, outcome: Outcome) -> Services:
     """Return the services of the placements that a deployment composes."""
     found: dict[tuple[str, str], str] = {}
     for item in outcome.composed.values():
-        call, _ = answered(store, item.manifest)
+        call, _ = reconcile(store, item.manifest)
         asked = placement.service(call, read_settings(call.input, call.context).value)
         if asked:
             name, wish = asked

@@ -97,6 +97,15 @@ class Store(MutableMapping[Ref, Manifest]):
         """Return which objects of some kinds there are, in order."""
         return sorted(ref for kind in kinds for ref in self._kinds.get(kind, {}))
 
+    def by_creation(self, kind: str) -> list[Ref]:
+        """Return which objects of a kind there are, oldest first; those that were never created come last, as given."""
+
+        def created(ref: Ref) -> tuple[bool, str]:
+            timestamp = text(self[ref], "metadata.creationTimestamp")
+            return not timestamp, timestamp
+
+        return sorted(self._kinds.get(kind, {}), key=created)
+
     def owned(self, owner: Ref) -> dict[str, Manifest]:
         """Return what an object composed, by composition-resource-name."""
         children = ((key, self.get(ref)) for key, ref in sorted(self._owned.get(owner, {}).items()))

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import click
 
 from function.cli.asked import Form, Sources
-from function.cli.complete import names
 from function.cli.gathered import KINDS, World, gather
 from function.cli.options import WATCH, examples, form, sources
-from function.cli.rendering import settle
+from function.cli.planning import plan_deployments
+from function.cli.rendering import compose_deployment
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
@@ -48,7 +48,7 @@ class Node:
         "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
     )
 )
-@click.argument("deployment", required=False, shell_complete=names("ModelDeployment"))
+@click.argument("deployment", required=False)
 @sources
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
@@ -70,7 +70,8 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
 def _planned(world: World, name: str | None) -> Node:
     """Return what would be: of what exists its state, of everything else that it is planned."""
     there, ref = Store(world.store.values()), world.deployment(name)
-    outcome = settle(world)[ref]
+    plan_deployments(world, ())
+    outcome = compose_deployment(world.store, ref)[ref]
     for each in list(world.store):  # what a status was made up for while things were tried
         world.store.put({**world.store[each], "status": there.get(each, {}).get("status")})
     root = _marked(grown(world.store, ref), world.store)

@@ -22,8 +22,6 @@ from function.cli.gathered import KINDS, gather
 from function.cli.invalid_objects import READ
 from function.cli.nodes import contradictions
 from function.cli.options import FILES, examples, form, target
-from function.cli.positions import line_of
-from function.cli.sarif import sarif
 from function.cli.store import Ref, Store, is_known, is_ours, namespaced
 from function.cli.tables import BAD, GOOD, WAIT, paint, structured
 from function.composers import COMPOSERS
@@ -43,13 +41,12 @@ _LONGEST = 253
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of one object in one file; `caution`: it is allowed, and most likely not meant. `line` 0: not known."""
+    """One fault of one object in one file; `caution`: it is allowed, and most likely not meant."""
 
     file: str
     ref: Ref
     problem: Problem
     caution: bool = False
-    line: int = 0
 
 
 @click.command(
@@ -66,7 +63,7 @@ class Fault:
 )
 @target
 @click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
-@form(Form.TABLE, Form.JSON, Form.YAML, Form.SARIF)
+@form(Form.TABLE, Form.JSON, Form.YAML)
 @click.pass_context
 def validate(  # noqa: PLR0913  # click's options
     context: click.Context,
@@ -90,21 +87,17 @@ def validate(  # noqa: PLR0913  # click's options
     found = [item for item in read((*paths, *files)) if is_known(item.manifest)]
     store = gather(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     told = check(found, store, target.namespace or "default")
-    data = [_structured(fault) for fault in told]
-    match form:
-        case Form.TABLE:
-            _tell(found, told)
-        case Form.SARIF:
-            click.echo(structured(Form.JSON, sarif(data)))
-        case _:
-            click.echo(structured(form, [*data]))
+    if form is Form.TABLE:
+        _tell(found, told)
+    else:
+        click.echo(structured(form, [_structured(fault) for fault in told]))
     if any(strict or not fault.caution for fault in told):
         context.exit(Code.REFUSED)
 
 
 def check(found: list[Found], store: Store, namespace: str) -> list[Fault]:
     """Return every fault, file by file; the objects are laid over those of the store."""
-    ours = [Found(m, item.file, item.node) for item in found for m in namespaced([item.manifest], namespace)]
+    ours = [Found(m, item.file) for item in found for m in namespaced([item.manifest], namespace)]
     seen: dict[Ref, str] = {}
     wrong: list[Fault] = []
     for item in ours:
@@ -123,8 +116,7 @@ def check(found: list[Found], store: Store, namespace: str) -> list[Fault]:
 
 
 def _fault(item: Found, problem: Problem, *, caution: bool = False) -> Fault:
-    line = line_of(item.node, problem.path) if item.node else 0
-    return Fault(file=item.file, ref=Ref.of(item.manifest), problem=problem, caution=caution, line=line)
+    return Fault(file=item.file, ref=Ref.of(item.manifest), problem=problem, caution=caution)
 
 
 def _problems(manifest: Manifest) -> Iterator[Problem]:
@@ -172,7 +164,6 @@ def _tell(found: list[Found], told: list[Fault]) -> None:
 def _structured(fault: Fault) -> Manifest:
     return {
         "file": fault.file,
-        "line": fault.line or None,
         "kind": fault.ref.kind,
         "namespace": fault.ref.namespace,
         "name": fault.ref.name,

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +22,6 @@ def unpublished() -> list[Manifest]:
     for ledger in ("pools", "gpus", "admitted", "yields"):
         mapping(environment, "status").pop(ledger, None)
     control.store[ref] = environment
-    (deployment,) = control.all("ModelDeployment") or [None]
-    assert deployment is None
     control.apply([m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"])
     (wanted,) = control.all("ModelDeployment")
     assert isinstance(control.renderer, Engine)
@@ -33,21 +32,31 @@ def unpublished() -> list[Manifest]:
 
 
 def test_plan_refuses_what_the_controller_refuses(
-    unpublished: list[Manifest], server: ApiServer, tmp_path: pytest.TempPathFactory
+    unpublished: list[Manifest], server: ApiServer, tmp_path: Path
 ) -> None:
     server.put(unpublished)
     (deployment,) = [m for m in unpublished if m["kind"] == "ModelDeployment"]
     scheduled = condition(deployment, "Scheduled")
     assert text(scheduled, "reason") == "InsufficientCapacity"
-    options = ["--kubeconfig", server.kubeconfig(tmp_path, "assistants")]  # type: ignore[arg-type]
+    options = ["--kubeconfig", server.kubeconfig(tmp_path, "assistants")]
     (plan,) = json.loads(run("plan", "kimi-k2", *options, "-o", "json").stdout)
     assert (plan["reason"], plan["message"]) == (text(scheduled, "reason"), text(scheduled, "message"))
 
 
-def test_why_says_what_the_controller_says(
-    unpublished: list[Manifest], server: ApiServer, tmp_path: pytest.TempPathFactory
-) -> None:
+def test_why_says_what_the_controller_says(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
     server.put(unpublished)
-    shown = said("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))  # type: ignore[arg-type]
+    shown = said("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east: InsufficientCapacity" in shown
+
+
+def test_why_needs_no_rights_beyond_its_namespace(
+    unpublished: list[Manifest], server: ApiServer, tmp_path: Path
+) -> None:
+    server.put(unpublished)
+    said("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    namespace = "GET /apis/modelplane.ai/v1alpha1/namespaces/assistants"
+    assert [request for request in server.requests if not request.endswith("/version")] == [
+        f"{namespace}/modeldeployments",
+        f"{namespace}/modelplacements",
+    ]

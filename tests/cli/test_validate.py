@@ -372,24 +372,6 @@ def test_names_and_environment_configs_are_checked(tmp_path: Path) -> None:
     ]
 
 
-def test_sarif(tmp_path: Path) -> None:
-    file = write(tmp_path, sized(resources={"disk": "55Gi"}), deployment(environmnts=2))
-    done = run("validate", file, "-o", "sarif")
-    assert done.returncode == 1
-    log = json.loads(done.stdout)
-    ((results, rules),) = [(r["results"], r["tool"]["driver"]["rules"]) for r in log["runs"]]
-    assert (log["version"], [rule["id"] for rule in rules]) == ("2.1.0", ["invalid", "caution"])
-    assert [(result["ruleId"], result["level"]) for result in results] == [
-        ("invalid", "error"),
-        ("caution", "warning"),
-        ("caution", "warning"),
-    ]
-    (where,) = results[0]["locations"]
-    (line,) = [n for n, said in enumerate(Path(file).read_text().splitlines(), 1) if "environmnts" in said]
-    assert where["physicalLocation"] == {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
-    assert where["logicalLocations"] == [{"fullyQualifiedName": "ModelDeployment/team/run/spec.environmnts"}]
-
-
 def test_files_are_named_with_or_without_the_flag_of_the_other_commands(tmp_path: Path) -> None:
     file = write(tmp_path, deployment())
     assert said("validate", "-f", file) == said("validate", file) == "1 object valid\n"

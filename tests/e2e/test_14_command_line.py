@@ -135,7 +135,6 @@ def test_weights_come_and_go_by_command(world: World) -> None:
     said(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept", *wait, user="keeper")
     (entry,) = json.loads(said(world, "cache", "list", "-o", "json"))
     assert (entry["name"], entry["environment"], entry["phase"]) == ("kept", "commanded", "Ready")
-    said(world, "cache", "retry", "kept", *wait, user="keeper")
     said(world, "cache", "clear", "kept", "--purge", user="keeper")
     until("the cache to go", lambda: world.stack.hub.get("ModelCache", "kept", TEAM) is None)
     world.remove(TEAM, "runs", "waits")
