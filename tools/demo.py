@@ -22,12 +22,12 @@ import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
 from function.cli import files
-from function.cli.asked import Form
 from function.cli.candidates import Row
-from function.cli.gathered import World
-from function.cli.picture import draw
+from function.cli.inputs import World
+from function.cli.options import Form
+from function.cli.pictures import draw_plans
 from function.cli.planning import Plan, plan_deployments
-from function.cli.rendering import Place, composed
+from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, namespaced
 from function.cli.tables import structured
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
@@ -64,7 +64,7 @@ def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     plans = plan(manifests, store)
     for decided in plans:
         tell(store, decided)
-    found = dict(sorted(composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
+    found = dict(sorted(list_composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
     if full:
         for place, manifest in found.items():
             print(f"---\n# {place}\n{structured(Form.YAML, _ordered(manifest))}")
@@ -117,7 +117,7 @@ def print_table(rows: Iterable[Row]) -> None:
 def draw_to(file: Path, plans: Iterable[Plan]) -> None:
     """Draw the clusters with what is placed there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(draw(plans))
+    file.write_text(draw_plans(plans))
     print(f"\nAs a picture: {os.path.relpath(file)}")
 
 

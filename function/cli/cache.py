@@ -1,22 +1,339 @@
-"""`cache`: ModelCaches over all environments, and the only commands that write: preload and clear."""
+"""Who needs a ModelCache: those that name it, and where its bytes shall go too, those that read the same directory."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import click
 
-from function.cli.asked import EVERY_FORM, Form, Sources, Target
-from function.cli.cachelist import entries, listed
-from function.cli.errors import CliError, Code
-from function.cli.gathered import gather
+from function.cli.inputs import gather
 from function.cli.live import Cluster, connect
-from function.cli.options import WATCH, examples, form, sources, target
-from function.cli.progress import wait_for
-from function.cli.purge import purge
+from function.cli.options import (
+    EVERY_FORM,
+    WATCH,
+    CliError,
+    Code,
+    Form,
+    Sources,
+    Target,
+    examples,
+    form,
+    sources,
+    target,
+)
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
-from function.cli.tables import hint, show, structured
-from function.cli.users import users
-from function.kube.manifests import JSON, Manifest, prune, text
-from function.kube.names import VERSION
+from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
+from function.kube.manifests import JSON, Manifest, condition, copied, get, integer, listing, mapping, prune, text
+from function.kube.names import MANAGED_BY, VERSION, named
+from function.observe.health import READINESS, Level, assess
+from function.observe.objects import read
 from function.parse.caches import read_cache
 from function.parse.problems import nearest
+from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
+
+
+def find_users(store: Store, cache: Ref, *, bytes_too: bool) -> list[str]:
+    """Return what uses a ModelCache; deployments that are not placed yet count."""
+    found = set(_naming(store, cache))
+    if bytes_too:
+        found |= set(_reading(store, cache))
+    return sorted(found)
+
+
+def _naming(store: Store, cache: Ref) -> Iterator[str]:
+    for manifest in (*store.all("ModelDeployment"), *store.all("ModelPlacement")):
+        named = text(manifest, "spec.modelCache.name") == cache.name
+        if named and text(manifest, "metadata.namespace") == cache.namespace:
+            yield _name_user(manifest, cache)
+    used = get(store.get(cache), "status.usedBy")
+    yield from (f"ModelDeployment {cache.namespace}/{name}" for name in (used if isinstance(used, list) else []))
+
+
+def _reading(store: Store, cache: Ref) -> Iterator[str]:
+    """Return who else has its weights in a directory that the cache filled."""
+    places = set(_places(store.get(cache)))
+    for manifest in store.all("ModelPlacement"):
+        here = text(manifest, "spec.inferenceEnvironmentRef.name")
+        stored = (here, text(manifest, "status.storage.claimName"), text(manifest, "status.storage.path"))
+        if stored in places and text(manifest, "metadata.namespace") == cache.namespace:
+            yield _name_user(manifest, cache)
+    for manifest in store.all("ModelCache"):
+        other = Ref.of(manifest)
+        if other != cache and other.namespace == cache.namespace and places.intersection(_places(manifest)):
+            yield str(other)
+
+
+def _places(cache: Manifest | None) -> Iterator[tuple[str, str, str]]:
+    for entry in listing(cache, "status.environments"):
+        if text(entry, "claimName"):
+            yield text(entry, "name"), text(entry, "claimName"), text(entry, "path")
+
+
+def _name_user(manifest: Manifest, cache: Ref) -> str:
+    deployment = text(manifest, "spec.deploymentRef.name")
+    return f"ModelDeployment {cache.namespace}/{deployment}" if deployment else str(Ref.of(manifest))
+
+
+_SECONDS = 2
+_HOPELESS = {
+    Hydrated.DOWNLOAD_FAILED,
+    Hydrated.CLAIM_NOT_FOUND,
+    Hydrated.NO_ENVIRONMENT_MATCHES,
+    Hydrated.INVALID_CACHE,
+    ModelResolved.MODEL_NOT_FOUND,
+    ModelResolved.MODEL_INVALID,
+}
+
+
+def wait_for(cluster: Cluster, ref: Ref, timeout: int) -> None:
+    """Wait until every environment has the weights; may be interrupted, the download goes on."""
+    deadline = time.monotonic() + timeout
+    shown = ""
+    while True:
+        cache = cluster.get(ref)
+        if cache is None:
+            raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
+        found = condition(cache, ConditionType.HYDRATED)
+        current = _is_current(cache)
+        shown = _show_progress(cache, text(found, "message") if current else "", shown)
+        if current and found.get("status") == Status.TRUE:
+            click.echo("", err=True, nl=sys.stderr.isatty())
+            return
+        if current and text(found, "reason") in _HOPELESS:
+            raise CliError(f"{text(found, 'message')}. Then set another value of spec.retry", Code.REFUSED)
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'", Code.REFUSED
+            )
+        time.sleep(_SECONDS)
+
+
+def _is_current(cache: Manifest) -> bool:
+    """Tell whether the controller has seen the latest change; Crossplane says so on its own conditions at least."""
+    generation = get(cache, "metadata.generation")
+    conditions = (condition(cache, name) for name in (ConditionType.HYDRATED, "Synced", "Ready"))
+    seen = next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation)
+    return seen == generation
+
+
+def _show_progress(cache: Manifest, message: str, before: str) -> str:
+    """Show how far it is, and return what was shown."""
+    ready, desired = integer(cache, "status.ready"), integer(cache, "status.desired")
+    if not sys.stderr.isatty():
+        if message != before:
+            click.echo(message, err=True)
+        return message
+    width = 30
+    full = width * ready // desired if desired else 0
+    click.echo(f"\r\033[K[{'#' * full}{'-' * (width - full)}] {ready}/{desired} {message[:80]}", err=True, nl=False)
+    return message
+
+
+# A directory that is gone already is what was wanted.
+SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
+_DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
+_OWNED: JSON = ["*"]
+_PURGE_SECONDS = 2
+_BACKOFF = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """One directory of one claim, and the Object whose Job removes it."""
+
+    environment: str
+    claim: str
+    directory: str
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        return f"{self.directory.removeprefix('/mnt/models/')} of claim {self.claim} on {self.environment}"
+
+    def run(self, cluster: Cluster, cache: Ref, timeout: int) -> None:
+        """Remove it once the cache is gone, so that nothing is downloaded meanwhile."""
+        deadline = time.monotonic() + timeout
+        ref = Ref.of(self.manifest)
+        while cluster.get(cache) is not None:
+            self._pause(deadline, f"{cache} is still being deleted. Run 'kubectl describe' on it")
+        cluster.apply(self.manifest)
+        while True:
+            remote = read(cluster.get(ref))
+            health = assess(remote.manifest)
+            if remote.present and health.up:
+                break
+            if health.level is Level.FAILED:
+                raise CliError(f"{self} is not removed: {health.message}. {ref} has the Job", Code.REFUSED)
+            why = remote.message or health.message
+            self._pause(deadline, f"{self} is not removed yet ({why}). {ref} goes on; delete it once it is Ready")
+        cluster.delete(ref)
+
+    def _pause(self, deadline: float, message: str) -> None:
+        if time.monotonic() > deadline:
+            raise CliError(message, Code.REFUSED)
+        time.sleep(_PURGE_SECONDS)
+
+
+def plan_removals(store: Store, cache: Ref) -> tuple[Removal, ...]:
+    """Return what there is to remove beyond what goes with the cache."""
+    for entry in listing(store.get(cache), "status.environments"):
+        if text(entry, "phase") == "Downloading":
+            where = text(entry, "name")
+            raise CliError(f"{cache} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
+    # A cache names what it composes after the environment.
+    composed = [(key.partition("/")[0], m) for key, m in store.owned(cache).items()]
+    going = {
+        (environment, text(m, "spec.forProvider.manifest.metadata.name"))
+        for environment, m in composed
+        if _remote_kind(m) == "PersistentVolumeClaim" and get(m, "spec.managementPolicies") in (None, _OWNED)
+    }
+    removals = [_plan_removal(environment, m) for environment, m in composed if _remote_kind(m) == "Job"]
+    return tuple(r for r in removals if (r.environment, r.claim) not in going)
+
+
+def _remote_kind(manifest: Manifest) -> str:
+    return text(manifest, "spec.forProvider.manifest.kind")
+
+
+def _plan_removal(environment: str, download: Manifest) -> Removal:
+    """Return the removal of what a download's Object fetched."""
+    job = copied(mapping(download, "spec.forProvider.manifest"))
+    pod = mapping(job, "spec.template.spec")
+    container = listing(pod, "containers")[0]
+    arguments = container.get("args")
+    directory = str(arguments[1]) if isinstance(arguments, list) and len(arguments) > 1 else ""
+    if not _DIRECTORY.fullmatch(directory):
+        raise CliError(
+            f"{Ref.of(download)} fills {directory or 'nothing'}, which is no directory of ours", Code.REFUSED
+        )
+    volume = next(v for v in listing(pod, "volumes") if "persistentVolumeClaim" in v)
+    mounts: list[JSON] = [m for m in listing(container, "volumeMounts") if m.get("name") == volume.get("name")]
+    # Of the download's variables none is needed, and its token may be gone.
+    kept = {key: value for key, value in container.items() if key in ("image", "securityContext")}
+    command: list[JSON] = ["python3", "-c", SCRIPT, directory]
+    pod["containers"] = [{**kept, "name": "purge", "command": command, "volumeMounts": mounts}]
+    pod["volumes"] = [volume]
+    name = named(f"purge-{text(job, 'metadata.name')}", text(job, "metadata.name"), directory)
+    namespace = text(job, "metadata.namespace")
+    wanted: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": {**MANAGED_BY}},
+        "spec": {"backoffLimit": _BACKOFF, "template": {**mapping(job, "spec.template"), "spec": pod}},
+    }
+    return Removal(
+        environment=environment,
+        claim=text(volume, "persistentVolumeClaim.claimName"),
+        directory=directory,
+        manifest=_wrap_in_object(download, wanted),
+    )
+
+
+def _wrap_in_object(download: Manifest, job: Manifest) -> Manifest:
+    return {
+        "apiVersion": download["apiVersion"],
+        "kind": "Object",
+        "metadata": {
+            "name": named(f"purge-{text(download, 'metadata.name')}", text(download, "metadata.name"), "purge"),
+            "namespace": text(download, "metadata.namespace"),
+            "labels": {**MANAGED_BY},
+        },
+        "spec": {
+            "providerConfigRef": mapping(download, "spec.providerConfigRef"),
+            "forProvider": {"manifest": job},
+            "readiness": {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]},
+        },
+    }
+
+
+_COLOURS = {Phase.READY: GOOD, Phase.FAILED: BAD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A ModelCache on one environment; no environment: it has not reported any."""
+
+    ref: Ref
+    model: str
+    size: str
+    created: str
+    users: tuple[str, ...]
+    environment: str = ""
+    phase: str = ""
+    claim: str = ""
+    path: str = ""
+    message: str = ""
+
+
+def list_entries(store: Store, namespace: str) -> list[Entry]:
+    """Return the caches of a namespace, of all where it is empty."""
+    found = (store.get(ref) for ref in store.refs("ModelCache") if namespace in ("", ref.namespace))
+    return [entry for cache in found if cache for entry in _list_entries(store, cache)]
+
+
+def _list_entries(store: Store, cache: Manifest) -> Iterator[Entry]:
+    ref = Ref.of(cache)
+    whole = Entry(
+        ref=ref,
+        model=text(cache, "spec.modelRef.name"),
+        size=text(cache, "status.size"),
+        created=text(cache, "metadata.creationTimestamp"),
+        users=tuple(find_users(store, ref, bytes_too=False)),
+    )
+    rows = listing(cache, "status.environments")
+    for row in rows:
+        yield replace(
+            whole,
+            environment=text(row, "name"),
+            phase=text(row, "phase"),
+            claim=text(row, "claimName"),
+            path=text(row, "path"),
+            message=text(row, "message"),
+        )
+    if not rows:
+        yield whole
+
+
+def format_entries(found: list[Entry], form: Form) -> str:
+    """Return the lines."""
+    match form:
+        case Form.NAME:
+            return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{entry.ref.name}" for entry in found))
+        case Form.TABLE | Form.WIDE:
+            return _format_table(found, wide=form is Form.WIDE) if found else "There is no ModelCache"
+        case _:
+            return structured(form, [_structured(entry) for entry in found])
+
+
+def _format_table(found: list[Entry], *, wide: bool) -> str:
+    headers = ["NAMESPACE", "NAME", "MODEL", "ENVIRONMENT", "STATE", "SIZE", "USED BY", "AGE"]
+    if wide:
+        headers += ["CLAIM", "PATH", "MESSAGE"]
+    rows = []
+    for e in found:
+        names = ", ".join(user.rpartition("/")[2] for user in e.users)
+        state = paint(e.phase, _COLOURS.get(Phase(e.phase), WAIT)) if e.phase in tuple(Phase) else e.phase
+        row = [e.ref.namespace, e.ref.name, e.model, e.environment, state, e.size, names, age(e.created)]
+        rows.append([*row, e.claim, e.path, e.message] if wide else row)
+    return table(headers, rows)
+
+
+def _structured(entry: Entry) -> Manifest:
+    return {
+        "namespace": entry.ref.namespace,
+        "name": entry.ref.name,
+        "model": entry.model,
+        "size": entry.size,
+        "created": entry.created,
+        "usedBy": list(entry.users),
+        "environment": entry.environment,
+        "phase": entry.phase,
+        "claim": entry.claim,
+        "path": entry.path,
+        "message": entry.message,
+    }
+
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _DAY = 86400
@@ -45,7 +362,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
 
     def look() -> str:
         world = gather(sources, _KINDS, within=True)
-        return listed(entries(world.store, world.namespace), form)
+        return format_entries(list_entries(world.store, world.namespace), form)
 
     show(look, watch=watch)
     if form.for_people:
@@ -86,7 +403,7 @@ def preload(  # click's options
     cluster = connect(target)
     manifest = _manifest(cluster.namespace, asked)
     ref = Ref.of(manifest)
-    _refer(Store(cluster.objects([text(manifest, "spec.modelRef.kind"), "InferenceEnvironment"])), manifest)
+    _check_references(Store(cluster.objects([text(manifest, "spec.modelRef.kind"), "InferenceEnvironment"])), manifest)
     if not dry_run:
         cluster.apply(manifest)
     done = "would be applied" if dry_run else "applied"
@@ -117,13 +434,13 @@ def preload(  # click's options
 def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Target) -> None:
     """Delete a ModelCache and the claims that were made for it, unless somebody uses it."""
     cluster = connect(target)
-    store, ref = _found(cluster, name, (*_KINDS, "Object"))
-    used = users(store, ref, bytes_too=purges)
+    store, ref = _find_cache(cluster, name, (*_KINDS, "Object"))
+    used = find_users(store, ref, bytes_too=purges)
     if used:
         raise CliError(
             f"{ref} is used by {', '.join(used)}. Remove them first, or move them to other weights", Code.REFUSED
         )
-    removals = purge(store, ref) if purges else ()
+    removals = plan_removals(store, ref) if purges else ()
     for removal in removals:
         click.echo(f"{removal} {'would be removed' if dry_run else 'is removed'}")
     if not dry_run:
@@ -181,7 +498,7 @@ def _where(environments: object, selector: object) -> Manifest:
     return {"environmentSelector": {"matchLabels": labels} if labels else {}}
 
 
-def _refer(store: Store, manifest: Manifest) -> None:
+def _check_references(store: Store, manifest: Manifest) -> None:
     """Refuse a model or environment that does not exist: waiting for its weights would never end."""
     kind, name = text(manifest, "spec.modelRef.kind"), text(manifest, "spec.modelRef.name")
     wanted = [Ref(kind, "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), name)]
@@ -190,18 +507,18 @@ def _refer(store: Store, manifest: Manifest) -> None:
     wanted += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
     for ref in wanted:
         if store.get(ref) is None:
-            raise _missing(store, ref)
+            raise _refuse_missing(store, ref)
 
 
-def _found(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, Ref]:
+def _find_cache(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, Ref]:
     """Return a ModelCache with what there is in its namespace."""
     store = Store(cluster.objects(kinds, cluster.namespace))
     ref = Ref("ModelCache", cluster.namespace, name)
     if store.get(ref) is None:
-        raise _missing(store, ref, " Look for it with 'cache list -A'")
+        raise _refuse_missing(store, ref, " Look for it with 'cache list -A'")
     return store, ref
 
 
-def _missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
+def _refuse_missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
     close = nearest(ref.name, [other.name for other in store.refs(ref.kind)])
     return CliError(f"there is no {ref}.{f' Did you mean {close}?' if close else otherwise}", Code.NOT_FOUND)

@@ -4,17 +4,21 @@ One row each: what was wanted, what was found, the verdict. Those that serve com
 then the others, nearest first.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from function.cli.invalid_pools import InvalidPool
+from function.cli.inputs import InvalidPool
 from function.composers.deployment import Considered
-from function.domain.environment import Environment
+from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
 from function.kube.quantity import gib
+from function.report import loading as report
+from function.report.models import beyond_memory
+from function.report.pools import slow
 from function.report.sentences import count, joined, replica, sentence, show, unmet
+from function.report.storage_faults import problem
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
@@ -23,6 +27,8 @@ from function.scheduling.preference import rank
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Field, Rank, Refusal
 from function.storage.checks import FaultKind
+from function.storage.loading import loading
+from function.storage.plan import StoragePlan, plan
 
 
 class Verdict(StrEnum):
@@ -69,7 +75,7 @@ class Row:
         return (-self.refusals[0].reason.rank + 100,) if self.refusals else (-1, *preferred)
 
 
-def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
+def list_candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
     """Return all candidates of a decision; `existing` names the placements that stood before it."""
     ledger = Ledger(considered.view.others, considered.view.own)
     rows: list[Row] = []
@@ -77,11 +83,11 @@ def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[
         if environment.deleting:
             rows.append(Row(environment=environment.name, verdict="deleted", found="being deleted"))
         else:
-            rows += _of(considered, environment, ledger, existing)
+            rows += _list_on(considered, environment, ledger, existing)
     return tuple(sorted(rows, key=lambda row: row.closeness))
 
 
-def unusable(pool: InvalidPool) -> Row:
+def describe_invalid_pool(pool: InvalidPool) -> Row:
     """Return the row of a pool that no profile is tried on."""
     first, *others = pool.faults
     return Row(
@@ -98,7 +104,9 @@ def _more(number: int) -> str:
     return f" (+{number} more)" if number else ""
 
 
-def _of(considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]) -> Iterator[Row]:
+def _list_on(
+    considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
+) -> Iterator[Row]:
     chosen = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     met = False
     for attempt in attempts(considered.request, environment, ledger):
@@ -137,7 +145,7 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
             found=f"room for {_room(candidate, ledger)}" + (f", {unused(preferred)}" if preferred else ""),
             rank=preferred,
         )
-    wanted, found = compared(refusals[0])
+    wanted, found = compare(refusals[0])
     return Row(
         environment=environment,
         profile=refusals[0].profile,
@@ -168,7 +176,7 @@ def unused(rank: Rank) -> str:
     return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
 
 
-def compared(refusal: Refusal) -> tuple[str, str]:
+def compare(refusal: Refusal) -> tuple[str, str]:
     """Return what was wanted and what was found, short enough for a column."""
     return _COMPARED.get(refusal.field, _declared)(refusal)
 
@@ -245,3 +253,42 @@ _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.STORAGE: _storage,
     Field.READY: _words("Ready", "not reported"),
 }
+
+
+def list_remarks(considered: Considered) -> Iterator[str]:
+    """Say what is slow, too small or doubtful about the pools and the storage of a decision."""
+    environments = {environment.name: environment for environment in considered.environments}
+    for assignment in considered.decision.assignments:
+        environment = environments.get(assignment.environment)
+        pool = environment.pool(assignment.pool) if environment else None
+        if environment and pool:
+            said = (
+                slow(pool) if assignment.shape.nodes > 1 else "",
+                beyond_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
+                *_weights(considered, assignment, environment, pool),
+            )
+            yield from (f"{environment.name}: {text}" for text in said if text)
+
+
+def _weights(considered: Considered, assignment: Assignment, environment: Environment, pool: Pool) -> Iterator[str]:
+    request = considered.request
+    planned = plan(considered.weights.on(environment, pool, assignment.shape, assignment.replicas))
+    profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)
+    if not isinstance(planned, StoragePlan) or profile is None:
+        return
+    yield from map(str, map(problem, planned.remarks))
+    found = loading(planned, environment.storage.read_bandwidth, request.model, profile)
+    if found:
+        yield report.sentence(found)
+
+
+def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
+    """Say why the smallest that suffices is the one that is taken, for each place that is new."""
+    known = [row for row in rows if row.rank]
+    for row in known:
+        if row.rank is None or row.verdict != Verdict.PLACED:
+            continue
+        said = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is the smallest"
+        others = (o for o in known if o.verdict == Verdict.FITS and o.profile == row.profile and o.rank)
+        following = [f"next {o.environment}/{o.pool} ({unused(o.rank)})" for o in others if o.rank]
+        yield ", ".join([f"{said} ({unused(row.rank)})", *following[:1]])

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 import click
 
 from function.cli import nodes
-from function.cli.asked import EVERY_FORM, Form, Sources
-from function.cli.capacity_picture import draw
-from function.cli.gathered import gather
-from function.cli.invalid_objects import warn
-from function.cli.invalid_pools import invalid_pools
-from function.cli.options import examples, form, sources
+from function.cli.inputs import find_invalid_pools, gather, warn_of_invalid
+from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
+from function.cli.pictures import draw_capacity
 from function.cli.store import environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.cli.usage import Usage, by_accelerator, said, use
@@ -47,12 +44,12 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     store = gather(sources, (*_KINDS, "Object") if suggesting else _KINDS).store
     known = environments(store)
     if suggesting:
-        click.echo(nodes.suggestion(store, known), nl=False)
+        click.echo(nodes.format_suggestions(store, known), nl=False)
         return
     parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
-    invalid = invalid_pools(store, known)
+    invalid = find_invalid_pools(store, known)
     usages = use(known, [p.value for p in parsed if p.value], invalid)
-    warn(store, _KINDS)
+    warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
             click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
@@ -60,7 +57,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
                 click.echo(f"\n{_totals(usages)}")
             hint(f"plan{sources.again or ' -f FILE --live'}")
         case Form.SVG:
-            click.echo(draw(usages))
+            click.echo(draw_capacity(usages))
         case Form.NAME:
             for environment in known:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from function.cli.errors import CliError
+from function.cli.options import CliError
 from function.kube.manifests import JSON, Manifest, get, text
 
 _SUFFIXES = (".yaml", ".yml", ".json")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
 from urllib.parse import quote
 
-from function.cli.errors import CliError, Code
+from function.cli.options import CliError, Code
 from function.domain.model import HuggingFaceSource
 from function.kube.manifests import JSON, integer, mapping, text
 

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from function.cli.errors import CliError
 from function.cli.files import whole
+from function.cli.options import CliError
 from function.domain.model import Shape
 from function.kube.manifests import JSON, Manifest, get, integer, mapping
 from function.kube.quantity import GIB

@@ -1,12 +1,9 @@
-"""A live control plane, through the caller's own kubeconfig. Reading, and the few writes that ModelCaches need.
-
-kr8s finds and renews the credentials; paths are written here, since every kind is known. Whatever keeps an answer
-from coming is told in one line with what to do.
-"""
+"""What the caller's kubeconfig says, as far as one must know it to complete a context or to say what is missing."""
 
 import asyncio
 import functools
 import json
+import os
 import tempfile
 import warnings
 from collections.abc import Awaitable, Coroutine, Iterable
@@ -17,14 +14,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+import yaml
 
-from function.cli.asked import Target
-from function.cli.errors import CliError, Code
 from function.cli.files import whole
-from function.cli.kubeconfigs import fault, named
+from function.cli.options import CliError, Code, Target
 from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref
-from function.kube.manifests import Manifest, listing
+from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
+
+
+def kubeconfig_paths(given: str | None) -> str:
+    """Return the kubeconfigs that count, as kubectl finds them; the system's separator stands between several."""
+    return given or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+
+def kubeconfig_contexts(files: str) -> list[str]:
+    """Return the names of all contexts; files that cannot be read have none."""
+    return [text(entry, "name") for content in _read_kubeconfigs(files) for entry in listing(content, "contexts")]
+
+
+def find_kubeconfig_fault(files: str, context: str | None) -> str:
+    """Return what is missing in kubeconfigs for a context, else for the current one; empty where nothing is."""
+    if not any(Path(file).is_file() for file in files.split(os.pathsep)):
+        return f"there is no kubeconfig {files}"
+    known, current = (
+        kubeconfig_contexts(files),
+        any(text(content, "current-context") for content in _read_kubeconfigs(files)),
+    )
+    if not known:
+        return f"the kubeconfig {files} holds no context"
+    if context and context not in known:
+        return f"the kubeconfig {files} holds no context {context}, but {', '.join(known)}"
+    return "" if context or current else f"the kubeconfig {files} says of no context that it is the current one"
+
+
+def _read_kubeconfigs(files: str) -> list[JSON]:
+    found: list[JSON] = []
+    for file in files.split(os.pathsep):
+        try:
+            found.append(yaml.safe_load(Path(file).read_text()))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+    return found
+
 
 if TYPE_CHECKING:
     from kr8s import ServerError
@@ -156,7 +188,7 @@ class Cluster:
         try:
             return self._run(work(), "connect")
         except CliError as error:
-            missing = fault(named(target.kubeconfig), target.context)
+            missing = find_kubeconfig_fault(kubeconfig_paths(target.kubeconfig), target.context)
             if missing:
                 raise CliError(f"cannot connect: {missing}. {_OTHERWISE}", Code.UNREACHABLE) from error
             raise

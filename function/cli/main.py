@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from function.cli.errors import CliError, Code
+from function.cli.options import CliError, Code
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",

@@ -1,25 +1,103 @@
-"""`plan`: every candidate of a deployment, and the decision, as a table, data or a picture; written nowhere."""
+"""Two plans of a world side by side: every deployment of which they say something else, and services that restart."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import click
 
-from function.cli.asked import Form, Sources
 from function.cli.candidates import Row, Verdict
-from function.cli.changes import Change
-from function.cli.compared import as_data, compare, told
-from function.cli.errors import Code
-from function.cli.gathered import KINDS, World, gather
-from function.cli.invalid_objects import warn
-from function.cli.options import examples, form, sources_with_set
-from function.cli.planning import Plan, plan_deployments
-from function.cli.restarts import restarts
+from function.cli.inputs import KINDS, World, gather, warn_of_invalid
+from function.cli.options import Code, Form, Sources, examples, form, sources_with_set
+from function.cli.planning import Change, Plan, list_restarts, plan_deployments
+from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Outlook, Refused, Status
 from function.report.bounded import listed
 from function.report.sentences import count
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A deployment that is decided otherwise. None: there is none of that name."""
+
+    ref: Ref
+    before: Plan | None
+    after: Plan | None
+
+    @property
+    def restarts(self) -> list[str]:
+        """The services that it keeps and whose pods restart."""
+        return list_restarts(self.before.services, self.after.services) if self.before and self.after else []
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is decided otherwise."""
+        return _decided(self.before) != _decided(self.after)
+
+    @property
+    def sign(self) -> str:
+        """`+` for what comes or is placed now, `-` for what goes or is not any more, `~` for the others."""
+        stood, stands = (_stands(plan) for plan in (self.before, self.after))
+        return "~" if stood == stands else "+" if stands else "-"
+
+
+def compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Changed]:
+    """Return the deployments whose decision, placements or services differ, by namespace and name."""
+    old, new = ({plan.ref: plan for plan in plans} for plans in (before, after))
+    every = (Changed(ref, old.get(ref), new.get(ref)) for ref in sorted(old.keys() | new.keys()))
+    return [changed for changed in every if changed.decided or changed.restarts]
+
+
+def format_comparison(changed: list[Changed]) -> str:
+    """Return a block for each deployment that changes."""
+    if not changed:
+        return "nothing changes"
+    blocks = []
+    for each in changed:
+        colour = {"+": GOOD, "-": BAD, "~": WAIT}[each.sign]
+        lines = [f"    {_line(each.before)}", f" -> {_line(each.after)}"] if each.decided else []
+        lines += [f"    restarts {service}: pod template changes" for service in each.restarts]
+        blocks.append("\n".join((paint(f"{each.sign} {each.ref}", colour), *lines)))
+    decided, restarted = sum(each.decided for each in changed), sum(len(each.restarts) for each in changed)
+    sums = [f"{count(decided, 'deployment')} of another decision"] if decided else []
+    sums += [f"{count(restarted, 'service')} to restart"] if restarted else []
+    return "\n".join((*blocks, "", ", ".join(sums)))
+
+
+def comparison_as_data(changed: list[Changed]) -> JSON:
+    """Return the same as data."""
+    return [
+        {
+            "namespace": each.ref.namespace,
+            "name": each.ref.name,
+            "before": _data(each.before),
+            "after": _data(each.after),
+            "restarts": [*each.restarts],
+        }
+        for each in changed
+    ]
+
+
+def _stands(plan: Plan | None) -> bool:
+    return plan is not None and plan.decision.status is Status.TRUE
+
+
+def _decided(plan: Plan | None) -> JSON:
+    """Return what is decided: the placements by environment, and where it is not placed the reason."""
+    if plan is None:
+        return None
+    placements: list[JSON] = [placement["spec"] for placement in plan.placements]
+    return [plan.decision.reason, placements]
+
+
+def _line(plan: Plan | None) -> str:
+    return f"{plan.decision.reason}: {plan.decision.message.partition(chr(10))[0]}" if plan else "not there"
+
+
+def _data(plan: Plan | None) -> JSON:
+    return None if plan is None else {"reason": str(plan.decision.reason), "message": plan.decision.message}
+
 
 _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
 
@@ -44,27 +122,29 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
     Reads the files of -f, or the control plane where none is given, or both with --live. Nothing is changed.
     """
     world = gather(sources)
-    warn(world.store, KINDS)
+    warn_of_invalid(world.store, KINDS)
     asked = world.deployments(deployments)
     every = _all_of(world) if world.before else plan_deployments(world, asked)
     plans = [p for ref in asked for p in every if p.ref == ref]
-    changed = compare(_all_of(world.before), every) if world.before else None
+    changed = compare_plans(_all_of(world.before), every) if world.before else None
     if diff and sources.live and sources.files:
         plans = [*_with_restarts(plans, _all_of(gather(replace(sources, files=(), sets=()))))]
     if form is Form.SVG:
-        from function.cli.picture import draw  # noqa: PLC0415  # only where a picture is wanted
+        from function.cli.pictures import draw_plans  # noqa: PLC0415  # only where a picture is wanted
 
-        click.echo(draw(plans))
+        click.echo(draw_plans(plans))
     elif form in (Form.JSON, Form.YAML):
-        data = [_structured(p, diff=diff) for p in plans]
-        click.echo(structured(form, data if changed is None else {"plans": data, "changes": as_data(changed)}))
+        data: list[JSON] = [_structured(p, diff=diff) for p in plans]
+        click.echo(
+            structured(form, data if changed is None else {"plans": data, "changes": comparison_as_data(changed)})
+        )
     elif form is Form.NAME:
         for placement in (m for p in plans for m in p.placements):
             click.echo(f"modelplacement.modelplane.ai/{text(placement, 'metadata.name')}")
     else:
         _tell(plans, wide=form is Form.WIDE, diff=diff)
         if changed is not None:
-            click.echo(f"\n{told(changed)}")
+            click.echo(f"\n{format_comparison(changed)}")
         else:  # no other command knows what was only supposed
             hint(_next(plans, sources))
     if any(p.decision.status is not Status.TRUE for p in plans):
@@ -79,7 +159,7 @@ def _with_restarts(plans: list[Plan], live: list[Plan]) -> Iterator[Plan]:
     """Return plans whose changes name the services that restart, against those of the control plane as it is."""
     known = {p.ref: p.services for p in live}
     for p in plans:
-        names = restarts(known.get(p.ref, {}), p.services)
+        names = list_restarts(known.get(p.ref, {}), p.services)
         more = (Change("~", f"LLMInferenceService {name} restarts: pod template changes") for name in names)
         yield replace(p, changes=(*p.changes, *more))
 

@@ -1,25 +1,94 @@
-"""Decides deployments with the composer that the controller runs, from the same inputs.
+"""What would change against what exists, one line for each field, as `+`, `-` and `~`."""
 
-All deployments are decided once, in the order of their creation, whichever are shown: each sees the placements of those
-before it, and on a control plane what the environments have published.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from function.cli.candidates import Row, candidates, unusable
-from function.cli.changes import Change, changes
+from function.cli.candidates import Row, describe_invalid_pool, explain_preference, list_candidates, list_remarks
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.gathered import World
-from function.cli.invalid_pools import invalid_pools
-from function.cli.remarks import preferred, remarks
-from function.cli.restarts import Services, services
+from function.cli.inputs import KINDS, World, find_invalid_pools
 from function.cli.store import Ref, Store
+from function.cli.tables import BAD, GOOD, WAIT
+from function.composers import placement
 from function.composers.deployment import Considered, consider
-from function.exchange import Call, Condition, Outcome
-from function.kube.manifests import Manifest, text
+from function.exchange import Call, Composed, Condition, Outcome
+from function.kube.manifests import JSON, Manifest, text
 from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
+
+_COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a difference."""
+
+    sign: str
+    text: str
+
+    @property
+    def colour(self) -> str:
+        """The colour of its sign."""
+        return _COLOURS[self.sign]
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.text}"
+
+
+def list_changes(before: Mapping[str, Manifest], after: Mapping[str, Composed]) -> tuple[Change, ...]:
+    """Return how what is composed differs from what exists."""
+    return tuple(_compare(before, {key: item.manifest for key, item in after.items()}))
+
+
+def _compare(before: Mapping[str, Manifest], after: Mapping[str, Manifest]) -> Iterator[Change]:
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old is None and new is not None:
+            yield Change("+", _title(new))
+        elif new is None and old is not None:
+            yield Change("-", _title(old))
+        elif old is not None and new is not None:
+            was, becomes = dict(_flat(old.get("spec"), "spec")), dict(_flat(new.get("spec"), "spec"))
+            for path in sorted(was.keys() | becomes.keys()):
+                if was.get(path) != becomes.get(path) and not path.startswith("spec.crossplane"):
+                    yield Change("~", f"{_title(new)} {path}: {was.get(path, 'unset')} -> {becomes.get(path, 'unset')}")
+
+
+def _title(manifest: Manifest) -> str:
+    where = text(manifest, "spec.inferenceEnvironmentRef.name")
+    return (
+        f"{Ref.of(manifest)} on {where} (profile {text(manifest, 'spec.profile')}, pool {text(manifest, 'spec.pool')})"
+    )
+
+
+def _flat(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flat(item, f"{path}.{key}")
+    else:
+        yield path, value
+
+
+# What each service asks for, by its name and environment.
+Services: TypeAlias = Mapping[tuple[str, str], str]
+
+
+def list_services(store: Store, outcome: Outcome) -> Services:
+    """Return the services of the placements that a deployment composes."""
+    found: dict[tuple[str, str], str] = {}
+    for item in outcome.composed.values():
+        call, _ = reconcile(store, item.manifest)
+        asked = placement.service(call, read_settings(call.input, call.context).value)
+        if asked:
+            name, wish = asked
+            found[name, text(item.manifest, "spec.inferenceEnvironmentRef.name")] = wish
+    return found
+
+
+def list_restarts(before: Services, after: Services) -> list[str]:
+    """Return the services that are in both and ask for something else, as `NAME on ENVIRONMENT`."""
+    both = sorted(before.keys() & after.keys())
+    return [f"{name} on {where}" for name, where in both if before[name, where] != after[name, where]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +116,7 @@ class Plan:
     @property
     def remarks(self) -> list[str]:
         """What is worth knowing of the places that it would take."""
-        return [*remarks(self.considered), *preferred(self.rows)] if self.considered else []
+        return [*list_remarks(self.considered), *explain_preference(self.rows)] if self.considered else []
 
     @property
     def placements(self) -> list[Manifest]:
@@ -81,13 +150,33 @@ def _plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     rows: tuple[Row, ...] = ()
     if isinstance(considered, Considered):
         names = {text(manifest, "metadata.name") for manifest in before.values()}
-        invalid = invalid_pools(store, (e for e in considered.environments if not e.deleting))
-        rows = (*candidates(considered, names), *map(unusable, invalid))
+        invalid = find_invalid_pools(store, (e for e in considered.environments if not e.deleting))
+        rows = (*list_candidates(considered, names), *map(describe_invalid_pool, invalid))
     return Plan(
         ref=ref,
         outcome=outcome,
         rows=rows,
-        changes=changes(before, outcome.composed),
-        services=services(store, outcome),
+        changes=list_changes(before, outcome.composed),
+        services=list_services(store, outcome),
         considered=considered if isinstance(considered, Considered) else None,
     )
+
+
+def compose_given(world: World) -> dict[Ref, Outcome]:
+    """Decide all deployments, then compose everything that was given once with all of it up.
+
+    Returns the outcomes of the composites whose manifests are meant: those given, and the placements that they compose.
+    """
+    plan_deployments(world, ())
+    outcomes: dict[Ref, Outcome] = {}
+    for ref in [ref for ref in world.store.refs(*KINDS) if ref in world.given and world.in_scope(ref)]:
+        outcomes |= compose_deployment(world.store, ref) if ref.kind == "ModelDeployment" else {}
+        if ref not in outcomes:
+            outcomes[ref] = compose_up(world.store, ref)
+    return outcomes
+
+
+def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
+    """Compose the placements of a deployment that was decided, and the deployment once more with all of them up."""
+    outcomes = {placement: compose_up(store, placement) for placement in map(Ref.of, store.owned(ref).values())}
+    return outcomes | {ref: reconcile(store, store[ref])[1]}

@@ -12,13 +12,10 @@ from decimal import Decimal
 
 import click
 
-from function.cli.asked import Form, Sources
-from function.cli.errors import CliError, Code
-from function.cli.gathered import gather
 from function.cli.hub import measure, read_config
-from function.cli.invalid_objects import warn
+from function.cli.inputs import gather, warn_of_invalid
 from function.cli.kv_cache import OVERHEAD, USED, Load, read_attention, read_file
-from function.cli.options import examples, form, sources
+from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.store import Store, environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Environment, Pool
@@ -126,7 +123,7 @@ def size(  # noqa: PLR0913  # click's options
         sizes = [_loaded(size_, _load(size_, config, hub, context_length, concurrency)) for size_ in sizes]
     profiles = () if params or hub else models
     known = environments(store)
-    warn(store, ["InferenceEnvironment"])
+    warn_of_invalid(store, ["InferenceEnvironment"])
     pools = _pools(known)
     found = [(found, list(_fits(found, _profiles(found, profiles), pools))) for found in sizes]
     if form is Form.TABLE:

@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 
 import click
 
-from function.cli.asked import Form, Sources
-from function.cli.gathered import KINDS, World, gather
-from function.cli.options import WATCH, examples, form, sources
-from function.cli.planning import plan_deployments
-from function.cli.rendering import compose_deployment
+from function.cli.inputs import KINDS, World, gather
+from function.cli.options import WATCH, Form, Sources, examples, form, sources
+from function.cli.planning import compose_deployment, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text

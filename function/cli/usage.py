@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from function.cli.invalid_pools import InvalidPool
+from function.cli.inputs import InvalidPool
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant

@@ -10,12 +10,10 @@ from itertools import groupby
 
 import click
 
-from function.cli.asked import Form, Sources
-from function.cli.gathered import KINDS, World, gather
-from function.cli.invalid_objects import warn
-from function.cli.options import examples, form, sources
+from function.cli.candidates import explain_preference
+from function.cli.inputs import KINDS, World, gather, warn_of_invalid
+from function.cli.options import Form, Sources, examples, form, sources
 from function.cli.planning import plan_deployments
-from function.cli.remarks import preferred
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
 from function.kube.manifests import Manifest, listing, text
@@ -66,7 +64,7 @@ def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) ->
     """
     if sources.files:
         world = gather(sources)
-        warn(world.store, KINDS)
+        warn_of_invalid(world.store, KINDS)
         report = decide_report(world, world.deployment(deployment))
     else:
         world = gather(sources, ("ModelDeployment", "ModelPlacement"), within=True)
@@ -121,7 +119,7 @@ def decide_report(world: World, ref: Ref) -> Report:
         ),
         refusals=tuple(map(_explain_miss, open_misses(decision) if decision else ())),
         others=(*faults, *_find_unready(world.store, ref)),
-        notes=tuple(f"note: {remark}" for remark in preferred(plan.rows)),
+        notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
 
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from function.cli.asked import Sources
-from function.cli.gathered import World, gather
-from function.cli.planning import Plan, plan_deployments
-from function.cli.rendering import compose_given, composed
+from function.cli.inputs import World, gather
+from function.cli.options import Sources
+from function.cli.planning import Plan, compose_given, plan_deployments
+from function.cli.render import list_composed
 from function.cli.store import Store
 from function.composers import compose
 from function.exchange import Call
@@ -35,10 +35,10 @@ def test_plan_decides_as_the_controller(story: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_render_writes_what_the_controller_composes(story: str) -> None:
     controller = plane(story).store
-    wanted = dict(composed(controller, controller.refs(*WISHES)))
+    wanted = dict(list_composed(controller, controller.refs(*WISHES)))
     world = gather(Sources(files=(str(EXAMPLES / story),)))
     compose_given(world)
-    found = dict(composed(world.store, world.store.refs(*WISHES)))
+    found = dict(list_composed(world.store, world.store.refs(*WISHES)))
     assert found.keys() == wanted.keys()
     assert {str(place): found[place] for place in found if found[place] != wanted[place]} == {}
 

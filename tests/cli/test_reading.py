@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from function.cli import files
-from function.cli.asked import Sources, Target
-from function.cli.gathered import gather
+from function.cli.inputs import gather
+from function.cli.options import Sources, Target
 from function.cli.store import Ref, Store, owned_by
 from function.exchange import Requirement
 from function.kube.manifests import Manifest, get, text

@@ -9,7 +9,7 @@ import yaml
 
 from function.cli.files import Found
 from function.cli.store import Store
-from function.cli.validate import Fault, check
+from function.cli.validate import Fault, check_manifests
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
 from tests.cli.conftest import Live, example
@@ -251,14 +251,16 @@ def errors(found: list[Fault]) -> list[Fault]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_faults(case: Case) -> None:
-    found = errors(check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"))
+    found = errors(
+        check_manifests([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    )
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
 @pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_is_valid(story: str) -> None:
     found = [Found(manifest, story) for manifest in example(story)]
-    assert errors(check(found, Store(), "default")) == []
+    assert errors(check_manifests(found, Store(), "default")) == []
 
 
 def test_exit_status_for_ci(tmp_path: Path) -> None:
@@ -351,7 +353,7 @@ DOUBTS = (
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
 def test_doubts(case: Case) -> None:
-    found = check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    found = check_manifests([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
     assert errors(found) == [], case.reason
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from function.cli.composition import composition_of
+from function.cli.composing import composition_of
 from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing, text

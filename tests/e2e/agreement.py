@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from function.cli.gathered import KINDS
-from function.cli.gathered import World as Read
+from function.cli.inputs import KINDS
+from function.cli.inputs import World as Read
 from function.cli.planning import plan_deployments
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, condition, mapping, text

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.cli.errors import Code
+from function.cli.options import Code
 from function.kube.manifests import JSON, Manifest, listing, text
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
