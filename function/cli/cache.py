@@ -1,6 +1,5 @@
 """Who needs a ModelCache: those that name it, and where its bytes shall go too, those that read the same directory."""
 
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -23,12 +22,11 @@ from function.cli.options import (
     sources,
     target,
 )
+from function.cli.purge import plan_removals
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
-from function.kube.manifests import JSON, Manifest, condition, copied, get, integer, listing, mapping, prune, text
-from function.kube.names import MANAGED_BY, VERSION, named
-from function.observe.health import READINESS, Level, assess
-from function.observe.objects import read
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, prune, text
+from function.kube.names import VERSION
 from function.parse.caches import read_cache
 from function.parse.problems import nearest
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
@@ -129,122 +127,6 @@ def _show_progress(cache: Manifest, message: str, before: str) -> str:
     full = width * ready // desired if desired else 0
     click.echo(f"\r\033[K[{'#' * full}{'-' * (width - full)}] {ready}/{desired} {message[:80]}", err=True, nl=False)
     return message
-
-
-# A directory that is gone already is what was wanted.
-SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
-_DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
-_OWNED: JSON = ["*"]
-_PURGE_SECONDS = 2
-_BACKOFF = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """One directory of one claim, and the Object whose Job removes it."""
-
-    environment: str
-    claim: str
-    directory: str
-    manifest: Manifest
-
-    def __str__(self) -> str:
-        return f"{self.directory.removeprefix('/mnt/models/')} of claim {self.claim} on {self.environment}"
-
-    def run(self, cluster: Cluster, cache: Ref, timeout: int) -> None:
-        """Remove it once the cache is gone, so that nothing is downloaded meanwhile."""
-        deadline = time.monotonic() + timeout
-        ref = Ref.of(self.manifest)
-        while cluster.get(cache) is not None:
-            self._pause(deadline, f"{cache} is still being deleted. Run 'kubectl describe' on it")
-        cluster.apply(self.manifest)
-        while True:
-            remote = read(cluster.get(ref))
-            health = assess(remote.manifest)
-            if remote.present and health.up:
-                break
-            if health.level is Level.FAILED:
-                raise CliError(f"{self} is not removed: {health.message}. {ref} has the Job", Code.REFUSED)
-            why = remote.message or health.message
-            self._pause(deadline, f"{self} is not removed yet ({why}). {ref} goes on; delete it once it is Ready")
-        cluster.delete(ref)
-
-    def _pause(self, deadline: float, message: str) -> None:
-        if time.monotonic() > deadline:
-            raise CliError(message, Code.REFUSED)
-        time.sleep(_PURGE_SECONDS)
-
-
-def plan_removals(store: Store, cache: Ref) -> tuple[Removal, ...]:
-    """Return what there is to remove beyond what goes with the cache."""
-    for entry in listing(store.get(cache), "status.environments"):
-        if text(entry, "phase") == "Downloading":
-            where = text(entry, "name")
-            raise CliError(f"{cache} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
-    # A cache names what it composes after the environment.
-    composed = [(key.partition("/")[0], m) for key, m in store.owned(cache).items()]
-    going = {
-        (environment, text(m, "spec.forProvider.manifest.metadata.name"))
-        for environment, m in composed
-        if _remote_kind(m) == "PersistentVolumeClaim" and get(m, "spec.managementPolicies") in (None, _OWNED)
-    }
-    removals = [_plan_removal(environment, m) for environment, m in composed if _remote_kind(m) == "Job"]
-    return tuple(r for r in removals if (r.environment, r.claim) not in going)
-
-
-def _remote_kind(manifest: Manifest) -> str:
-    return text(manifest, "spec.forProvider.manifest.kind")
-
-
-def _plan_removal(environment: str, download: Manifest) -> Removal:
-    """Return the removal of what a download's Object fetched."""
-    job = copied(mapping(download, "spec.forProvider.manifest"))
-    pod = mapping(job, "spec.template.spec")
-    container = listing(pod, "containers")[0]
-    arguments = container.get("args")
-    directory = str(arguments[1]) if isinstance(arguments, list) and len(arguments) > 1 else ""
-    if not _DIRECTORY.fullmatch(directory):
-        raise CliError(
-            f"{Ref.of(download)} fills {directory or 'nothing'}, which is no directory of ours", Code.REFUSED
-        )
-    volume = next(v for v in listing(pod, "volumes") if "persistentVolumeClaim" in v)
-    mounts: list[JSON] = [m for m in listing(container, "volumeMounts") if m.get("name") == volume.get("name")]
-    # Of the download's variables none is needed, and its token may be gone.
-    kept = {key: value for key, value in container.items() if key in ("image", "securityContext")}
-    command: list[JSON] = ["python3", "-c", SCRIPT, directory]
-    pod["containers"] = [{**kept, "name": "purge", "command": command, "volumeMounts": mounts}]
-    pod["volumes"] = [volume]
-    name = named(f"purge-{text(job, 'metadata.name')}", text(job, "metadata.name"), directory)
-    namespace = text(job, "metadata.namespace")
-    wanted: Manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace, "labels": {**MANAGED_BY}},
-        "spec": {"backoffLimit": _BACKOFF, "template": {**mapping(job, "spec.template"), "spec": pod}},
-    }
-    return Removal(
-        environment=environment,
-        claim=text(volume, "persistentVolumeClaim.claimName"),
-        directory=directory,
-        manifest=_wrap_in_object(download, wanted),
-    )
-
-
-def _wrap_in_object(download: Manifest, job: Manifest) -> Manifest:
-    return {
-        "apiVersion": download["apiVersion"],
-        "kind": "Object",
-        "metadata": {
-            "name": named(f"purge-{text(download, 'metadata.name')}", text(download, "metadata.name"), "purge"),
-            "namespace": text(download, "metadata.namespace"),
-            "labels": {**MANAGED_BY},
-        },
-        "spec": {
-            "providerConfigRef": mapping(download, "spec.providerConfigRef"),
-            "forProvider": {"manifest": job},
-            "readiness": {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]},
-        },
-    }
 
 
 _COLOURS = {Phase.READY: GOOD, Phase.FAILED: BAD}
