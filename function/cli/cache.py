@@ -1,9 +1,9 @@
-"""Who needs a ModelCache: those that name it, and where its bytes shall go too, those that read the same directory."""
+"""`cache`: lists ModelCaches over all environments, and preloads and clears them: the only commands that write."""
 
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import click
 
@@ -202,19 +202,8 @@ def _format_table(found: list[Entry], *, wide: bool) -> str:
 
 
 def _structured(entry: Entry) -> Manifest:
-    return {
-        "namespace": entry.ref.namespace,
-        "name": entry.ref.name,
-        "model": entry.model,
-        "size": entry.size,
-        "created": entry.created,
-        "usedBy": list(entry.users),
-        "environment": entry.environment,
-        "phase": entry.phase,
-        "claim": entry.claim,
-        "path": entry.path,
-        "message": entry.message,
-    }
+    found = {key: value for key, value in asdict(entry).items() if key not in ("ref", "users")}
+    return {"namespace": entry.ref.namespace, "name": entry.ref.name, **found, "usedBy": list(entry.users)}
 
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
