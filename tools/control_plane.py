@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from function.cli.composing import composite_status, reconcile
-from function.cli.store import Ref, Store, is_known, is_ours, owned_by
+from function.cli.store import Ref, Store, is_known, is_ours, set_owner
 from function.composers import COMPOSERS
 from function.exchange import Call, Outcome
 from function.kube.manifests import Manifest, mapping, text
@@ -129,7 +129,7 @@ class ControlPlane:
                 self._compose(ref, made.composed)
 
     def _compose(self, owner: Ref, composed: Mapping[str, Manifest]) -> None:
-        wanted = [owned_by(self.store[owner], key, manifest) for key, manifest in sorted(composed.items())]
+        wanted = [set_owner(self.store[owner], key, manifest) for key, manifest in sorted(composed.items())]
         for gone in {Ref.of(there) for there in self.store.owned(owner).values()} - set(map(Ref.of, wanted)):
             self.store.drop(gone)
         for manifest in wanted:

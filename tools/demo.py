@@ -28,7 +28,7 @@ from function.cli.options import Form
 from function.cli.pictures import draw_plans
 from function.cli.planning import Plan, plan_deployments
 from function.cli.render import Place, list_composed
-from function.cli.store import Ref, Store, is_known, namespaced
+from function.cli.store import Ref, Store, is_known, set_namespaces
 from function.cli.tables import structured
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from tools.control_plane import ControlPlane
@@ -84,7 +84,7 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    return list(namespaced((found.manifest for found in files.read(paths) if is_known(found.manifest)), "default"))
+    return list(set_namespaces((found.manifest for found in files.read(paths) if is_known(found.manifest)), "default"))
 
 
 def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:

@@ -34,13 +34,13 @@ from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Stat
 
 def find_users(store: Store, cache: Ref, *, bytes_too: bool) -> list[str]:
     """Return what uses a ModelCache; deployments that are not placed yet count."""
-    found = set(_naming(store, cache))
+    found = set(_find_named_by(store, cache))
     if bytes_too:
-        found |= set(_reading(store, cache))
+        found |= set(_find_sharing(store, cache))
     return sorted(found)
 
 
-def _naming(store: Store, cache: Ref) -> Iterator[str]:
+def _find_named_by(store: Store, cache: Ref) -> Iterator[str]:
     for manifest in (*store.all("ModelDeployment"), *store.all("ModelPlacement")):
         named = text(manifest, "spec.modelCache.name") == cache.name
         if named and text(manifest, "metadata.namespace") == cache.namespace:
@@ -49,9 +49,9 @@ def _naming(store: Store, cache: Ref) -> Iterator[str]:
     yield from (f"ModelDeployment {cache.namespace}/{name}" for name in (used if isinstance(used, list) else []))
 
 
-def _reading(store: Store, cache: Ref) -> Iterator[str]:
+def _find_sharing(store: Store, cache: Ref) -> Iterator[str]:
     """Return who else has its weights in a directory that the cache filled."""
-    places = set(_places(store.get(cache)))
+    places = set(_list_places(store.get(cache)))
     for manifest in store.all("ModelPlacement"):
         here = text(manifest, "spec.inferenceEnvironmentRef.name")
         stored = (here, text(manifest, "status.storage.claimName"), text(manifest, "status.storage.path"))
@@ -59,11 +59,11 @@ def _reading(store: Store, cache: Ref) -> Iterator[str]:
             yield _name_user(manifest, cache)
     for manifest in store.all("ModelCache"):
         other = Ref.of(manifest)
-        if other != cache and other.namespace == cache.namespace and places.intersection(_places(manifest)):
+        if other != cache and other.namespace == cache.namespace and places.intersection(_list_places(manifest)):
             yield str(other)
 
 
-def _places(cache: Manifest | None) -> Iterator[tuple[str, str, str]]:
+def _list_places(cache: Manifest | None) -> Iterator[tuple[str, str, str]]:
     for entry in listing(cache, "status.environments"):
         if text(entry, "claimName"):
             yield text(entry, "name"), text(entry, "claimName"), text(entry, "path")
@@ -185,7 +185,7 @@ def format_entries(found: list[Entry], form: Form) -> str:
         case Form.TABLE | Form.WIDE:
             return _format_table(found, wide=form is Form.WIDE) if found else "There is no ModelCache"
         case _:
-            return structured(form, [_structured(entry) for entry in found])
+            return structured(form, [_build_data(entry) for entry in found])
 
 
 def _format_table(found: list[Entry], *, wide: bool) -> str:
@@ -201,7 +201,7 @@ def _format_table(found: list[Entry], *, wide: bool) -> str:
     return table(headers, rows)
 
 
-def _structured(entry: Entry) -> Manifest:
+def _build_data(entry: Entry) -> Manifest:
     found = {key: value for key, value in asdict(entry).items() if key not in ("ref", "users")}
     return {"namespace": entry.ref.namespace, "name": entry.ref.name, **found, "usedBy": list(entry.users)}
 
@@ -272,7 +272,7 @@ def preload(  # click's options
 ) -> None:
     """Bring a model's weights to environments before anything is deployed."""
     cluster = connect(target)
-    manifest = _manifest(cluster.namespace, asked)
+    manifest = _build_manifest(cluster.namespace, asked)
     ref = Ref.of(manifest)
     _check_references(Store(cluster.objects([text(manifest, "spec.modelRef.kind"), "InferenceEnvironment"])), manifest)
     if not dry_run:
@@ -322,13 +322,13 @@ def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Targe
     hint(f"cache list -n {ref.namespace}")
 
 
-def _manifest(namespace: str, asked: dict[str, object]) -> Manifest:
+def _build_manifest(namespace: str, asked: dict[str, object]) -> Manifest:
     """Return the ModelCache that was asked for, checked by the function's own parser."""
     storage = prune(
         {
-            "claimName": _said(asked["claim"]),
-            "size": _said(asked["size"]),
-            "storageClassName": _said(asked["storage_class"]),
+            "claimName": _take_text(asked["claim"]),
+            "size": _take_text(asked["size"]),
+            "storageClassName": _take_text(asked["storage_class"]),
             "retain": True if asked["retain"] else None,
         }
     )
@@ -336,11 +336,11 @@ def _manifest(namespace: str, asked: dict[str, object]) -> Manifest:
     manifest: Manifest = {
         "apiVersion": VERSION,
         "kind": "ModelCache",
-        "metadata": {"name": _said(asked["name"]) or model, "namespace": namespace},
+        "metadata": {"name": _take_text(asked["name"]) or model, "namespace": namespace},
         "spec": prune(
             {
                 "modelRef": {"kind": str(asked["kind"]), "name": model},
-                **_where(asked["environments"], asked["selector"]),
+                **_build_placement(asked["environments"], asked["selector"]),
                 "storage": storage or None,
             }
         ),
@@ -351,11 +351,11 @@ def _manifest(namespace: str, asked: dict[str, object]) -> Manifest:
     return manifest
 
 
-def _said(value: object) -> str | None:
+def _take_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _where(environments: object, selector: object) -> Manifest:
+def _build_placement(environments: object, selector: object) -> Manifest:
     if isinstance(environments, tuple) and environments:
         return {"environments": [str(name) for name in environments]}
     if not isinstance(selector, str):

@@ -1,7 +1,7 @@
-"""Every environment, profile and pool that a deployment could have, judged by the rules that decide.
+"""Lists every environment, profile and pool that a deployment could have, judged by the rules that decide.
 
 One row each: what was wanted, what was found, the verdict. Those that serve come first, then those that would fit,
-then the others, nearest first.
+then the others, nearest first. Remarks name what is slow, too small or doubtful about the places that are chosen.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -95,12 +95,12 @@ def describe_invalid_pool(pool: InvalidPool) -> Row:
         pool=pool.name,
         verdict="invalid",
         wanted=first.path,
-        found=first.message + _more(len(others)),
+        found=first.message + _count_more(len(others)),
         faults=pool.faults,
     )
 
 
-def _more(number: int) -> str:
+def _count_more(number: int) -> str:
     return f" (+{number} more)" if number else ""
 
 
@@ -110,9 +110,9 @@ def _list_on(
     chosen = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     met = False
     for attempt in attempts(considered.request, environment, ledger):
-        row = _row(considered.request, attempt, ledger, environment.name)
+        row = _build_row(considered.request, attempt, ledger, environment.name)
         if chosen is not None and (row.profile, row.pool) == (chosen.profile, chosen.pool):
-            row, met = replace(row, verdict=_serving(chosen, existing)), True
+            row, met = replace(row, verdict=_judge_serving(chosen, existing)), True
         yield row
     if chosen is not None and not met:
         # It stays although its pool or profile cannot be read, or its labels are not admitted any more.
@@ -120,17 +120,17 @@ def _list_on(
             environment=environment.name,
             profile=chosen.profile,
             pool=chosen.pool,
-            replica=_replica(chosen.shape),
-            verdict=_serving(chosen, existing),
+            replica=_describe_replica(chosen.shape),
+            verdict=_judge_serving(chosen, existing),
         )
 
 
-def _serving(chosen: Assignment, existing: Collection[str]) -> Verdict:
+def _judge_serving(chosen: Assignment, existing: Collection[str]) -> Verdict:
     stood = chosen.placement is not None and chosen.placement.name in existing
     return Verdict.STAYS if stood else Verdict.PLACED
 
 
-def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
+def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
     candidate, refusals = attempt.candidate, attempt.refusals
     if not refusals:
         assert candidate is not None  # only a pool can be without a refusal
@@ -139,10 +139,10 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
             environment=environment,
             profile=candidate.profile.name,
             pool=candidate.pool.name,
-            replica=_replica(candidate.shape),
+            replica=_describe_replica(candidate.shape),
             verdict=Verdict.FITS,
             wanted=count(request.deployment.replicas, "replica"),
-            found=f"room for {_room(candidate, ledger)}" + (f", {unused(preferred)}" if preferred else ""),
+            found=f"room for {_count_room(candidate, ledger)}" + (f", {unused(preferred)}" if preferred else ""),
             rank=preferred,
         )
     wanted, found = compare(refusals[0])
@@ -150,19 +150,19 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
         environment=environment,
         profile=refusals[0].profile,
         pool=refusals[0].pool,
-        replica=_replica(candidate.shape if candidate else None),
+        replica=_describe_replica(candidate.shape if candidate else None),
         verdict=refusals[0].reason,
         wanted=wanted,
-        found=found + _more(len(refusals) - 1),
+        found=found + _count_more(len(refusals) - 1),
         refusals=refusals,
     )
 
 
-def _replica(shape: Shape | None) -> str:
+def _describe_replica(shape: Shape | None) -> str:
     return replica(shape.nodes, shape.gpus_per_node) if shape else ""
 
 
-def _room(candidate: Candidate, ledger: Ledger) -> int:
+def _count_room(candidate: Candidate, ledger: Ledger) -> int:
     room = ledger.room(candidate.environment, candidate.pool)
     assert candidate.shape is not None  # nothing fits without one
     apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
@@ -178,36 +178,36 @@ def unused(rank: Rank) -> str:
 
 def compare(refusal: Refusal) -> tuple[str, str]:
     """Return what was wanted and what was found, short enough for a column."""
-    return _COMPARED.get(refusal.field, _declared)(refusal)
+    return _COMPARED.get(refusal.field, _compare_declared)(refusal)
 
 
-def _declared(refusal: Refusal) -> tuple[str, str]:
+def _compare_declared(refusal: Refusal) -> tuple[str, str]:
     wanted = "" if refusal.wanted is None else f" {show(refusal.field, refusal.wanted)}"
     found = "not declared" if refusal.found is None else show(refusal.field, refusal.found)
     return f"{refusal.field}{wanted}", found
 
 
-def _labels(refusal: Refusal) -> tuple[str, str]:
+def _compare_labels(refusal: Refusal) -> tuple[str, str]:
     pairs = unmet(refusal)
     there = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in pairs]
     return ", ".join(str(requirement) for requirement, _ in pairs), ", ".join(there)
 
 
-def _replicas(refusal: Refusal) -> tuple[str, str]:
+def _compare_replicas(refusal: Refusal) -> tuple[str, str]:
     assert isinstance(refusal.wanted, int)
     use = refusal.use
     taken = f", {use.nodes_in_use} of {count(use.nodes, 'node')} in use" if use else ""
     return count(refusal.wanted, "replica"), f"room for {refusal.found}{taken}"
 
 
-def _storage(refusal: Refusal) -> tuple[str, str]:
+def _compare_storage(refusal: Refusal) -> tuple[str, str]:
     fault = refusal.storage
     assert fault is not None
     wanted, found = STORAGE_COLUMNS[fault.kind]
     return wanted.format(fault=fault), found.format(fault=fault)
 
 
-def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
+def _compare_with(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
     def say(refusal: Refusal) -> tuple[str, str]:
         said = show(refusal.field, refusal.found) if refusal.found is not None else found
         return wanted.format(show(refusal.field, refusal.wanted)), said
@@ -238,20 +238,20 @@ STORAGE_COLUMNS: Mapping[FaultKind, tuple[str, str]] = {
 }
 
 _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
-    Field.DEPLOYMENT_SELECTOR: _labels,
-    Field.MODEL_SELECTOR: _labels,
-    Field.PROFILE_SELECTOR: _labels,
-    Field.REPLICAS: _replicas,
-    Field.LEDGER: _replicas,
-    Field.VRAM: _words("spec.resources.vram", "not set"),
-    Field.ENGINE_ARGS: _words("arguments that agree", ""),
-    Field.INTER_NODE: _words("what its preset allows", ""),
-    Field.TLS: _words("an engine that serves HTTPS", ""),
-    Field.ENVIRONMENT: _words("a valid environment", "spec is invalid"),
-    Field.NODE_POOLS: _words("a valid GPU pool", "none"),
-    Field.MULTI_NODE: _words("multiNodeCapable for {} nodes", "not declared"),
-    Field.STORAGE: _storage,
-    Field.READY: _words("Ready", "not reported"),
+    Field.DEPLOYMENT_SELECTOR: _compare_labels,
+    Field.MODEL_SELECTOR: _compare_labels,
+    Field.PROFILE_SELECTOR: _compare_labels,
+    Field.REPLICAS: _compare_replicas,
+    Field.LEDGER: _compare_replicas,
+    Field.VRAM: _compare_with("spec.resources.vram", "not set"),
+    Field.ENGINE_ARGS: _compare_with("arguments that agree", ""),
+    Field.INTER_NODE: _compare_with("what its preset allows", ""),
+    Field.TLS: _compare_with("an engine that serves HTTPS", ""),
+    Field.ENVIRONMENT: _compare_with("a valid environment", "spec is invalid"),
+    Field.NODE_POOLS: _compare_with("a valid GPU pool", "none"),
+    Field.MULTI_NODE: _compare_with("multiNodeCapable for {} nodes", "not declared"),
+    Field.STORAGE: _compare_storage,
+    Field.READY: _compare_with("Ready", "not reported"),
 }
 
 
@@ -265,12 +265,14 @@ def list_remarks(considered: Considered) -> Iterator[str]:
             said = (
                 slow(pool) if assignment.shape.nodes > 1 else "",
                 beyond_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
-                *_weights(considered, assignment, environment, pool),
+                *_list_weight_remarks(considered, assignment, environment, pool),
             )
             yield from (f"{environment.name}: {text}" for text in said if text)
 
 
-def _weights(considered: Considered, assignment: Assignment, environment: Environment, pool: Pool) -> Iterator[str]:
+def _list_weight_remarks(
+    considered: Considered, assignment: Assignment, environment: Environment, pool: Pool
+) -> Iterator[str]:
     request = considered.request
     planned = plan(considered.weights.on(environment, pool, assignment.shape, assignment.replicas))
     profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)

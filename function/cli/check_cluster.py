@@ -58,7 +58,7 @@ RIGHTS = (
 )
 
 
-def review(right: Right, verb: str) -> Manifest:
+def build_review(right: Right, verb: str) -> Manifest:
     """Return the question whether who asks may do something. The API server answers it and stores nothing."""
     return {
         "apiVersion": "authorization.k8s.io/v1",
@@ -122,26 +122,26 @@ def run_checks(seen: Seen) -> list[Line]:
     return [line for one in _CHECKS for line in one(seen)]
 
 
-def _kubernetes(seen: Seen) -> Iterator[Line]:
-    yield _released("Kubernetes", seen.version, KUBERNETES, "Upgrade the cluster")
+def _check_kubernetes(seen: Seen) -> Iterator[Line]:
+    yield _check_release("Kubernetes", seen.version, KUBERNETES, "Upgrade the cluster")
 
 
-def _lws(seen: Seen) -> Iterator[Line]:
+def _check_lws(seen: Seen) -> Iterator[Line]:
     todo = "Install LeaderWorkerSet, then restart KServe's controller, which looks for it only when it starts"
-    yield _project(seen, "LeaderWorkerSet", LWS_API, ("leaderworkersets",), LWS, todo)
+    yield _check_project(seen, "LeaderWorkerSet", LWS_API, ("leaderworkersets",), LWS, todo)
 
 
-def _kserve(seen: Seen) -> Iterator[Line]:
+def _check_kserve(seen: Seen) -> Iterator[Line]:
     resources = ("llminferenceservices", "llminferenceserviceconfigs")
-    yield _project(
+    yield _check_project(
         seen, "KServe", API_VERSION, resources, KSERVE, "Install KServe with its LLMInferenceService controller"
     )
 
 
-def _presets(seen: Seen) -> Iterator[Line]:
+def _check_presets(seen: Seen) -> Iterator[Line]:
     name, wanted = "KServe's presets", ", ".join(_PRESET_NAMES)
     if seen.presets is None:
-        yield _hidden(name, wanted)
+        yield _report_hidden(name, wanted)
         return
     names = [text(preset, "metadata.name") for preset in seen.presets]
     lacking = [preset for preset in _PRESET_NAMES if not any(found.endswith(preset) for found in names)]
@@ -153,14 +153,14 @@ def _presets(seen: Seen) -> Iterator[Line]:
         yield Line(check=name, found=found, wanted=wanted)
 
 
-def _gateway(seen: Seen) -> Iterator[Line]:
+def _check_gateway(seen: Seen) -> Iterator[Line]:
     if not seen.with_gateway:
         return
     otherwise = "or set kserve.gateway: false on the environment, and check with --no-gateway"
-    yield _served(seen, "Gateway API", GATEWAY_API, ("gateways", "httproutes"), f"Install its CRDs, {otherwise}")
+    yield _check_served(seen, "Gateway API", GATEWAY_API, ("gateways", "httproutes"), f"Install its CRDs, {otherwise}")
     name, wanted = "Gateway kserve/kserve-ingress-gateway", "Programmed, with an address"
     if seen.gateways is None:
-        yield _hidden(name, wanted)
+        yield _report_hidden(name, wanted)
         return
     for gateway in seen.gateways:
         addresses = [text(address, "value") for address in listing(gateway, "status.addresses")]
@@ -175,10 +175,10 @@ def _gateway(seen: Seen) -> Iterator[Line]:
         yield Line(check=name, state=State.MISSING, found="none", wanted=wanted, todo=f"Make that Gateway, {otherwise}")
 
 
-def _classes(seen: Seen) -> Iterator[Line]:
+def _check_classes(seen: Seen) -> Iterator[Line]:
     name, wanted = "storage class", "ReadWriteMany for models over several nodes"
     if seen.classes is None:
-        yield _hidden(name, wanted)
+        yield _report_hidden(name, wanted)
         return
     for each in seen.classes:
         found = f"{text(each, 'provisioner')}, {text(each, 'volumeBindingMode') or 'Immediate'}"
@@ -188,10 +188,10 @@ def _classes(seen: Seen) -> Iterator[Line]:
         yield Line(check=name, state=State.WARNING, found="none", wanted=wanted, todo=todo)
 
 
-def _nodes(seen: Seen) -> Iterator[Line]:
+def _check_nodes(seen: Seen) -> Iterator[Line]:
     name, wanted = "GPUs", "nodes that offer them to the scheduler"
     if seen.nodes is None:
-        yield _hidden(name, wanted)
+        yield _report_hidden(name, wanted)
         return
     nodes = [read_node(node) for node in seen.nodes]
     offering = {r: [node for node in nodes if node.offers.get(r)] for r in seen.gpu_resources}
@@ -199,11 +199,11 @@ def _nodes(seen: Seen) -> Iterator[Line]:
         if those:
             gpus = sum(node.offers[resource] for node in those)
             unready = [node for node in those if not node.ready or node.cordoned]
-            away = f", not Ready or cordoned: {_names(unready)}" if unready else ""
+            away = f", not Ready or cordoned: {_list_names(unready)}" if unready else ""
             yield Line(check=f"{name} {resource}", found=f"{gpus} on {count(len(those), 'node')}{away}", wanted=wanted)
     without = [node for node in nodes if not any(node in those for those in offering.values())]
     if without and len(without) < len(nodes):
-        yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {_names(without)}")
+        yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {_list_names(without)}")
     if len(without) == len(nodes):
         todo = (
             "Install the device plugin on the GPU nodes, or name what they offer with --gpu-resource; pools that are "
@@ -213,7 +213,7 @@ def _nodes(seen: Seen) -> Iterator[Line]:
         yield Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
 
 
-def _rights(seen: Seen) -> Iterator[Line]:
+def _check_rights(seen: Seen) -> Iterator[Line]:
     for right in RIGHTS:
         denied = seen.denied.get(right.resource, ())
         name, wanted = f"rights on {right.resource}", ", ".join(right.verbs)
@@ -228,21 +228,22 @@ def _rights(seen: Seen) -> Iterator[Line]:
 
 
 _CHECKS: tuple[Callable[[Seen], Iterable[Line]], ...] = (
-    _kubernetes, _lws, _kserve, _presets, _gateway, _classes, _nodes, _rights,
+    _check_kubernetes, _check_lws, _check_kserve, _check_presets, _check_gateway, _check_classes, _check_nodes,
+    _check_rights,
 )  # fmt: skip
 
 
-def _project(seen: Seen, name: str, api: str, resources: tuple[str, ...], least: Version, todo: str) -> Line:
+def _check_project(seen: Seen, name: str, api: str, resources: tuple[str, ...], least: Version, todo: str) -> Line:
     """Judge what a project serves, then its release, where that is known."""
-    line = _served(seen, name, api, resources, todo)
+    line = _check_served(seen, name, api, resources, todo)
     release = seen.releases.get(name, "")
-    if line.state is not State.OK or _version(release) is None:
+    if line.state is not State.OK or _parse_version(release) is None:
         wanted = f"{line.wanted}, of {_format_version(least)} or later"
         return Line(check=name, state=line.state, found=line.found, wanted=wanted, todo=line.todo)
-    return _released(name, f"{release} with {api}", least, todo)
+    return _check_release(name, f"{release} with {api}", least, todo)
 
 
-def _served(seen: Seen, name: str, api: str, resources: tuple[str, ...], todo: str) -> Line:
+def _check_served(seen: Seen, name: str, api: str, resources: tuple[str, ...], todo: str) -> Line:
     lacking = [resource for resource in resources if resource not in seen.served.get(api, ())]
     found = f"{api} has no {' and no '.join(lacking)}" if lacking else api
     return Line(
@@ -250,8 +251,8 @@ def _served(seen: Seen, name: str, api: str, resources: tuple[str, ...], todo: s
     )
 
 
-def _released(name: str, found: str, least: Version, todo: str) -> Line:
-    version, wanted = _version(found), f"{_format_version(least)} or later"
+def _check_release(name: str, found: str, least: Version, todo: str) -> Line:
+    version, wanted = _parse_version(found), f"{_format_version(least)} or later"
     if version is None:
         return Line(check=name, state=State.WARNING, found=found, wanted=wanted, todo="Find out which release this is")
     if version < least:
@@ -259,7 +260,7 @@ def _released(name: str, found: str, least: Version, todo: str) -> Line:
     return Line(check=name, found=found, wanted=wanted)
 
 
-def _version(said: str) -> Version | None:
+def _parse_version(said: str) -> Version | None:
     match = _VERSION.match(said)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -268,12 +269,12 @@ def _format_version(version: Version) -> str:
     return f"v{version[0]}.{version[1]}"
 
 
-def _hidden(name: str, wanted: str) -> Line:
+def _report_hidden(name: str, wanted: str) -> Line:
     found = "this identity may not look"
     return Line(check=name, state=State.WARNING, found=found, wanted=wanted, todo=_ADMINISTRATOR)
 
 
-def _names(nodes: Sequence[Node]) -> str:
+def _list_names(nodes: Sequence[Node]) -> str:
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return ", ".join(node.name for node in nodes[:_NAMED]) + more
 
@@ -318,9 +319,9 @@ def check_cluster(  # click's options
     cluster = connect(Target(kubeconfig=kubeconfig, context=context))
     lines = run_checks(_look(cluster, with_gateway=not no_gateway, resources=(*GPU_RESOURCES, *resources)))
     if form is Form.TABLE:
-        _tell(lines)
+        _print_lines(lines)
     else:
-        click.echo(structured(form, [_structured(line) for line in lines]))
+        click.echo(structured(form, [_build_data(line) for line in lines]))
     if any(line.state is State.MISSING for line in lines):
         context_.exit(Code.REFUSED)
 
@@ -328,23 +329,23 @@ def check_cluster(  # click's options
 def _look(cluster: Cluster, *, with_gateway: bool, resources: tuple[str, ...]) -> Seen:
     return Seen(
         version=text(cluster.ask("/version").body, "gitVersion"),
-        served={api: _resources(cluster.ask(f"/apis/{api}")) for api in (API_VERSION, LWS_API, GATEWAY_API)},
-        releases={name: _release(cluster.ask(path)) for name, path in _CONTROLLERS.items()},
-        presets=_items(cluster.ask(_PRESETS)),
+        served={api: _list_resources(cluster.ask(f"/apis/{api}")) for api in (API_VERSION, LWS_API, GATEWAY_API)},
+        releases={name: _read_release(cluster.ask(path)) for name, path in _CONTROLLERS.items()},
+        presets=_list_items(cluster.ask(_PRESETS)),
         with_gateway=with_gateway,
-        gateways=_one(cluster.ask(_GATEWAY)) if with_gateway else (),
-        classes=_items(cluster.ask("/apis/storage.k8s.io/v1/storageclasses")),
-        nodes=_items(cluster.ask("/api/v1/nodes")),
+        gateways=_list_one(cluster.ask(_GATEWAY)) if with_gateway else (),
+        classes=_list_items(cluster.ask("/apis/storage.k8s.io/v1/storageclasses")),
+        nodes=_list_items(cluster.ask("/api/v1/nodes")),
         gpu_resources=resources,
-        denied={right.resource: _denied(cluster, right) for right in RIGHTS},
+        denied={right.resource: _find_denied(cluster, right) for right in RIGHTS},
     )
 
 
-def _resources(answer: Answer) -> frozenset[str]:
+def _list_resources(answer: Answer) -> frozenset[str]:
     return frozenset(text(resource, "name") for resource in listing(answer.body, "resources"))
 
 
-def _release(answer: Answer) -> str:
+def _read_release(answer: Answer) -> str:
     """Return the tag of a controller's image; empty where it is not told, as by a digest alone."""
     containers = listing(answer.body, "spec.template.spec.containers")
     images = (text(each, "image") for each in containers if text(each, "name") == "manager")
@@ -352,20 +353,20 @@ def _release(answer: Answer) -> str:
     return tag
 
 
-def _items(answer: Answer) -> list[Manifest] | None:
+def _list_items(answer: Answer) -> list[Manifest] | None:
     return None if answer.forbidden else listing(answer.body, "items")
 
 
-def _one(answer: Answer) -> list[Manifest] | None:
+def _list_one(answer: Answer) -> list[Manifest] | None:
     return None if answer.forbidden else [answer.body] if answer.body else []
 
 
-def _denied(cluster: Cluster, right: Right) -> tuple[str, ...]:
-    reviews = ((verb, cluster.ask(REVIEWS, review(right, verb))) for verb in right.verbs)
+def _find_denied(cluster: Cluster, right: Right) -> tuple[str, ...]:
+    reviews = ((verb, cluster.ask(REVIEWS, build_review(right, verb))) for verb in right.verbs)
     return tuple(verb for verb, answer in reviews if not flag(answer.body, "status.allowed"))
 
 
-def _tell(lines: Sequence[Line]) -> None:
+def _print_lines(lines: Sequence[Line]) -> None:
     rows = ((line.check, paint(line.state, _COLOURS[line.state]), line.found, line.wanted) for line in lines)
     click.echo(table(("CHECK", "STATE", "FOUND", "WANTED"), rows))
     todo = [line for line in lines if line.todo]
@@ -378,7 +379,7 @@ def _tell(lines: Sequence[Line]) -> None:
         hint("init environment")
 
 
-def _structured(line: Line) -> Manifest:
+def _build_data(line: Line) -> Manifest:
     return {
         "check": line.check,
         "state": line.state,

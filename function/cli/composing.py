@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from function.cli.options import CliError, Code
-from function.cli.store import Ref, Store, is_ours, owned_by
+from function.cli.store import Ref, Store, is_ours, set_owner
 from function.composers import compose
 from function.exchange import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, copied, get, integer, listing, mapping, strings, text
@@ -35,9 +35,9 @@ def first_call(store: Store, xr: Manifest) -> Call:
             break
         if asks_for_configs(step):
             data = mapping(found, "spec.defaultData")
-            for source in _sources(store, xr, environment, mapping(found, "spec")):
-                data = _merged(data, source)
-            environment = _merged(environment, data)
+            for source in _read_sources(store, xr, environment, mapping(found, "spec")):
+                data = _merge(data, source)
+            environment = _merge(environment, data)
     context: Manifest = {ENVIRONMENT_KEY: environment} if environment else {}
     return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=given, context=context)
 
@@ -57,77 +57,77 @@ def composition_of(store: Store, xr: Manifest) -> Manifest | None:
     return next((fitting[name] for name in names if name in fitting), None)
 
 
-def _sources(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
+def _read_sources(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
     """Return the data of every source in order, at the path where it goes."""
     optional = text(spec, "policy.resolution") == "Optional"
     for source in listing(spec, "environmentConfigs"):
         if text(source, "type") == "Selector":
-            found = _selected(store, xr, environment, mapping(source, "selector"))
+            found = _select_configs(store, xr, environment, mapping(source, "selector"))
         else:
-            found = _named(store, text(source, "ref.name"), optional=optional)
+            found = _find_named(store, text(source, "ref.name"), optional=optional)
         for config in found:
             data: JSON = mapping(config, "data")
-            for key in reversed(_path(text(source, "toFieldPath"))):
+            for key in reversed(_split_path(text(source, "toFieldPath"))):
                 data = {key: data}
             yield data if isinstance(data, dict) else {}
 
 
-def _named(store: Store, name: str, *, optional: bool) -> Sequence[Manifest]:
+def _find_named(store: Store, name: str, *, optional: bool) -> Sequence[Manifest]:
     found = store.get(Ref(CONFIG, "", name))
     if found is None and not optional:
-        raise _stopped(f"{CONFIG} {name}, which does not exist")
+        raise _refuse(f"{CONFIG} {name}, which does not exist")
     return [] if found is None else [found]
 
 
-def _selected(store: Store, xr: Manifest, environment: Manifest, selector: Manifest) -> Sequence[Manifest]:
-    wanted = dict(_labels(xr, environment, selector))
+def _select_configs(store: Store, xr: Manifest, environment: Manifest, selector: Manifest) -> Sequence[Manifest]:
+    wanted = dict(_resolve_labels(xr, environment, selector))
     if not wanted:
         return []
     found = [c for c in store.all(CONFIG) if wanted.items() <= strings(c, "metadata.labels").items()]
     what = f"{CONFIG}s with {','.join(f'{key}={value}' for key, value in wanted.items())}"
     if text(selector, "mode") != "Multiple":
         if len(found) != 1:
-            raise _stopped(f"exactly one of the {what}; there are {len(found)}")
+            raise _refuse(f"exactly one of the {what}; there are {len(found)}")
         return found
     least = integer(selector, "minMatch")
     if len(found) < least:
-        raise _stopped(f"at least {least} {what}; there are {len(found)}")
+        raise _refuse(f"at least {least} {what}; there are {len(found)}")
     most = selector.get("maxMatch")
-    ordered = _ordered(found, text(selector, "sortByFieldPath") or "metadata.name")
+    ordered = _sort_configs(found, text(selector, "sortByFieldPath") or "metadata.name")
     return ordered[:most] if isinstance(most, int) else ordered
 
 
-def _labels(xr: Manifest, environment: Manifest, selector: Manifest) -> Iterator[tuple[str, str]]:
+def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> Iterator[tuple[str, str]]:
     read: Mapping[str, Manifest] = {"": xr, "FromCompositeFieldPath": xr, "FromEnvironmentFieldPath": environment}
     for matcher in listing(selector, "matchLabels"):
         type_, path = text(matcher, "type"), text(matcher, "valueFromFieldPath")
-        value = matcher.get("value") if type_ == "Value" else _at(read.get(type_, {}), path)
+        value = matcher.get("value") if type_ == "Value" else _get_at(read.get(type_, {}), path)
         if isinstance(value, str):
             yield text(matcher, "key"), value
         elif text(matcher, "fromFieldPathPolicy") != "Optional":
-            raise _stopped(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which says nothing")
+            raise _refuse(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which says nothing")
 
 
-def _ordered(configs: Sequence[Manifest], path: str) -> list[Manifest]:
+def _sort_configs(configs: Sequence[Manifest], path: str) -> list[Manifest]:
     """Return the configs by the value at a path, which is all text or all numbers; without one comes first."""
-    values = [_at(config, path) for config in configs]
+    values = [_get_at(config, path) for config in configs]
     if any(isinstance(value, str) for value in values):
         return [c for _, c in sorted(zip(values, configs, strict=True), key=lambda item: str(item[0] or ""))]
-    return sorted(configs, key=lambda config: _number(_at(config, path)))
+    return sorted(configs, key=lambda config: _read_number(_get_at(config, path)))
 
 
-def _number(value: JSON) -> float:
+def _read_number(value: JSON) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-def _path(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     """Return the keys of `spec.pools[0]` or `metadata.labels[example.org/tier]`."""
     return [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
 
 
-def _at(manifest: JSON, path: str) -> JSON:
+def _get_at(manifest: JSON, path: str) -> JSON:
     found = manifest
-    for key in _path(path):
+    for key in _split_path(path):
         if isinstance(found, dict):
             found = found.get(key)
         elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
@@ -137,15 +137,15 @@ def _at(manifest: JSON, path: str) -> JSON:
     return found
 
 
-def _merged(weaker: Manifest, stronger: Manifest) -> Manifest:
+def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
     merged = dict(weaker)
     for key, value in stronger.items():
         below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
 
 
-def _stopped(what: str) -> CliError:
+def _refuse(what: str) -> CliError:
     return CliError(
         f"the Composition asks for {what}, and Crossplane composes nothing until that is mended. "
         f"Give the {CONFIG} with -f, or correct the Composition",
@@ -174,7 +174,7 @@ def reconcile(store: Store, xr: Manifest, ask: Callable[[Call], Outcome] = compo
 def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -> None:
     """Write the placements of a deployment to the store, and charge the new ones to their environments' ledgers."""
     before = {name: mapping(manifest, "spec") for name, manifest in store.owned(ref).items()}
-    _replace_owned(store, ref, (owned_by(store[ref], key, _identified(c.manifest)) for key, c in composed.items()))
+    _replace_owned(store, ref, (set_owner(store[ref], key, _identify(c.manifest)) for key, c in composed.items()))
     after = store.owned(ref)
     changed = {key for key in before.keys() | after.keys() if before.get(key) != mapping(after.get(key), "spec")}
     for name in {text(after[key], "spec.inferenceEnvironmentRef.name") for key in changed & after.keys()}:
@@ -205,7 +205,7 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
     for _ in range(_ROUNDS):
         xr, before = store[ref], store.owned(ref)
         _, outcome = reconcile(store, xr)
-        _replace_owned(store, ref, (report_up(owned_by(xr, k, c.manifest)) for k, c in outcome.composed.items()))
+        _replace_owned(store, ref, (report_up(set_owner(xr, k, c.manifest)) for k, c in outcome.composed.items()))
         if ref.kind != "InferenceEnvironment":
             store.put({**xr, "status": composite_status(xr, outcome)})
         if store[ref] == xr and store.owned(ref) == before:
@@ -222,7 +222,7 @@ def _replace_owned(store: Store, owner: Ref, wanted: Iterable[Manifest]) -> None
         store.lay_over(manifest)
 
 
-def _identified(placement: Manifest) -> Manifest:
+def _identify(placement: Manifest) -> Manifest:
     """Return a placement with what the API server adds; what exists keeps its own."""
     identity: Manifest = {"uid": f"planned-{Ref.of(placement)}", "creationTimestamp": _LAST}
     return {**placement, "metadata": {**mapping(placement, "metadata"), **identity}}
@@ -254,7 +254,7 @@ def report_up(resource: Manifest) -> Manifest:
     """Return a composed resource with the status that it has once it is up; a composite has its own status."""
     if is_ours(resource):
         return resource
-    conditions = _true("Synced", "Ready")
+    conditions = _build_conditions("Synced", "Ready")
     if text(resource, "kind") != "Object":
         return {**resource, "status": {"conditions": conditions}}
     manifest = copied(mapping(resource, "spec.forProvider.manifest"))
@@ -271,7 +271,7 @@ def _report_claim(manifest: Manifest) -> Manifest:
 
 
 def _report_job(_: Manifest) -> Manifest:
-    return {"status": {"succeeded": 1, "completionTime": _LAST, "conditions": _true("Complete")}}
+    return {"status": {"succeeded": 1, "completionTime": _LAST, "conditions": _build_conditions("Complete")}}
 
 
 def _report_class(_: Manifest) -> Manifest:
@@ -280,7 +280,7 @@ def _report_class(_: Manifest) -> Manifest:
 
 def _report_service(manifest: Manifest) -> Manifest:
     workload = "WorkerWorkloadReady" if "worker" in mapping(manifest, "spec") else "MainWorkloadReady"
-    conditions = _true("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
+    conditions = _build_conditions("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
     return {"status": {"observedGeneration": 1, "conditions": conditions}}
 
 
@@ -296,5 +296,5 @@ _REPORTS: Mapping[str, Callable[[Manifest], Manifest]] = {
 }
 
 
-def _true(*types: str) -> list[JSON]:
+def _build_conditions(*types: str) -> list[JSON]:
     return [{"type": type_, "status": "True", "reason": "Planned"} for type_ in types]

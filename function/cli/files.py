@@ -49,10 +49,10 @@ class Found:
 
 def read(paths: Iterable[str]) -> list[Found]:
     """Return the manifests of files, in their order."""
-    return [found for path in paths for name, said in _contents(path) for found in _items(name, said)]
+    return [found for path in paths for name, said in _read_contents(path) for found in _read_items(name, said)]
 
 
-def _contents(path: str) -> Iterator[tuple[str, str]]:
+def _read_contents(path: str) -> Iterator[tuple[str, str]]:
     if path == "-":
         yield "standard input", sys.stdin.read()
         return
@@ -69,8 +69,8 @@ def _contents(path: str) -> Iterator[tuple[str, str]]:
             raise CliError(f"cannot read {file}: {reason}. Name a file, a folder or -") from error
 
 
-def _items(name: str, said: str) -> Iterator[Found]:
-    for line, document in _documents(name, said):
+def _read_items(name: str, said: str) -> Iterator[Found]:
+    for line, document in _read_documents(name, said):
         where = f"{name} line {line}"
         if not isinstance(document, dict) or not text(document, "kind"):
             raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
@@ -84,7 +84,7 @@ def _items(name: str, said: str) -> Iterator[Found]:
             yield Found(item, name)
 
 
-def _documents(name: str, said: str) -> Iterator[tuple[int, JSON]]:
+def _read_documents(name: str, said: str) -> Iterator[tuple[int, JSON]]:
     """Return every document that is not empty, with the line on which it starts."""
     loader, line = _Loader(said), 1
     try:

@@ -17,7 +17,7 @@ from function.cli import files
 from function.cli.composing import CONFIG, asks_for_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
-from function.cli.store import Ref, Store, adopt, is_known, is_ours, namespaced
+from function.cli.store import Ref, Store, adopt_placements, is_known, is_ours, set_namespaces
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
 from function.domain.problem import Problem
@@ -221,25 +221,25 @@ def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = Fal
         cluster = connect(target)
         namespace = cluster.namespace
         narrow = namespace if within and not target.everywhere else ""
-        for manifest in (*cluster.objects(kinds, narrow), *([] if within else _settings(cluster))):
+        for manifest in (*cluster.objects(kinds, narrow), *([] if within else _read_settings(cluster))):
             store.put(manifest)
     given = _lay_over(store, sources.files, namespace or "default")
     if not sources.strict:
-        _assume_ready(store, given)
-    adopt(store, given)
+        _mark_ready(store, given)
+    adopt_placements(store, given)
     scope = "" if target.everywhere else namespace
-    world = World(store, scope, given, chosen=bool(target.namespace), edited=_only_environments(given))
+    world = World(store, scope, given, chosen=bool(target.namespace), edited=_select_environments(given))
     if sources.sets:
         world.before = replace(world, store=Store(store.values()))
         world.edited |= set_values(store, sources.sets)
     return world
 
 
-def _only_environments(refs: Iterable[Ref]) -> frozenset[Ref]:
+def _select_environments(refs: Iterable[Ref]) -> frozenset[Ref]:
     return frozenset(ref for ref in refs if ref.kind == "InferenceEnvironment")
 
 
-def _settings(cluster: Cluster) -> list[Manifest]:
+def _read_settings(cluster: Cluster) -> list[Manifest]:
     """Return what sets the function's input; who may not read all of it is told that the built-in settings count."""
     try:
         compositions = cluster.objects(["Composition"])
@@ -254,13 +254,13 @@ def _settings(cluster: Cluster) -> list[Manifest]:
 def _lay_over(store: Store, paths: Sequence[str], namespace: str) -> frozenset[Ref]:
     """Apply manifests from files over what is there, and return which composites they are."""
     manifests = [found.manifest for found in files.read(paths) if is_known(found.manifest)]
-    laid = list(namespaced(manifests, namespace))
+    laid = list(set_namespaces(manifests, namespace))
     for manifest in laid:
         store.lay_over(manifest)
     return frozenset(Ref.of(manifest) for manifest in laid if is_ours(manifest))
 
 
-def _assume_ready(store: Store, refs: Iterable[Ref]) -> None:
+def _mark_ready(store: Store, refs: Iterable[Ref]) -> None:
     for ref in refs:
         environment = store.get(ref) if ref.kind == "InferenceEnvironment" else None
         if environment is not None and not environment.get("status"):

@@ -1,4 +1,8 @@
-"""What the caller's kubeconfig says, as far as one must know it to complete a context or to say what is missing."""
+"""A live control plane, read through the caller's own kubeconfig; `cache` also writes a few objects.
+
+kr8s finds and renews the credentials; paths are written here, since every kind is known. Whatever prevents an answer is
+reported in one line with what to do.
+"""
 
 import asyncio
 import functools
@@ -166,7 +170,7 @@ class Cluster:
         found = self._run(work(), f"read {path}")
         if found.status in _ANSWERS:
             return found
-        raise _refused(f"read {path}", found.status, HTTPStatus(found.status).phrase)
+        raise _refuse(f"read {path}", found.status, HTTPStatus(found.status).phrase)
 
     def _connect(self) -> "Api":
         target = self._target
@@ -221,7 +225,7 @@ class Cluster:
                     found = whole(response.json())
                     return found if isinstance(found, dict) else {}
             except kr8s.ServerError as error:
-                if _status(error) == _MISSING and not body:
+                if _read_status(error) == _MISSING and not body:
                     return None
                 raise
 
@@ -234,7 +238,7 @@ class Cluster:
         try:
             return self._runner.run(_bounded(work, self._target.seconds))
         except kr8s.ServerError as error:
-            raise _refused(what, _status(error), str(error)) from error
+            raise _refuse(what, _read_status(error), str(error)) from error
         except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
             why = f" ({error})" if str(error) else f" within {self._target.seconds} seconds"
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
@@ -264,12 +268,12 @@ async def _bounded(work: Awaitable[T], seconds: int) -> T:
         return await work
 
 
-def _status(error: "ServerError") -> int:
+def _read_status(error: "ServerError") -> int:
     # Not `if error.response`: a response with an error's status is false.
     return 0 if error.response is None else error.response.status_code
 
 
-def _refused(what: str, status: int, message: str) -> CliError:
+def _refuse(what: str, status: int, message: str) -> CliError:
     said = message.rstrip(".")
     if status in (401, 403):
         return CliError(f"cannot {what}: {said}. Ask for the rights that docs/cli.md lists", Code.UNREACHABLE)

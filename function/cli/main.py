@@ -74,37 +74,39 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
 
 def _run() -> int:
     try:
-        done = cli.main(prog_name=_called(), standalone_mode=False, color=_colour())
+        done = cli.main(prog_name=_find_program_name(), standalone_mode=False, color=_choose_colour())
     except click.exceptions.Abort:
         return Code.INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return Code.OK
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else _called()
-        _tell(f"{error.format_message()} See '{command} --help'")
+        command = error.ctx.command_path if error.ctx else _find_program_name()
+        _print_error(f"{error.format_message()} See '{command} --help'")
         return Code.USAGE
     except click.ClickException as error:
-        _tell(error.format_message())
+        _print_error(error.format_message())
         return error.code if isinstance(error, CliError) else Code.USAGE
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        _tell(f"internal error ({type(error).__name__}: {error}). Set {DEBUG}=1, run again and report what it prints")
+        _print_error(
+            f"internal error ({type(error).__name__}: {error}). Set {DEBUG}=1, run again and report what it prints"
+        )
         return Code.BUG
     return done if isinstance(done, int) else Code.OK
 
 
-def _called() -> str:
+def _find_program_name() -> str:
     # kubectl runs a plugin by its file name; people know it by the words they typed.
     name = os.path.basename(sys.argv[0])  # noqa: PTH119  # pathlib alone costs a tenth of the time that --help may take
     return "kubectl modelplane" if name.startswith("kubectl-") else "modelplane"
 
 
-def _colour() -> bool | None:
+def _choose_colour() -> bool | None:
     """Return False where colours are unwanted, None to leave it to whether a terminal reads the output."""
     return False if os.environ.get("NO_COLOR") else None
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     click.echo(f"error: {' '.join(message.split())}", err=True)

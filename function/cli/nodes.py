@@ -56,7 +56,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
     for node in every:
         resource = next((name for name in GPU_RESOURCES if node.offers.get(name)), "")
         if resource:
-            groups[_kind(node, resource)].append(node)
+            groups[_classify(node, resource)].append(node)
     names: dict[str, int] = defaultdict(int)
     pools: list[JSON] = []
     for kind, group in sorted(groups.items()):
@@ -67,24 +67,24 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
     return pools
 
 
-def _kind(node: Node, resource: str) -> _Kind:
+def _classify(node: Node, resource: str) -> _Kind:
     gpus = gpus_of(node, resource) or 0
     label = next((name for name in _POOL_LABELS if node.labels.get(name)), "")
-    taints = tuple(str(taint) for taint in _pool_taints(node, resource))
+    taints = tuple(str(taint) for taint in _list_taints(node, resource))
     return _Kind(node.labels.get(label, ""), resource, gpus, product_of(node), taints)
 
 
-def _pool_taints(node: Node, resource: str) -> list[Taint]:
+def _list_taints(node: Node, resource: str) -> list[Taint]:
     return [taint for taint in lasting_taints(node) if taint.key != resource]
 
 
 def _suggest_pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequence[Node]) -> Manifest:
     taints: list[JSON] = [
         prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
-        for taint in _pool_taints(group[0], kind.resource)
+        for taint in _list_taints(group[0], kind.resource)
     ]
     memories = [memory for node in group if (memory := memory_of(node))]
-    labels: Manifest = {**_labels(group, others)}
+    labels: Manifest = {**_choose_labels(group, others)}
     return prune(
         {
             "name": name,
@@ -99,7 +99,7 @@ def _suggest_pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequenc
     )
 
 
-def _labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
+def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
     """Return labels that all nodes of a group have, and no other node has all of."""
     common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
     further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
@@ -110,7 +110,7 @@ def _labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
     return {key: common[key] for key in (*order[:1], *(name for name in _PRODUCTS if name in common))}
 
 
-def observed_nodes(store: Store, environment: Environment) -> list[Node]:
+def list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
     """Return the nodes that are shown for an environment; none where it does not look at any."""
     name = collection_name(environment.name)
     members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(MEMBERSHIP) == name)
@@ -122,7 +122,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     if text(manifest, "kind") != "InferenceEnvironment":
         return []
     environment = read_environment(manifest, BUILT_IN).value
-    nodes = observed_nodes(store, environment)
+    nodes = list_observed_nodes(store, environment)
     found: list[Problem] = []
     for name, facts in look(environment, nodes).items() if nodes else ():
         said = [drifted(name, row) for row in facts.drift]
@@ -135,7 +135,7 @@ def format_suggestions(store: Store, environments: Iterable[Environment]) -> str
     """Return the pools that the nodes of each environment would be declared as, ready to paste."""
     said = []
     for environment in environments:
-        nodes = observed_nodes(store, environment)
+        nodes = list_observed_nodes(store, environment)
         if nodes:
             head = f"# spec of InferenceEnvironment {environment.name}, of {len(nodes)} nodes"
             said.append(f"{head}\n{yaml.safe_dump({'nodePools': suggest_pools(nodes)}, sort_keys=False)}")

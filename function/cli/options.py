@@ -88,7 +88,7 @@ Function: TypeAlias = Callable[..., object]
 Option: TypeAlias = Callable[[Function], Function]
 
 
-def _gathered(name: str, make: Function, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
+def _group_options(name: str, make: Function, keys: tuple[str, ...], options: tuple[Option, ...]) -> Option:
     """Return a decorator that adds options and passes them on as one value."""
 
     def decorate(function: Function) -> Function:
@@ -146,11 +146,11 @@ def examples(*lines: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
-target = _gathered("target", Target, _TARGET_KEYS, _TARGET)
-sources = _gathered(
+target = _group_options("target", Target, _TARGET_KEYS, _TARGET)
+sources = _group_options(
     "sources", _make_sources, ("files", "live", "strict", *_TARGET_KEYS), (FILES, _LIVE, _STRICT, *_TARGET)
 )
-sources_with_set = _gathered(
+sources_with_set = _group_options(
     "sources",
     _make_sources,
     ("files", "live", "sets", "strict", *_TARGET_KEYS),

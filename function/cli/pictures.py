@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from function.cli.candidates import Row
 from function.cli.planning import Plan
-from function.cli.usage import Usage, by_accelerator, said
+from function.cli.usage import Usage, by_accelerator, format_users
 from function.composers.deployment import Considered, placed
 from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
@@ -113,7 +113,7 @@ class Canvas:
         width, height = (columns * (_GPU + _GAP) + 6, rows * (_GPU + _GAP) + 6)
         self.y += 8
         for index, cell in enumerate(drawn.cells[:_NODES_DRAWN]):
-            self._node(
+            self._draw_node(
                 x + index * (width + 6), (width, height), [*cell, *[""] * (drawn.room.gpus_per_node - len(cell))]
             )
         more = drawn.room.nodes - _NODES_DRAWN
@@ -122,7 +122,7 @@ class Canvas:
             self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{count(more, "node")}</text>')
         self.y += height
 
-    def _node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
+    def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
         who = ", ".join(f"{owner or 'free'}: {len(list(group))}" for owner, group in groupby(owners))
         frame = f'<rect x="{x}" y="{self.y}" width="{size[0]}" height="{size[1]}" rx="3" fill="none" stroke="{_LINE}"/>'
         self.lines.append(f"<g><title>{escape(who)}</title>{frame}")
@@ -136,26 +136,26 @@ class Canvas:
         self.lines.append("</g>")
 
 
-def unusable_legend(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
+def explain_unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
     """Return the legend's entry for nodes that cannot be used, if any pool has such."""
     return ((_LOST, _LOST_NAME),) if any(pool.usable_nodes < pool.max_nodes for pool in pools) else ()
 
 
-def about(pool: Pool) -> str:
+def describe_pool(pool: Pool) -> str:
     """Return what a pool is."""
     parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
     said = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
     return f"{said}; {lost(pool)}" if lost(pool) else said
 
 
-def document(canvas: Canvas) -> str:
+def write_document(canvas: Canvas) -> str:
     """Return a picture of what was drawn."""
     height = canvas.y + MARGIN
     size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
-            _style(),
+            _write_style(),
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
             *([_HATCHED] if any(_LOST in line for line in canvas.lines) else []),
             *canvas.lines,
@@ -164,7 +164,7 @@ def document(canvas: Canvas) -> str:
     )
 
 
-def _style() -> str:
+def _write_style() -> str:
     rules = "".join(
         f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in _DARK.items() for what in ("fill", "stroke")
     )
@@ -180,7 +180,7 @@ def draw_plans(plans: Iterable[Plan]) -> str:
     canvas = Canvas()
     for plan in plans:
         _draw_plan(canvas, plan)
-    return document(canvas)
+    return write_document(canvas)
 
 
 def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
@@ -214,7 +214,7 @@ def _draw_plan(canvas: Canvas, plan: Plan) -> None:
     names = list(dict.fromkeys(row.environment for row in plan.rows))
     environments = {environment.name: environment for environment in plan.considered.environments}
     drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
-    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *unusable_legend(drawn))
+    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *explain_unusable(drawn))
     if len(names) > _ENVIRONMENTS_DRAWN:
         _draw_overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:
@@ -229,12 +229,12 @@ def _draw_environment(canvas: Canvas, considered: Considered, environment: Envir
         state = "" if environment.ready else " (not Ready)"
         canvas.text(left, environment.name + state, INK, BOLD)
         for row in (row for row in rows if not row.pool):
-            canvas.text(left, _describe_row(row), _colour(row), SMALL)
+            canvas.text(left, _describe_row(row), _choose_colour(row), SMALL)
         for pool in environment.pools:
-            canvas.text(left, about(pool), DIM, SMALL)
+            canvas.text(left, describe_pool(pool), DIM, SMALL)
             canvas.nodes(left, _draw_candidate(considered, environment, pool))
             for row in (row for row in rows if row.pool == pool.name and not row.faults):
-                canvas.text(left, _describe_row(row), _colour(row), SMALL)
+                canvas.text(left, _describe_row(row), _choose_colour(row), SMALL)
         for row in (row for row in rows if row.faults):
             canvas.text(left, f"pool {row.pool}: {row.verdict}, {row.message}", NO, SMALL)
 
@@ -246,7 +246,7 @@ def _describe_row(row: Row) -> str:
     return f"{profile}{row.verdict}, {row.replica}" + (f", {row.found}" if row.found else "")
 
 
-def _colour(row: Row) -> str:
+def _choose_colour(row: Row) -> str:
     return OURS if row.serves else NO if row.refusals else DIM
 
 
@@ -259,12 +259,12 @@ def _draw_candidate(considered: Considered, environment: Environment, pool: Pool
     for grant in settle(pool, others.values(), granted).grants:
         holder = others.get((grant.namespace, grant.name))
         drawn.take(grant.share, f"{grant.namespace}/{(holder and holder.deployment) or grant.name}")
-    for share in _ours(considered, environment, pool):
+    for share in _list_own_shares(considered, environment, pool):
         drawn.take(share, OURS_NAME)
     return drawn
 
 
-def _ours(considered: Considered, environment: Environment, pool: Pool) -> Iterator[Share]:
+def _list_own_shares(considered: Considered, environment: Environment, pool: Pool) -> Iterator[Share]:
     for chosen in considered.decision.assignments:
         share = placed(considered.request, chosen).asks
         if share and (chosen.environment, share.pool) == (environment.name, pool.name):
@@ -278,11 +278,13 @@ def draw_capacity(usages: Sequence[Usage]) -> str:
     """Return the picture of pools, those of an environment one after the other."""
     canvas = Canvas()
     every = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
-    canvas.text(MARGIN, f"{count(len(every), 'environment')} with {_counts(usages)}", INK, BOLD)
+    canvas.text(MARGIN, f"{count(len(every), 'environment')} with {_count_gpus(usages)}", INK, BOLD)
     for kind, group in by_accelerator(usages):
         where = count(len({usage.environment.name for usage in group}), "environment")
-        canvas.text(MARGIN, f"{kind}: {_counts(group)}, in {where}", DIM, SMALL)
-    canvas.legend((TAKEN, "in use"), (FREE, "free GPU"), *unusable_legend(usage.pool for usage in usages if usage.pool))
+        canvas.text(MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, SMALL)
+    canvas.legend(
+        (TAKEN, "in use"), (FREE, "free GPU"), *explain_unusable(usage.pool for usage in usages if usage.pool)
+    )
     for environment, pools in islice(every, _USAGES_DRAWN):
         with canvas.framed() as left:
             canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, BOLD)
@@ -290,10 +292,10 @@ def draw_capacity(usages: Sequence[Usage]) -> str:
                 _draw_pool(canvas, left, usage)
     if len(every) > _USAGES_DRAWN:
         canvas.text(MARGIN, f"and {count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
-    return document(canvas)
+    return write_document(canvas)
 
 
-def _counts(usages: Sequence[Usage]) -> str:
+def _count_gpus(usages: Sequence[Usage]) -> str:
     total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
     lost = total - used - free
     return f"{count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
@@ -303,9 +305,9 @@ def _draw_pool(canvas: Canvas, left: int, usage: Usage) -> None:
     if usage.pool is None:
         canvas.text(left, f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool", NO, SMALL)
         return
-    canvas.text(left, about(usage.pool), DIM, SMALL)
+    canvas.text(left, describe_pool(usage.pool), DIM, SMALL)
     canvas.nodes(left, _draw_usage(usage, usage.pool))
-    users = said(usage.users) or "nobody uses it"
+    users = format_users(usage.users) or "nobody uses it"
     canvas.text(left, f"{usage.free} of {usage.gpus} GPUs free, largest replica {usage.largest}; {users}", DIM, SMALL)
 
 

@@ -1,7 +1,11 @@
-"""What would change against what exists, one line for each field, as `+`, `-` and `~`."""
+"""Decides deployments with the composer that the controller runs, from the same inputs.
+
+All deployments are decided once, in the order of their creation, whichever are shown: each sees the placements of those
+before it, and on a control plane what the environments have published.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from function.cli.candidates import Row, describe_invalid_pool, explain_preference, list_candidates, list_remarks
@@ -44,27 +48,30 @@ def _compare(before: Mapping[str, Manifest], after: Mapping[str, Manifest]) -> I
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if old is None and new is not None:
-            yield Change("+", _title(new))
+            yield Change("+", _describe_placement(new))
         elif new is None and old is not None:
-            yield Change("-", _title(old))
+            yield Change("-", _describe_placement(old))
         elif old is not None and new is not None:
-            was, becomes = dict(_flat(old.get("spec"), "spec")), dict(_flat(new.get("spec"), "spec"))
+            was, becomes = dict(_flatten(old.get("spec"), "spec")), dict(_flatten(new.get("spec"), "spec"))
             for path in sorted(was.keys() | becomes.keys()):
                 if was.get(path) != becomes.get(path) and not path.startswith("spec.crossplane"):
-                    yield Change("~", f"{_title(new)} {path}: {was.get(path, 'unset')} -> {becomes.get(path, 'unset')}")
+                    yield Change(
+                        "~",
+                        f"{_describe_placement(new)} {path}: {was.get(path, 'unset')} -> {becomes.get(path, 'unset')}",
+                    )
 
 
-def _title(manifest: Manifest) -> str:
+def _describe_placement(manifest: Manifest) -> str:
     where = text(manifest, "spec.inferenceEnvironmentRef.name")
     return (
         f"{Ref.of(manifest)} on {where} (profile {text(manifest, 'spec.profile')}, pool {text(manifest, 'spec.pool')})"
     )
 
 
-def _flat(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
+def _flatten(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}")
+            yield from _flatten(item, f"{path}.{key}")
     else:
         yield path, value
 
@@ -102,7 +109,7 @@ class Plan:
     outcome: Outcome
     rows: tuple[Row, ...]
     changes: tuple[Change, ...]
-    services: Services
+    store: Store = field(repr=False)
     considered: Considered | None = None
 
     @property
@@ -112,6 +119,11 @@ class Plan:
         resolved = by_type[ConditionType.MODEL_RESOLVED]
         scheduled = by_type[ConditionType.SCHEDULED]
         return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
+
+    @property
+    def services(self) -> Services:
+        """What the pods of each of its services must see."""
+        return list_services(self.store, self.outcome)
 
     @property
     def remarks(self) -> list[str]:
@@ -157,7 +169,7 @@ def _plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
         outcome=outcome,
         rows=rows,
         changes=list_changes(before, outcome.composed),
-        services=list_services(store, outcome),
+        store=store,
         considered=considered if isinstance(considered, Considered) else None,
     )
 

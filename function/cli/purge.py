@@ -74,13 +74,13 @@ def plan_removals(store: Store, cache: Ref) -> tuple[Removal, ...]:
     going = {
         (environment, text(m, "spec.forProvider.manifest.metadata.name"))
         for environment, m in composed
-        if _remote_kind(m) == "PersistentVolumeClaim" and get(m, "spec.managementPolicies") in (None, _OWNED)
+        if _get_remote_kind(m) == "PersistentVolumeClaim" and get(m, "spec.managementPolicies") in (None, _OWNED)
     }
-    removals = [_plan_removal(environment, m) for environment, m in composed if _remote_kind(m) == "Job"]
+    removals = [_plan_removal(environment, m) for environment, m in composed if _get_remote_kind(m) == "Job"]
     return tuple(r for r in removals if (r.environment, r.claim) not in going)
 
 
-def _remote_kind(manifest: Manifest) -> str:
+def _get_remote_kind(manifest: Manifest) -> str:
     return text(manifest, "spec.forProvider.manifest.kind")
 
 

@@ -16,7 +16,7 @@ import click
 from function.cli.inputs import KINDS, gather, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_given
-from function.cli.store import Ref, Store, environments
+from function.cli.store import Ref, Store, read_environments
 from function.cli.tables import structured
 from function.exchange import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
@@ -82,7 +82,7 @@ class Place:
 
 def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
     """Return what composites compose, and what of that exists on remote clusters."""
-    clusters = {environment.provider_config: environment.name for environment in environments(store)}
+    clusters = {environment.provider_config: environment.name for environment in read_environments(store)}
     for ref in refs:
         for observed in store.owned(ref).values():
             # Without status, without what Crossplane adds, and never with the data of a Secret.
@@ -185,8 +185,8 @@ def _abridge_all(found: dict[Place, Manifest]) -> dict[Place, Manifest]:
 def _write_files(found: dict[Place, Manifest], folder: Path) -> None:
     """Write a file for each manifest; a file that is there already is written anew, others stay."""
     for place, manifest in found.items():
-        below, ref = folder / _file_name(place.cluster), place.ref
-        name = _file_name("-".join(part for part in (ref.kind.lower(), ref.namespace, ref.name) if part))
+        below, ref = folder / _make_file_name(place.cluster), place.ref
+        name = _make_file_name("-".join(part for part in (ref.kind.lower(), ref.namespace, ref.name) if part))
         try:
             below.mkdir(parents=True, exist_ok=True)
             (below / f"{name}.yaml").write_text(f"{structured(Form.YAML, manifest)}\n")
@@ -196,7 +196,7 @@ def _write_files(found: dict[Place, Manifest], folder: Path) -> None:
     click.echo(f"{len(found)} manifests in {folder}, a folder for each of {', '.join(sorted(clusters))}")
 
 
-def _file_name(said: str) -> str:
+def _make_file_name(said: str) -> str:
     """Return a name that leads into no other folder, whatever a manifest calls itself."""
     return _OTHER.sub("-", said).lstrip(".")
 

@@ -23,7 +23,7 @@ from function.cli.files import whole
 from function.cli.hub import fetch_config, fetch_parameters, fetch_sizes, sum_weights
 from function.cli.inputs import gather, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
-from function.cli.store import Store, environments
+from function.cli.store import Store, read_environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Pool
 from function.domain.hardware import usable
@@ -165,7 +165,7 @@ def size(  # noqa: PLR0913  # click's options
         _print_sizes(found)
         hint(_next_command(store, sources) or f"init {'deployment' if models else 'model'}")
     else:
-        click.echo(structured(form, [_as_data(each, fits) for each, fits in found]))
+        click.echo(structured(form, [_build_data(each, fits) for each, fits in found]))
 
 
 def _next_command(store: Store, sources: Sources) -> str:
@@ -194,7 +194,7 @@ def _compute(params: str, precision: str | None, headroom: int) -> Size:
     if precision is None:
         raise CliError(f"--params needs --precision: one of {', '.join(BITS)}")
     weights = int(Decimal(match[1]) * _SCALE[match[2].upper()] * Decimal(BITS[precision]) / 8)
-    line = f"{params} parameters x {BITS[precision]} bits ({precision}) = {_decimal(weights)} = {gib(weights)}"
+    line = f"{params} parameters x {BITS[precision]} bits ({precision}) = {_format_decimal(weights)} = {gib(weights)}"
     disk = weights * (100 + _DISK_PERCENT) // 100
     return _add_headroom(
         f"{params} in {precision}", line, weights, disk, f"{gib(weights)} + {_DISK_PERCENT} %", headroom
@@ -206,8 +206,8 @@ def _measure(source: HuggingFaceSource, name: str, headroom: int) -> Size:
     sizes, parameters = fetch_sizes(source), fetch_parameters(source)
     formats = ", ".join(f"{n:,} in {format_}" for format_, n in parameters)
     weights, disk = sum_weights(sizes), sum(sizes.values())
-    line = f"{_decimal(weights)} = {gib(weights)} at the hub" + (f" ({formats})" if formats else "")
-    return _add_headroom(name, line, weights, disk, f"{_decimal(disk)} in {len(sizes)} files", headroom)
+    line = f"{_format_decimal(weights)} = {gib(weights)} at the hub" + (f" ({formats})" if formats else "")
+    return _add_headroom(name, line, weights, disk, f"{_format_decimal(disk)} in {len(sizes)} files", headroom)
 
 
 def _add_headroom(name: str, line: str, weights: int, disk: int, disk_line: str, headroom: int) -> Size:
@@ -288,7 +288,7 @@ def _list_pools(store: Store) -> list[tuple[str, Pool]]:
         Pool(name=f"{n} x {kind}", gpus_per_node=n, max_nodes=999, memory_per_gpu=memory * GIB, multi_node=True)
         for kind, n, memory in _USUAL_NODES
     )
-    return [(e.name, pool) for e in environments(store) for pool in e.pools] or [("usual nodes", p) for p in usual]
+    return [(e.name, pool) for e in read_environments(store) for pool in e.pools] or [("usual nodes", p) for p in usual]
 
 
 def _fit_pools(sized: Size, models: Iterable[Model], pools: Sequence[tuple[str, Pool]]) -> Iterator[Fit]:
@@ -336,7 +336,7 @@ def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> s
     return ""
 
 
-def _decimal(amount: int) -> str:
+def _format_decimal(amount: int) -> str:
     return f"{amount / 10**9:,.1f} GB"
 
 
@@ -353,7 +353,7 @@ def _print_sizes(found: Iterable[tuple[Size, list[Fit]]]) -> None:
         click.echo(("\n" if number else "") + f"{lines}\n\n{table(headers, rows) if fits else nothing}")
 
 
-def _as_data(sized: Size, fits: Iterable[Fit]) -> Manifest:
+def _build_data(sized: Size, fits: Iterable[Fit]) -> Manifest:
     return {
         "name": sized.name,
         "arithmetic": list(sized.arithmetic),

@@ -1,4 +1,9 @@
-"""What objects say of each other: a name that leads nowhere, with the nearest that exists."""
+"""`validate`: finds what the API server would refuse, what it would drop in silence, and what refers to nothing.
+
+The rules are those of the function's own parser, which checks all that the XRDs and their CEL rules say. A reference is
+followed where an object of its kind is among the files, or with --live on the control plane; otherwise nothing can be
+said about it.
+"""
 
 import json
 import re
@@ -12,7 +17,7 @@ from function.cli.files import Found, read
 from function.cli.inputs import KINDS, READ, gather
 from function.cli.nodes import find_contradictions
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, environments, is_known, is_ours, namespaced
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespaces
 from function.cli.tables import BAD, GOOD, WAIT, paint, structured
 from function.composers import COMPOSERS
 from function.domain.cache import NamedCache
@@ -54,12 +59,12 @@ def find_dangling(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 def _check_model(store: Store, manifest: Manifest) -> Iterator[Problem]:
     name = text(manifest, "spec.modelRef.name")
-    ref = _model_ref(ModelRef(kind=text(manifest, "spec.modelRef.kind") or "ClusterModel", name=name), manifest)
+    ref = _make_model_ref(ModelRef(kind=text(manifest, "spec.modelRef.kind") or "ClusterModel", name=name), manifest)
     if name:
         yield from _check_name(store, ref, "spec.modelRef.name")
 
 
-def _model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
+def _make_model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
     namespace = "" if ref.kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace")
     return Ref(ref.kind, namespace, ref.name)
 
@@ -68,10 +73,10 @@ def find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Proble
     """Return what is no fault of an object and worth knowing."""
     of_ours = is_ours(manifest) and text(manifest, "kind") == "ModelDeployment"
     deployment = read_deployment(manifest).value if of_ours else None
-    model = _model_of(store, deployment.model, manifest) if deployment else None
+    model = _find_model(store, deployment.model, manifest) if deployment else None
     if deployment is None or model is None:
         return
-    weights = _weights(store, deployment, model, BUILT_IN)
+    weights = _place_weights(store, deployment, model, BUILT_IN)
     for profile in model.profiles:
         if profile.shape and weights.on(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.INITIALIZER:
             yield Problem("spec.modelCache", f"is EmptyDir with profile {profile.name}: {again(model.disk)}")
@@ -84,19 +89,21 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if isinstance(deployment.cache, NamedCache):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _check_name(store, ref, "spec.modelCache.name")
-    model = _model_of(store, deployment.model, manifest)
+    model = _find_model(store, deployment.model, manifest)
     if model is None:
         return
-    settings = _settings(store, manifest)
-    weights = _weights(store, deployment, model, settings)
+    settings = _read_settings(store, manifest)
+    weights = _place_weights(store, deployment, model, settings)
     request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
-    fault = unsuited(request, environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL))
+    fault = unsuited(
+        request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
+    )
     if fault is not None:
         yield problem(fault)
 
 
-def _model_of(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
-    found = store.get(_model_ref(ref, manifest))
+def _find_model(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
+    found = store.get(_make_model_ref(ref, manifest))
     return read_model(found).value if found else None
 
 
@@ -106,11 +113,11 @@ def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     names = get(manifest, "spec.environments")
     for index, name in enumerate(names if isinstance(names, list) else []):
         yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
-    model = _model_of(store, cache.model, manifest) if cache else None
+    model = _find_model(store, cache.model, manifest) if cache else None
     if cache is None or model is None:
         return
-    settings = _settings(store, manifest)
-    for environment in environments(store, settings):
+    settings = _read_settings(store, manifest)
+    for environment in read_environments(store, settings):
         if cache.selects(environment):
             yield from map(problem, faults_of(cached_weights(model, cache, environment, settings)))
 
@@ -118,8 +125,8 @@ def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
 def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     name = text(manifest, "spec.inferenceEnvironmentRef.name")
     yield from _check_name(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
-    settings = _settings(store, manifest)
-    environment = next((e for e in environments(store, settings) if e.name == name), None)
+    settings = _read_settings(store, manifest)
+    environment = next((e for e in read_environments(store, settings) if e.name == name), None)
     placement = read_placement(manifest).value
     if environment is None or placement is None:
         return
@@ -127,11 +134,11 @@ def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if placement.pool and pool is None:
         known = [pool.name for pool in environment.pools]
         message = f"InferenceEnvironment {name} has no pool {placement.pool}"
-        yield Problem("spec.pool", _leads_nowhere(message, placement.pool, known))
-    model = _model_of(store, placement.model, manifest)
+        yield Problem("spec.pool", _suggest_nearest(message, placement.pool, known))
+    model = _find_model(store, placement.model, manifest)
     if model is None or pool is None or placement.shape is None:
         return
-    weights = _weights(store, placement, model, settings)
+    weights = _place_weights(store, placement, model, settings)
     yield from map(problem, weights(environment, pool, placement.shape, placement.replicas))
 
 
@@ -142,7 +149,7 @@ _CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {
 }
 
 
-def _settings(store: Store, manifest: Manifest) -> Settings:
+def _read_settings(store: Store, manifest: Manifest) -> Settings:
     """Return what the platform's settings are for an object, as far as they are known."""
     try:
         call = first_call(store, manifest)
@@ -151,7 +158,7 @@ def _settings(store: Store, manifest: Manifest) -> Settings:
     return read_settings(call.input, call.context).value
 
 
-def _weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> PlacedWeights:
+def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> PlacedWeights:
     cache = store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, NamedCache) else None
     return PlacedWeights(
         model=model,
@@ -168,10 +175,10 @@ def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
     others = store.refs(ref.kind)
     if others and ref not in others:
         near = [other.name for other in others if other.namespace == ref.namespace]
-        yield Problem(path, _leads_nowhere(f"there is no {ref}", ref.name, near))
+        yield Problem(path, _suggest_nearest(f"there is no {ref}", ref.name, near))
 
 
-def _leads_nowhere(message: str, name: str, known: list[str]) -> str:
+def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
     close = nearest(name, known)
     return f"{message}; did you mean {close}?" if close else message
 
@@ -225,7 +232,7 @@ def _find_beyond_gpus(model: Model) -> Iterator[Problem]:
 
 
 def _find_beyond_shared_claims(store: Store, model: Model) -> Iterator[Problem]:
-    for environment in environments(store):
+    for environment in read_environments(store):
         storage = environment.storage
         if storage and storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
             claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
@@ -298,34 +305,34 @@ def validate(  # noqa: PLR0913  # click's options
     store = gather(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     told = check_manifests(found, store, target.namespace or "default")
     if form is Form.TABLE:
-        _tell(found, told)
+        _print_faults(found, told)
     else:
-        click.echo(structured(form, [_structured(fault) for fault in told]))
+        click.echo(structured(form, [_build_data(fault) for fault in told]))
     if any(strict or not fault.caution for fault in told):
         context.exit(Code.REFUSED)
 
 
 def check_manifests(found: list[Found], store: Store, namespace: str) -> list[Fault]:
     """Return every fault, file by file; the objects are laid over those of the store."""
-    ours = [Found(m, item.file) for item in found for m in namespaced([item.manifest], namespace)]
+    ours = [Found(m, item.file) for item in found for m in set_namespaces([item.manifest], namespace)]
     seen: dict[Ref, str] = {}
     wrong: list[Fault] = []
     for item in ours:
         ref = Ref.of(item.manifest)
         if ref in seen:
             twice = Problem("metadata.name", f"{ref} is given twice, in {seen[ref]} too")
-            wrong.append(_fault(item, twice))
+            wrong.append(_build_fault(item, twice))
         seen[ref] = item.file
         store.put(item.manifest)
     for item in ours:
         problems = sorted({*_find_problems(item.manifest), *find_dangling(store, item.manifest)})
-        wrong += (_fault(item, problem) for problem in problems)
+        wrong += (_build_fault(item, problem) for problem in problems)
         doubts = sorted({*find_cautions(store, item.manifest), *find_contradictions(store, item.manifest)})
-        wrong += (_fault(item, problem, caution=True) for problem in doubts)
+        wrong += (_build_fault(item, problem, caution=True) for problem in doubts)
     return sorted(wrong, key=lambda fault: (fault.caution, fault.file, fault.ref, fault.problem))
 
 
-def _fault(item: Found, problem: Problem, *, caution: bool = False) -> Fault:
+def _build_fault(item: Found, problem: Problem, *, caution: bool = False) -> Fault:
     return Fault(file=item.file, ref=Ref.of(item.manifest), problem=problem, caution=caution)
 
 
@@ -360,7 +367,7 @@ def _check_composition(manifest: Manifest) -> Iterator[Problem]:
         yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {}).problems)
 
 
-def _tell(found: list[Found], told: list[Fault]) -> None:
+def _print_faults(found: list[Found], told: list[Fault]) -> None:
     for fault in told:
         path = paint(fault.problem.path, WAIT if fault.caution else BAD)
         level = "warning: " if fault.caution else ""
@@ -371,7 +378,7 @@ def _tell(found: list[Found], told: list[Fault]) -> None:
     click.echo(("\n" if told else "") + summary + (f", {count(len(doubts), 'warning')}" if doubts else ""))
 
 
-def _structured(fault: Fault) -> Manifest:
+def _build_data(fault: Fault) -> Manifest:
     return {
         "file": fault.file,
         "kind": fault.ref.kind,

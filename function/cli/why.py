@@ -95,10 +95,10 @@ def read_report(store: Store, ref: Ref) -> Report:
             Reason(
                 subject=text(row, "environment"),
                 reason=text(row, "reason"),
-                outlook=_outlook(text(row, "reason")),
+                outlook=_judge_outlook(text(row, "reason")),
                 faults=(text(row, "message"),),
             )
-            for row in sorted(unplaced, key=_closeness)
+            for row in sorted(unplaced, key=_rank_closeness)
         ),
         others=tuple(_find_unready(store, ref)),
         notes=tuple(notes),
@@ -130,7 +130,7 @@ def _explain_miss(miss: Miss) -> Reason:
         reason=miss.reason,
         faults=tuple(map(sentence, miss.refusals)),
         remedies=tuple(filter(None, map(remedy, miss.refusals))),
-        outlook=_outlook(miss.reason),
+        outlook=_judge_outlook(miss.reason),
     )
 
 
@@ -148,13 +148,13 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
             )
 
 
-def _outlook(reason: str) -> str:
+def _judge_outlook(reason: str) -> str:
     if reason not in tuple(Refused):
         return ""
     return "not now" if Refused(reason).outlook is Outlook.NOT_NOW else "never as things are"
 
 
-def _closeness(row: Manifest) -> tuple[int, str]:
+def _rank_closeness(row: Manifest) -> tuple[int, str]:
     """Sorts rows of `status.unplaced` nearest first; reasons of a later release come last."""
     reason = text(row, "reason")
     return -Refused(reason).rank if reason in tuple(Refused) else 1, text(row, "environment")
