@@ -15,8 +15,8 @@ from bench.simulator.objects import Event, Version
 from bench.simulator.provider import Provider
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.cli.remote_stages import condition, uid
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from tools.remote_stages import condition, uid
 from tools.world import World
 
 # How much slower than usual something late comes, and after how long a missed event is made up for.

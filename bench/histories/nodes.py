@@ -7,11 +7,11 @@ made, and each node is an Object that it owns (docs/facts.md, provider-kubernete
 from bench.histories.clusters import Clusters, config, remote
 from bench.simulator.objects import Event, Version
 from bench.simulator.server import ApiServer
-from function.cli.remote_stages import condition
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
 from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP
 from function.parse.environments import provider_config
+from tools.remote_stages import condition
 
 _SYNCED = condition("Synced", ok=True, reason="ReconcileSuccess")
 

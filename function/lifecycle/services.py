@@ -179,7 +179,9 @@ def _takes(
     asks, took = resolved.placement.asks, resolved.placement.takes
     desired = {name: mapping(item.manifest, _MANIFEST) for name, item in composed.items()}
     wanted = asks and replace(asks, labels=resolved.pool.labels)
-    new = all(name in desired and _wish(desired[name]) == _wish(service) for name, service in running.items())
+    new = all(
+        name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in running.items()
+    )
     shaped = _is_shaped(desired.get(writer.name(key), {}), resolved)
     share = wanted if (new and shaped) or took is None else took
     return share and replace(share, replicas=max(map(_replicas, (*desired.values(), *running.values())), default=0))

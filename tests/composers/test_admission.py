@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose
 from function.exchange import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.reasons import ConditionType
 from tests.composers.plane import change, fetched, only, plane, said
+from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
 LEDGER = ("pools", "gpus", "admitted", "yields")

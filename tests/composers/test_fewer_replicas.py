@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.composers import compose
 from function.exchange import Call
 from function.kube.manifests import get, listing, mapping
 from tests.composers.plane import change, only, plane, remote, said
+from tools.control_plane import ControlPlane
 
 STORY = "gemma-one-gpu"
 REPLICAS = "spec.scaling.fixed.replicas"

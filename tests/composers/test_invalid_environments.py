@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose, requirements
 from function.exchange import Call, Outcome
@@ -13,6 +12,7 @@ from function.kube.manifests import JSON, Manifest, condition, get, listing, map
 from tests.composers.plane import change, only, reconciled, said
 from tests.composers.test_nodes import COLLECTION, H200, another, at_rest, four, pools, show
 from tests.observe.nodes import POOL, node
+from tools.control_plane import ControlPlane
 
 CORDONED = four(gpu3=node("gpu3", H200, cordoned=True))
 FACTS: Manifest = {

@@ -9,14 +9,14 @@ from crossplane.function.resource import struct_to_dict, update
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.cli.control_plane import ControlPlane
-from function.cli.remote_stages import uid
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name
 from tests.composers.plane import call, change, manifests, only, request_of, said
 from tests.observe.nodes import POOL, member, node
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
+from tools.remote_stages import uid
 from tools.world import World
 
 EAST = "h200-east"

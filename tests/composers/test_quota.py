@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose
 from function.composers.deployment import Considered, consider
@@ -20,6 +19,7 @@ from function.scheduling.shortage import capacity
 from function.scheduling.verdicts import Refusal
 from tests.composers.plane import call, change, fetched, manifests, only, plane, said
 from tests.e2e import objects
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 

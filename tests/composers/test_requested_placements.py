@@ -2,11 +2,11 @@
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.exchange import Call, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from function.kube.names import LABEL_ENVIRONMENT, VERSION
 from tests.composers.plane import change, only, plane, reconciled
+from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
 NAME = "h200-east"

@@ -1,4 +1,4 @@
-"""What is only tried: `--set`, `--what-if` with parts of objects, and `diff`: before -> after for whatever changes."""
+"""`plan --set`: before and after for every deployment that another value of a pool decides differently."""
 
 import copy
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import mapping
 from tests.cli.conftest import Live, example
 from tests.cli.process import KIMI, run, said, write
 
@@ -38,21 +38,6 @@ def test_more_nodes_change_who_waited(three: str) -> None:
         ("third", "InsufficientCapacity", "Placed")
     ]
     assert [p["reason"] for p in found["plans"]] == ["Placed"] * 3
-
-
-def test_a_part_of_an_object_is_laid_over_it(three: str, tmp_path: Path) -> None:
-    pool: Manifest = {"name": "h200", "maxNodeCount": 6}
-    part: Manifest = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "InferenceEnvironment",
-        "metadata": {"name": "h200-east"},
-        "spec": {"nodePools": [pool]},
-    }
-    assert said("plan", "-f", three, "--what-if", write(tmp_path, part)).rstrip().endswith(CHANGE)
-    gone = write(tmp_path, {**part, "spec": {"storage": None}})
-    done = run("plan", "kimi-k2", "-f", three, "--what-if", gone)
-    assert "- ModelDeployment assistants/kimi-k2\n    Placed: " in done.stdout
-    assert " -> SharedStorageMissing: " in done.stdout
 
 
 def test_what_changes_nothing_says_so(three: str) -> None:
@@ -90,25 +75,6 @@ def test_many_deployments_end_in_a_summary(three: str) -> None:
     shown = run("plan", "-f", three).stdout
     assert shown.endswith("\n3 deployments\n  2 Placed\n  1 InsufficientCapacity: assistants/third\n")
     assert "deployments" not in said("plan", "-f", KIMI)
-
-
-def test_two_folders_are_compared(three: str, tmp_path: Path) -> None:
-    environment = tmp_path / "more"
-    environment.write_text(Path(three).read_text().replace("maxNodeCount: 4", "maxNodeCount: 6"))
-    done = run("diff", three, str(environment))
-    assert (done.returncode, done.stdout.rstrip()) == (1, CHANGE)
-    assert said("diff", three, three) == "nothing changes\n"
-    (change,) = json.loads(run("diff", str(environment), three, "-o", "json").stdout)
-    assert (change["before"]["reason"], change["after"]["reason"]) == ("Placed", "InsufficientCapacity")
-
-
-def test_files_are_compared_with_the_control_plane(live: Live, tmp_path: Path) -> None:
-    assert said("diff", KIMI, "--live", *live()) == "nothing changes\n"
-    (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
-    other: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
-    done = run("diff", write(tmp_path, other), "--live", *live())
-    assert done.stdout.startswith("+ ModelDeployment assistants/second\n    not there\n -> Placed: ")
-    assert run("diff", KIMI).returncode == 2
 
 
 def test_no_next_command_that_knows_nothing_of_what_was_supposed() -> None:

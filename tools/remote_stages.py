@@ -15,8 +15,6 @@ from function.cli.store import Ref, is_ours
 from function.kube.manifests import JSON, Manifest, copied, get, mapping, text
 
 NOW = "2026-01-01T00:00:00Z"
-# What is composed now comes after all that is there, in the order in which everybody charges.
-LATER = "9999-12-31T23:59:59Z"
 
 
 class Clusters(Protocol):
@@ -36,16 +34,6 @@ class StepByStep:
         if is_ours(resource):
             identity["generation"] = 1
         return reported({**resource, "metadata": {**identity, **mapping(resource, "metadata")}}, step)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtOnce:
-    """Everything is up as soon as it is composed, and is the last that was created."""
-
-    def advance(self, resource: Manifest, step: int) -> Manifest:
-        """Return a resource as observed in the end, whatever the step."""
-        metadata = {"creationTimestamp": LATER, **mapping(resource, "metadata")}
-        return reported({**resource, "metadata": metadata}, max(step, _LAST))
 
 
 def reported(resource: Manifest, step: int) -> Manifest:
@@ -150,4 +138,3 @@ STAGES: Mapping[str, Callable[[Manifest], tuple[Manifest, ...]]] = {
     "StorageClass": _at_once(provisioner="example.org/shared", volumeBindingMode="WaitForFirstConsumer"),
     "LLMInferenceService": _service,
 }
-_LAST = max(len(stages({})) for stages in STAGES.values())
