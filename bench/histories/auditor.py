@@ -24,7 +24,7 @@ from function.kube.manifests import JSON, condition, get, integer, listing, mapp
 from function.lifecycle.readers import claim_of, deletes
 from function.parse.shares import read_share
 from function.report.conditions import OWNED
-from function.scheduling.ledger import take
+from function.scheduling.holdings import take
 from function.scheduling.pool_capacity import PoolCapacity
 from tools.world import SECRET_VALUE
 
