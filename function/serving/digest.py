@@ -12,7 +12,8 @@ services that set it; tests/serving/test_digest.py pins the form.
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from function.domain.environment import Pool
@@ -77,21 +78,24 @@ def _encode(value: object) -> str:
 
 def _collect_set_fields(value: Any) -> Mapping[str, object]:
     """Returns the included fields of a dataclass that differ from their defaults."""
-    excluded = EXCLUDED.get(type(value), frozenset())
     found: dict[str, object] = {}
-    for field in fields(value):
-        entry = getattr(value, field.name)
-        if field.name in excluded or entry == _get_default(field):
+    for name, default in _list_included_fields(value.__class__):
+        entry = getattr(value, name)
+        if entry == default:
             continue
-        if isinstance(entry, tuple) and field.name in _UNORDERED:
-            entry = sorted(entry, key=_encode)
         if is_dataclass(entry):
             entry = _collect_set_fields(entry)
             if not entry:
                 continue
-        found[field.name] = entry
+        elif isinstance(entry, tuple) and name in _UNORDERED:
+            entry = sorted(entry, key=_encode)
+        found[name] = entry
     return found
 
 
-def _get_default(field: Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+@lru_cache(maxsize=64)
+def _list_included_fields(cls: Any) -> tuple[tuple[str, object], ...]:
+    """Returns the name and the default of each field; the default is MISSING where a value is required."""
+    excluded = EXCLUDED.get(cls, frozenset())
+    included = (field for field in fields(cls) if field.name not in excluded)
+    return tuple((f.name, f.default if f.default_factory is MISSING else f.default_factory()) for f in included)
