@@ -1,154 +1,101 @@
-"""What somebody asked of a service's pods, as one short digest that the service carries with it.
+"""The digest of the inputs that a service's pods depend on and that a user or the platform set.
 
-A service is written anew when its wish changes, and stays as it is while only something else does: numbers that we
-derive, what is built in, what another release of this function would write. So a wish holds the bytes and what people
-said themselves, nothing that is computed, and nothing that is left at its default: a field that the API gains later
-changes no wish of those who do not use it. What the pods of a mode never see is left out as well.
+A service carries its digest in the annotation `modelplane.ai/spec-digest`. While the digest is unchanged, the service
+stays as it is observed, whatever this release would derive or default (docs/decisions/0011).
 
-The form is for ever: another spelling here is another wish for every service there is, and restarts them all.
+The digest covers every field of `ServingRequest` and of the values in it, except the fields in `EXCLUDED`. A field at
+its default is left out, so that a field which is added later changes the digest only of the services that set it.
+
+The canonical form consists of field names and values. Renaming a field of these classes therefore restarts the
+services that set it; tests/serving/test_digest.py pins the form.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import lru_cache
+from typing import Any
 
-from function.domain.environment import GPU_RESOURCE, Pool
-from function.domain.model import CPU, MEMORY, Engine, HuggingFaceSource, Parallelism, Profile, Shape, Spread
-from function.domain.pods import InterNode, PodAdditions
-from function.domain.pull_secrets import PullSecret
-from function.domain.settings import BUILT_IN
+from function.domain.environment import Pool
+from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
+from function.domain.pods import InterNode
+from function.domain.settings import Initializer, Kserve
 from function.domain.taints import own_taints
-from function.kube.manifests import Manifest
 from function.kube.names import digest
 from function.serving.engines import Mode, mode_of
 from function.serving.request import ServingRequest
 
-_Told: TypeAlias = Mapping[str, object]
+EXCLUDED: Mapping[type, frozenset[str]] = {
+    # A service of another name or namespace is another object, and the labels follow from its placement. Replicas
+    # change without a restart. The other two only decide how long the engine may take to start.
+    ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights", "bandwidth"}),
+    # Where the model was read from, its other profiles, and what decides the placement.
+    Model: frozenset({"kind", "name", "namespace", "profiles", "broken", "vram", "disk", "selector"}),
+    # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
+    HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore"}),
+    OciSource: frozenset({"image"}),
+    UriSource: frozenset({"uri", "secret"}),
+    PvcSource: frozenset({"claim", "path"}),
+    # `ServingRequest.shape` is the recorded shape; the others decide the placement.
+    Profile: frozenset({"name", "shape", "selector", "requires"}),
+    # Capacity and what decides the placement.
+    Pool: frozenset(
+        {"name", "gpus_per_node", "max_nodes", "accelerator_type", "memory_per_gpu", "interconnect", "precision"}
+        | {"multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
+    ),
+    # What a preset makes of the inputs, which a release may correct without a restart.
+    InterNode: frozenset({"given", "preset_env", "start", "whole_node"}),
+    # `named` has what the platform set; the others include what is built in.
+    Initializer: frozenset({"image", "resources", "env", "env_from", "bundle", "pull_secrets"}),
+    # Only the preset is in that namespace.
+    Kserve: frozenset({"namespace"}),
+}
+# Fields with tuples whose order has no meaning. Variables and arguments are ordered.
+_UNORDERED = frozenset(
+    {"annotations", "labels", "pull_secrets", "resource_claims", "resources", "taints", "volume_mounts", "volumes"}
+)
 
 
 def compute_spec_digest(request: ServingRequest) -> str:
-    """Return 16 hex digits: the same for the same wish, in whichever order it was written."""
-    source = request.model.source
-    told = _told(
-        uri=request.uri,
-        # Of two files in one directory; the name in an address is part of its key already.
-        file=source.file if isinstance(source, HuggingFaceSource) else None,
-        name=request.model.served_name,
-        engine=_engine(request.profile.engine),
-        spread=_spread(request.profile, request.shape),
-        shape=_shape(request.shape),
-        requests=_told(cpu=_unless(request.model.cpu, CPU), memory=_unless(request.model.memory, MEMORY)),
-        pool=_pool(request.pool, request.shape.nodes),
-        kserve=_kserve(request),
-        initializer=request.initializer.named if request.initializer else None,
-        imagePullSecrets=_pull_secrets(request.pull_secrets),
-    )
-    return digest(json.dumps(told, sort_keys=True, separators=(",", ":")))
+    """Returns 16 hex digits that are equal for equal inputs, in whichever order they were written."""
+    return digest(_encode(_drop_unused(request)))
 
 
-def _told(**entries: object) -> _Told:
-    """Return the entries that say anything. False counts, as nothing that is said by default is passed on."""
-    return {key: value for key, value in entries.items() if value is False or value}
+def _drop_unused(request: ServingRequest) -> ServingRequest:
+    """Resets the inputs that the pods of this mode never see."""
+    profile, pool, kserve = request.profile, request.pool, request.kserve
+    if mode_of(request.shape) is not Mode.PIPELINE:
+        kserve = replace(kserve, config_prefix=Kserve().config_prefix)
+    if request.shape.nodes == 1:
+        profile, pool = replace(profile, pods_across_nodes=None), replace(pool, inter_node=None)
+    taints = ({key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own_taints(pool))
+    return replace(request, profile=profile, kserve=kserve, pool=replace(pool, taints=tuple(taints)))
 
 
-def _unless(value: str, default: str) -> str | None:
-    return None if value == default else value
+def _encode(value: object) -> str:
+    return json.dumps(value, default=_collect_set_fields, sort_keys=True, separators=(",", ":"))
 
 
-def _engine(engine: Engine) -> _Told:
-    asked = engine.resources
-    return _told(
-        name=engine.name,
-        image=engine.image,
-        args=engine.args,
-        env=engine.env,
-        version=engine.version,
-        resources=_told(cpu=asked.cpu, memory=asked.memory, ephemeralStorage=asked.ephemeral_storage, shm=asked.shm),
-        imagePullSecrets=sorted(f"{secret.namespace}/{secret.name}" for secret in engine.pull_secrets),
-    )
+def _collect_set_fields(value: Any) -> Mapping[str, object]:
+    """Returns the included fields of a dataclass that differ from their defaults."""
+    found: dict[str, object] = {}
+    for name, default in _list_included_fields(value.__class__):
+        entry = getattr(value, name)
+        if entry == default:
+            continue
+        if is_dataclass(entry):
+            entry = _collect_set_fields(entry)
+            if not entry:
+                continue
+        elif isinstance(entry, tuple) and name in _UNORDERED:
+            entry = sorted(entry, key=_encode)
+        found[name] = entry
+    return found
 
 
-def _spread(profile: Profile, shape: Shape) -> _Told:
-    pods, replicas = profile.pods_across_nodes, profile.replicas_across_nodes
-    return _told(pods=pods if shape.nodes > 1 else None, replicas=_unless(replicas, Spread.NONE))
-
-
-def _shape(shape: Shape) -> _Told:
-    return _told(nodes=shape.nodes, gpusPerNode=shape.gpus_per_node, parallelism=_parallelism(shape.parallelism))
-
-
-def _parallelism(split: Parallelism) -> _Told:
-    return _told(
-        tensor=split.tensor,
-        pipeline=split.pipeline,
-        data=split.data,
-        dataLocal=split.data_local,
-        expert=split.expert or None,
-    )
-
-
-def _pool(pool: Pool, nodes: int) -> _Told:
-    taints = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own_taints(pool)]
-    return _told(
-        labels=dict(pool.labels),
-        # Their order means nothing to a node, nor to a pod that tolerates them.
-        taints=_sorted(taints),
-        gpuResource=_unless(pool.gpu_resource, GPU_RESOURCE),
-        pod=_additions(pool.pod),
-        interNode=_inter_node(pool.between(nodes)),
-    )
-
-
-def _additions(pod: PodAdditions) -> _Told:
-    return _told(
-        resources=dict(pod.resources),
-        # A variable may name an earlier one; the rest has no order.
-        env=pod.env,
-        annotations=dict(pod.annotations),
-        labels=dict(pod.labels),
-        volumes=_sorted(pod.volumes),
-        volumeMounts=_sorted(pod.volume_mounts),
-        hostNetwork=pod.host_network,
-        priorityClassName=pod.priority_class,
-        schedulerName=pod.scheduler,
-        runtimeClassName=pod.runtime_class,
-        serviceAccountName=pod.service_account,
-        imagePullSecrets=pod.pull_secrets,
-        securityContext=pod.security,
-        resourceClaims=_sorted(pod.resource_claims),
-    )
-
-
-def _pull_secrets(secrets: Iterable[PullSecret]) -> list[str]:
-    said = ((secret.source, secret.name) for secret in secrets)
-    return sorted(f"{source.namespace}/{source.name}" if source else name for source, name in said)
-
-
-def _inter_node(between: InterNode | None) -> _Told:
-    """Return what somebody said of it; what a preset makes of that is a release's."""
-    if between is None:
-        return {}
-    inputs = between.inputs
-    told = _told(
-        instanceType=inputs.instance_type,
-        resourceName=inputs.resource,
-        count=inputs.count,
-        networks=inputs.networks,
-        ncclNet=inputs.nccl_net,
-    )
-    closed = None if between.fail_closed else False
-    return _told(preset=between.preset, failClosed=closed, pod=_additions(between.pod), **{"with": told})
-
-
-def _sorted(entries: Iterable[Manifest]) -> list[Manifest]:
-    return sorted(entries, key=lambda entry: json.dumps(entry, sort_keys=True))
-
-
-def _kserve(request: ServingRequest) -> _Told:
-    kserve, built_in = request.kserve, BUILT_IN.kserve
-    named = mode_of(request.shape) is Mode.PIPELINE and kserve.config_prefix != built_in.config_prefix
-    # An empty prefix is one, too.
-    return {
-        **_told(gateway=None if kserve.gateway == built_in.gateway else kserve.gateway, tls=kserve.tls or None),
-        **({"configPrefix": kserve.config_prefix} if named else {}),
-    }
+@lru_cache(maxsize=64)
+def _list_included_fields(cls: Any) -> tuple[tuple[str, object], ...]:
+    """Returns the name and the default of each field; the default is MISSING where a value is required."""
+    excluded = EXCLUDED.get(cls, frozenset())
+    included = (field for field in fields(cls) if field.name not in excluded)
+    return tuple((f.name, f.default if f.default_factory is MISSING else f.default_factory()) for f in included)

@@ -1,166 +1,183 @@
-"""The wish of a service. The texts below are its form, and for ever: another digest restarts every service there is."""
+"""The spec digest. The texts below are its canonical form: another form restarts every service that exists."""
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import pytest
 
-from function.domain.model import EngineResources, SecretKey, Spread
+from function.domain.hardware import BandwidthRequirement
+from function.domain.model import EngineResources, HuggingFaceSource, Requires, SecretKey, Spread
+from function.domain.nodes import PoolFacts
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.pull_secrets import PullSecret
-from function.domain.settings import BUILT_IN, Initializer
+from function.domain.settings import BUILT_IN, Initializer, Kserve
+from function.kube.manifests import Manifest
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.parse.environments import read_environment
 from function.parse.models import read_model
-from function.serving.digest import compute_spec_digest
+from function.serving.digest import EXCLUDED, compute_spec_digest
 from function.serving.request import ServingRequest
 from function.serving.service import build
-from tests.builders import GIB, HUB, pool
-from tests.serving.requests import DATA, KSERVE, NAME, NAMESPACE, PIPELINE, engine, request
+from tests.builders import broken_profile, pool, selector
+from tests.serving.requests import DATA, NAME, NAMESPACE, PIPELINE, engine, request
 
 PLAIN = replace(pool(), labels=(), taints=())
-UNSAID = (
-    '{"engine":{"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"},"name":"org/kimi",'
-    '"shape":{"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}},'
+DEFAULTS = (
+    '{"model":{"served_name":"org/kimi"},'
+    '"profile":{"engine":{"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"}},'
+    '"shape":{"gpus_per_node":1,"nodes":1,"parallelism":{"tensor":1}},'
     '"uri":"pvc://weights/models/0123"}'
 )
-SAID = (
-    '{"engine":{"args":["--a"],"env":[{"name":"B","value":"c"}],"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"},'
-    '"initializer":{"image":"mirror:1"},'
-    '"kserve":{"configPrefix":"","gateway":false},'
-    '"name":"org/kimi",'
-    '"pool":{"gpuResource":"amd.com/gpu","labels":{"a":"1","b":"2"},"taints":[{"effect":"NoSchedule","key":"k"}]},'
-    '"requests":{"cpu":"5","memory":"17Gi"},'
-    '"shape":{"gpusPerNode":8,"nodes":2,"parallelism":{"expert":true,"pipeline":2,"tensor":8}},'
-    '"spread":{"pods":"required","replicas":"preferred"},'
+EVERYTHING = (
+    '{"initializer":{"named":{"image":"mirror:1"}},'
+    '"kserve":{"config_prefix":"","gateway":false,"tls":true},'
+    '"model":{"cpu":"5","memory":"17Gi","served_name":"org/kimi","source":{"file":"a.gguf"}},'
+    '"pool":{"gpu_resource":"amd.com/gpu",'
+    '"inter_node":{"fail_closed":false,'
+    '"inputs":{"count":8,"instance_type":"p5","nccl_net":"Libfabric","networks":["n"],"resource":"a/b"},'
+    '"pod":{"env":[{"name":"A","value":"b"}]},"preset":"eks-efa"},'
+    '"labels":[["a","1"],["b","2"]],'
+    '"pod":{"annotations":[["c","d"]],"env":[{"name":"E","value":"f"}],"host_network":false,"labels":[["g","h"]],'
+    '"priority_class":"high","pull_secrets":["pool-pull"],"resource_claims":[{"name":"claim"}],'
+    '"resources":[["rdma/ib","1"]],"runtime_class":"nvidia","scheduler":"kueue","security":{"privileged":true},'
+    '"service_account":"sa","volume_mounts":[{"mountPath":"/v","name":"v"}],"volumes":[{"emptyDir":{},"name":"v"}]},'
+    '"taints":[{"effect":"NoSchedule","key":"k"}]},'
+    '"profile":{"engine":{"args":["--a"],"env":[{"name":"B","value":"c"}],"image":"vllm/vllm-openai:v0.15.0",'
+    '"name":"vLLM","pull_secrets":[{"key":".dockerconfigjson","name":"s","namespace":"a"}],'
+    '"resources":{"cpu":"1","ephemeral_storage":"3Gi","memory":"2Gi","shm":"4Gi"},"version":"0.15.1"},'
+    '"pods_across_nodes":"required","replicas_across_nodes":"preferred"},'
+    '"pull_secrets":[{"name":"there"},'
+    '{"source":{"key":".dockerconfigjson","name":"s","namespace":"a"}}],'
+    '"shape":{"gpus_per_node":8,"nodes":2,"parallelism":{"data_local":1,"expert":true,"pipeline":2,"tensor":8}},'
     '"uri":"hf://org/kimi:main"}'
 )
+SECRET = SecretKey(name="s", namespace="a", key=".dockerconfigjson")
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def said() -> ServingRequest:
-    """Return a request in which everything is said that can be."""
-    made = request(
-        PIPELINE,
+def everything() -> ServingRequest:
+    """Returns a request in pipeline mode with every field set, except those of data parallelism."""
+    run = replace(
         engine("--a", env=({"name": "B", "value": "c"},)),
+        version="0.15.1",
+        resources=EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi"),
+        pull_secrets=(SECRET,),
+    )
+    made = request(
+        replace(PIPELINE, parallelism=replace(PIPELINE.parallelism, data_local=1)),
+        run,
+        source=HuggingFaceSource(
+            repo="org/kimi", revision="v1", secret=SECRET, allow=("*.x",), ignore=("*.y",), file="a.gguf"
+        ),
         pool=replace(
             PLAIN,
             gpu_resource="amd.com/gpu",
             labels=(("b", "2"), ("a", "1")),
             taints=({"key": "k", "effect": "NoSchedule", "value": ""}, {"key": "amd.com/gpu", "effect": "NoSchedule"}),
+            accelerator_type="h100",
+            memory_per_gpu=1,
+            interconnect="nvlink",
+            precision=("fp8",),
+            multi_node=True,
+            bandwidth="ib-400g",
+            nvlink_domain=8,
+            autoscaled=True,
+            facts=PoolFacts(nodes=1, usable=1),
+            pod=PodAdditions(
+                resources=(("rdma/ib", "1"),),
+                env=({"name": "E", "value": "f"},),
+                annotations=(("c", "d"),),
+                labels=(("g", "h"),),
+                volumes=({"name": "v", "emptyDir": {}},),
+                volume_mounts=({"name": "v", "mountPath": "/v"},),
+                host_network=False,
+                priority_class="high",
+                scheduler="kueue",
+                runtime_class="nvidia",
+                service_account="sa",
+                pull_secrets=("pool-pull",),
+                security={"privileged": True},
+                resource_claims=({"name": "claim"},),
+            ),
+            inter_node=InterNode(
+                preset="eks-efa",
+                inputs=Inputs(instance_type="p5", resource="a/b", count=8, networks=("n",), nccl_net="Libfabric"),
+                fail_closed=False,
+                pod=PodAdditions(env=({"name": "A", "value": "b"},)),
+                given=PodAdditions(env=({"name": "A", "value": "b"},)),
+                preset_env=frozenset({"FI_PROVIDER"}),
+                start="source /x",
+                whole_node=True,
+            ),
         ),
         pods=Spread.REQUIRED,
         replicas_apart=Spread.PREFERRED,
         uri="hf://org/kimi:main",
-        kserve=replace(KSERVE, config_prefix="", gateway=False),
-        initializer=Initializer(image="mirror:1", named={"image": "mirror:1"}),
+        kserve=Kserve(namespace="elsewhere", config_prefix="", gateway=False, tls=True),
+        initializer=Initializer(
+            image="mirror:1",
+            resources={"limits": {"cpu": "1"}},
+            env=({"name": "HF_HOME", "value": "/tmp"},),
+            env_from=({"secretRef": {"name": "s"}},),
+            bundle=("ca", "/certs"),
+            pull_secrets=("mirror",),
+            named={"image": "mirror:1"},
+        ),
+        bandwidth=10**9,
     )
-    return replace(made, model=replace(made.model, cpu="5", memory="17Gi"))
-
-
-def test_what_nobody_says_is_not_part_of_it() -> None:
-    assert compute_spec_digest(request(pool=PLAIN)) == digest(UNSAID)
-
-
-def test_what_somebody_says_is() -> None:
-    assert compute_spec_digest(said()) == digest(SAID)
-
-
-def test_what_an_engine_requests_is_part_of_it() -> None:
-    asked = EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi")
-    text = UNSAID.replace(
-        '"name":"vLLM"', '"name":"vLLM","resources":{"cpu":"1","ephemeralStorage":"3Gi","memory":"2Gi","shm":"4Gi"}'
+    return replace(
+        made,
+        pull_secrets=(PullSecret(name="there"), PullSecret(source=SECRET)),
+        profile=replace(
+            made.profile,
+            selector=selector(a="b"),
+            requires=Requires(memory_per_gpu=1, bandwidth=BandwidthRequirement(rung="ib-400g", or_better=True)),
+        ),
+        model=replace(
+            made.model,
+            cpu="5",
+            memory="17Gi",
+            namespace="team",
+            vram=1,
+            disk=1,
+            broken=(broken_profile(),),
+            selector=selector(a="b"),
+        ),
     )
-    assert compute_spec_digest(request(run=replace(engine(), resources=asked), pool=PLAIN)) == digest(text)
 
 
-def test_what_images_are_pulled_with_is_part_of_it_by_the_names_that_people_gave() -> None:
-    source = SecretKey(name="s", namespace="a", key=".dockerconfigjson")
-    run = replace(engine(), pull_secrets=(source,))
-    text = UNSAID.replace(
-        '"image":"vllm/vllm-openai:v0.15.0","name":"vLLM"},"name"',
-        '"image":"vllm/vllm-openai:v0.15.0","imagePullSecrets":["a/s"],"name":"vLLM"},'
-        '"imagePullSecrets":["a/s","there"],"name"',
-    )
-    asked = replace(request(run=run, pool=PLAIN), pull_secrets=(PullSecret(name="there"), PullSecret(source=source)))
-    assert compute_spec_digest(asked) == digest(text)
+def test_defaults_are_not_part_of_the_form() -> None:
+    assert compute_spec_digest(request(pool=PLAIN)) == digest(DEFAULTS)
 
 
-def test_data_parallelism_is_part_of_it() -> None:
-    text = UNSAID.replace(
-        '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}',
-        '"gpusPerNode":8,"nodes":2,"parallelism":{"data":4,"dataLocal":2,"expert":true,"pipeline":1,"tensor":4}',
-    )
+def test_every_field_that_is_set_is_part_of_the_form() -> None:
+    assert compute_spec_digest(everything()) == digest(EVERYTHING)
+
+
+def test_data_parallelism_is_part_of_the_form() -> None:
+    text = DEFAULTS.replace('"gpus_per_node":1,"nodes":1', '"gpus_per_node":8,"nodes":2')
+    text = text.replace('{"tensor":1}', '{"data":4,"data_local":2,"expert":true,"tensor":4}')
     assert compute_spec_digest(request(DATA, pool=PLAIN)) == digest(text)
 
 
-def test_a_file_is_part_of_it() -> None:
-    said = UNSAID.replace('"name":"org/kimi"', '"file":"a.gguf","name":"org/kimi"')
-    assert compute_spec_digest(request(pool=PLAIN, source=replace(HUB, file="a.gguf"))) == digest(said)
-
-
-def test_a_version_is_part_of_it() -> None:
-    run = replace(engine(), version="0.28.0")
-    said = UNSAID.replace('"name":"vLLM"}', '"name":"vLLM","version":"0.28.0"}')
-    assert compute_spec_digest(request(run=run, pool=PLAIN)) == digest(said)
-
-
-@pytest.mark.parametrize(
-    ("reason", "pods", "now"),
-    [
-        ("a default is not part of the digest", None, ""),
-        ("only an omitted value is the default", Spread.NONE, '"spread":{"pods":"none"},'),
-        ("a value is part of the digest", Spread.REQUIRED, '"spread":{"pods":"required"},'),
-    ],
-)
-def test_how_far_apart_pods_are_kept(reason: str, pods: Spread | None, now: str) -> None:
-    text = UNSAID.replace(
-        '"gpusPerNode":1,"nodes":1,"parallelism":{"pipeline":1,"tensor":1}},',
-        '"gpusPerNode":8,"nodes":2,"parallelism":{"expert":true,"pipeline":2,"tensor":8}},SPREAD',
-    )
-    assert compute_spec_digest(request(PIPELINE, pool=PLAIN, pods=pods)) == digest(text.replace("SPREAD", now)), reason
-
-
-def test_what_a_pool_gives_is_part_of_it_and_what_a_preset_makes_of_it_is_not() -> None:
-    given = PodAdditions(resources=(("rdma/ib", "1"),))
-    said_between = InterNode(
-        preset="eks-efa",
-        inputs=Inputs(instance_type="p5.48xlarge", count=8, nccl_net="Libfabric", networks=("n",), resource="a/b"),
-        fail_closed=False,
-        pod=PodAdditions(env=({"name": "A", "value": "b"},)),
-        given=given,
-        preset_env=frozenset({"FI_PROVIDER"}),
-        start="source /x",
-    )
-    made = replace(PLAIN, pod=PodAdditions(host_network=False, labels=(("a", "b"),)), inter_node=said_between)
-    text = UNSAID.replace('"nodes":1', '"nodes":2').replace('"gpusPerNode":1', '"gpusPerNode":8')
-    text = text.replace('"pipeline":1,"tensor":1', '"expert":true,"pipeline":2,"tensor":8').replace(
-        ',"shape"',
-        ',"pool":{"interNode":{"failClosed":false,"pod":{"env":[{"name":"A","value":"b"}]},"preset":"eks-efa",'
-        '"with":{"count":8,"instanceType":"p5.48xlarge","ncclNet":"Libfabric","networks":["n"],"resourceName":"a/b"}},'
-        '"pod":{"hostNetwork":false,"labels":{"a":"b"}}},"shape"',
-    )
-    assert compute_spec_digest(request(PIPELINE, pool=made)) == digest(text)
-    news = replace(said_between, given=PodAdditions(), preset_env=frozenset(), start="")
-    assert compute_spec_digest(request(PIPELINE, pool=replace(made, inter_node=news))) == digest(text)
-
-
-def test_the_service_carries_it() -> None:
+def test_service_carries_its_digest() -> None:
     service = build(request(pool=PLAIN))
     assert isinstance(service, dict)
     assert service["metadata"] == {
         "name": NAME,
         "namespace": NAMESPACE,
         "labels": {"app.kubernetes.io/managed-by": "modelplane"},
-        "annotations": {ANNOTATION_SPEC_DIGEST: digest(UNSAID)},
+        "annotations": {ANNOTATION_SPEC_DIGEST: digest(DEFAULTS)},
     }
 
 
-def test_defaults_of_the_schemas_are_what_nobody_says() -> None:
+def test_defaults_of_the_schemas_are_the_defaults_of_the_form() -> None:
     parsed = read_model(
         {
             "kind": "ClusterModel",
@@ -181,49 +198,144 @@ def test_defaults_of_the_schemas_are_what_nobody_says() -> None:
     assert parsed
     (profile,), (nodes,) = parsed.profiles, found.pools
     assert profile.shape is not None
-    asked = replace(
+    made = replace(
         request(), model=parsed, profile=profile, shape=profile.shape, pool=nodes, kserve=found.kserve, weights=None
     )
-    assert compute_spec_digest(asked) == digest(UNSAID), (
-        "a default that is passed on as a wish restarts those who never said it"
-    )
+    assert compute_spec_digest(made) == digest(DEFAULTS)
 
 
-def pooled(**changes: Any) -> ServingRequest:
-    """Return the same request with another pool."""
-    return replace(said(), pool=replace(said().pool, **changes))
+@dataclass(frozen=True)
+class Edit:
+    """An edit of one field: its value in the request, or a request with it, and whether the digest excludes it."""
+
+    id: str
+    edited: Any
+    excluded: bool
+
+
+def edits(value: Any) -> Iterator[Edit]:
+    """Yields an edit of each field of a dataclass and of the values in it; excluded values are edited as a whole."""
+    for entry in fields(value):
+        current, name = getattr(value, entry.name), f"{type(value).__name__}.{entry.name}"
+        excluded = entry.name in EXCLUDED.get(type(value), ())
+        if not is_dataclass(current):
+            yield Edit(name, replace(value, **{entry.name: change(current)}), excluded)
+            continue
+        nested = list(edits(current))
+        if excluded:
+            yield Edit(name, replace(value, **{entry.name: nested[0].edited}), excluded)
+        else:
+            yield from (replace(e, edited=replace(value, **{entry.name: e.edited})) for e in nested)
+
+
+def change(current: Any) -> Any:
+    """Returns another value of the same type; a field that is not set gets a number."""
+    match current:
+        case StrEnum():
+            return next(member for member in type(current) if member is not current)
+        case bool():
+            return not current
+        case int():
+            return current * 2
+        case str():
+            return f"{current}x"
+        case tuple():
+            return () if current else (("x", "1"),)
+        case frozenset() | dict():
+            return type(current)() if current else {"x": "1"}
+        case _:
+            assert current is None
+            return 1
+
+
+EDITS = list(edits(everything()))
+# Excluded, though pods see them: the first three identify the service and its placement, the others are derived or
+# built in, so that a release may change them without a restart.
+SEEN_BY_PODS = {
+    *("ServingRequest.name", "ServingRequest.namespace", "ServingRequest.labels"),
+    *("ServingRequest.weights", "ServingRequest.bandwidth", "InterNode.given", "InterNode.start"),
+    *(f"Initializer.{name}" for name in ("image", "resources", "env", "env_from", "bundle", "pull_secrets")),
+}
+
+
+@pytest.mark.parametrize("case", EDITS, ids=lambda case: case.id)
+def test_edit_of_any_included_field_changes_the_digest_and_of_an_excluded_field_does_not(case: Edit) -> None:
+    assert (compute_spec_digest(case.edited) == digest(EVERYTHING)) == case.excluded
+
+
+@pytest.mark.parametrize("case", [e for e in EDITS if e.excluded], ids=lambda case: case.id)
+def test_pods_do_not_depend_on_excluded_fields(case: Edit) -> None:
+    before, after = build(everything()), build(case.edited)
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    pods = [{**service["spec"], "replicas": None} for service in (before, after)]  # type: ignore[dict-item]
+    assert (pods[0] == pods[1]) == (case.id not in SEEN_BY_PODS)
+
+
+def test_every_excluded_field_exists() -> None:
+    for cls, names in EXCLUDED.items():
+        assert names <= {entry.name for entry in fields(cls)}, cls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterPod(PodAdditions):
+    """A class of a later release, which has a field more."""
+
+    added: str = ""
+    also: tuple[str, ...] = field(default_factory=tuple)
+
+
+@pytest.mark.parametrize(
+    ("later", "same"), [(LaterPod(), True), (LaterPod(added="x"), False), (LaterPod(also=("x",)), False)]
+)
+def test_new_field_changes_the_digest_only_where_it_is_set(later: LaterPod, same: bool) -> None:
+    made = request(pool=replace(PLAIN, pod=later))
+    assert (compute_spec_digest(made) == digest(DEFAULTS)) == same
+
+
+def with_pool(**changes: Any) -> ServingRequest:
+    """Returns the request with everything set and another pool."""
+    return replace(everything(), pool=replace(everything().pool, **changes))
 
 
 @pytest.mark.parametrize(
     ("reason", "changed"),
     [
-        ("replicas are always taken", replace(said(), replicas=7)),
-        ("the size only decides how long to wait", replace(said(), weights=3 * GIB)),
-        ("labels are a map", pooled(labels=said().pool.labels[::-1])),
-        ("nodes have their taints in no order", pooled(taints=said().pool.taints[::-1])),
-        ("a pool's capacity is nothing to pods", pooled(memory_per_gpu=GIB, max_nodes=99)),
-        ("KServe's namespace has the preset only", replace(said(), kserve=replace(said().kserve, namespace="other"))),
+        ("labels are a map", with_pool(labels=everything().pool.labels[::-1])),
+        ("the order of taints has no meaning", with_pool(taints=everything().pool.taints[::-1])),
         (
-            "what is built in may change with any release",
-            replace(said(), initializer=Initializer(image="mirror:1", resources={}, named={"image": "mirror:1"})),
+            "the order of pull secrets has no meaning",
+            replace(everything(), pull_secrets=everything().pull_secrets[::-1]),
         ),
     ],
 )
-def test_what_is_no_wish(reason: str, changed: ServingRequest) -> None:
-    assert compute_spec_digest(changed) == digest(SAID), reason
+def test_order_of_maps_and_sets_changes_no_digest(reason: str, changed: ServingRequest) -> None:
+    assert compute_spec_digest(changed) == digest(EVERYTHING), reason
+
+
+def test_order_of_variables_changes_the_digest() -> None:
+    variables: tuple[Manifest, ...] = ({"name": "A", "value": "a"}, {"name": "B", "value": "$(A)"})
+    made = [request(run=engine(env=env)) for env in (variables, variables[::-1])]
+    assert compute_spec_digest(made[0]) != compute_spec_digest(made[1])
 
 
 @pytest.mark.parametrize(
     ("reason", "kept", "changed"),
     [
-        ("one node has no pods to keep apart", request(), request(pods=Spread.REQUIRED)),
+        ("a single pod has no other pods of its group", request(), request(pods=Spread.REQUIRED)),
         (
-            "one node has nobody to reach",
+            "a single pod needs no network between nodes",
             request(pool=PLAIN),
             request(pool=replace(PLAIN, inter_node=InterNode(preset="coreweave-infiniband"))),
         ),
-        ("only a pipeline names a preset", request(DATA), request(DATA, kserve=replace(KSERVE, config_prefix="x-"))),
+        (
+            "only pipeline mode names a preset",
+            request(DATA),
+            request(DATA, kserve=replace(BUILT_IN.kserve, config_prefix="x-")),
+        ),
     ],
 )
-def test_what_the_pods_of_a_mode_never_see(reason: str, kept: ServingRequest, changed: ServingRequest) -> None:
+def test_inputs_that_the_mode_does_not_use_change_no_digest(
+    reason: str, kept: ServingRequest, changed: ServingRequest
+) -> None:
     assert compute_spec_digest(kept) == compute_spec_digest(changed), reason
