@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
+from tools.control_plane import ControlPlane
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from function.parse.environments import read_environment
