@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 import pytest
 
-from tools.control_plane import ControlPlane
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.parse.settings import read_settings
 from tests.composers.plane import change, manifests, only, plane, remote, said
+from tools.control_plane import ControlPlane
 
 ALLOWED = (
     "is not allowed; must be a reference such as registry.example.com/team/engine:v1, with a path in lower case, at "
