@@ -69,6 +69,9 @@ def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi:
     mapping(placement, "spec")["replicas"] = 0
     mapping(other, "metadata").update({"name": "other", "uid": "other", "ownerReferences": [], "annotations": {}})
     mapping(other, "spec").update({"deploymentRef": {"name": "other"}, "replicas": 2})
+    # What is held counts, and not what a placement only waits for.
+    mapping(placement, "status.service")["replicas"] = 0
+    mapping(other, "status.service")["replicas"] = 2
     shown = said("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (not now)" in shown

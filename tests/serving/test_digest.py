@@ -14,7 +14,7 @@ from function.domain.nodes import PoolFacts
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN, Initializer, Kserve
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.parse.environments import read_environment
 from function.parse.models import read_model
@@ -61,6 +61,24 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+POD_ADDITIONS = PodAdditions(
+    resources=(("rdma/ib", "1"),),
+    env=({"name": "E", "value": "f"},),
+    annotations=(("c", "d"),),
+    labels=(("g", "h"),),
+    volumes=({"name": "v", "emptyDir": {}},),
+    volume_mounts=({"name": "v", "mountPath": "/v"},),
+    host_network=False,
+    priority_class="high",
+    scheduler="kueue",
+    runtime_class="nvidia",
+    service_account="sa",
+    pull_secrets=("pool-pull",),
+    security={"privileged": True},
+    resource_claims=({"name": "claim"},),
+)
+
+
 def everything() -> ServingRequest:
     """Returns a request in pipeline mode with every field set, except those of data parallelism."""
     run = replace(
@@ -89,22 +107,7 @@ def everything() -> ServingRequest:
             nvlink_domain=8,
             autoscaled=True,
             facts=PoolFacts(nodes=1, usable=1),
-            pod=PodAdditions(
-                resources=(("rdma/ib", "1"),),
-                env=({"name": "E", "value": "f"},),
-                annotations=(("c", "d"),),
-                labels=(("g", "h"),),
-                volumes=({"name": "v", "emptyDir": {}},),
-                volume_mounts=({"name": "v", "mountPath": "/v"},),
-                host_network=False,
-                priority_class="high",
-                scheduler="kueue",
-                runtime_class="nvidia",
-                service_account="sa",
-                pull_secrets=("pool-pull",),
-                security={"privileged": True},
-                resource_claims=({"name": "claim"},),
-            ),
+            pod=POD_ADDITIONS,
             inter_node=InterNode(
                 preset="eks-efa",
                 inputs=Inputs(instance_type="p5", resource="a/b", count=8, networks=("n",), nccl_net="Libfabric"),
@@ -268,7 +271,7 @@ def test_pods_do_not_depend_on_excluded_fields(case: Edit) -> None:
     before, after = build(everything()), build(case.edited)
     assert isinstance(before, dict)
     assert isinstance(after, dict)
-    pods = [{**service["spec"], "replicas": None} for service in (before, after)]  # type: ignore[dict-item]
+    pods = [{**mapping(service, "spec"), "replicas": None} for service in (before, after)]
     assert (pods[0] == pods[1]) == (case.id not in SEEN_BY_PODS)
 
 
