@@ -124,6 +124,7 @@ package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
+	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.load
 	$(BIN)/python -m bench.nodes

@@ -182,7 +182,7 @@ class Auditor(invariants.Auditor):
         limits = self.limits
         if limits.placements and len(others) >= limits.placements:
             self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
-        if limits.gpus and gpus + nodes * each * replicas > limits.gpus:
+        if limits.gpus and not edited and gpus + nodes * each * replicas > limits.gpus:
             self._say(f"{owner.ref} starts beside {gpus} GPUs of {limits.gpus}")
 
     def _look_at_claim(self, version: Version, *, going: bool) -> None:

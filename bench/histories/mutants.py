@@ -148,9 +148,9 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "_settled",
-                "full or not _fits(_charged(pool, others) if mine else room, fitting)",
-                "full",
+                "_grant_in_turn",
+                "if _fits(room if room and not mine else held.room(key), fitting):",
+                "if fitting:",
             ),
         ),
     ),
@@ -183,6 +183,7 @@ MUTANTS = (
                 "(placement.claims, placement.takes)",
                 "(placement.claims,)",
             ),
+            Change("function.scheduling.ledger", "_runs_on", "placement.takes or (", "("),
         ),
     ),
     Mutant(
@@ -200,13 +201,13 @@ MUTANTS = (
                 "function.scheduling.ledger",
                 "_is_of",
                 "grant.share.gpus_per_node > 0",
-                "grant.share.gpus_per_node > 0 and _fits(_empty(pool), grant.share)",
+                "grant.share.gpus_per_node > 0 and _fits(empty(pool), grant.share)",
             ),
             Change(
                 "function.scheduling.ledger",
-                "_settled",
-                "share and share.pool == pool.name:",
-                "share and share.pool == pool.name and _fits(_empty(pool), share):",
+                "_holdings",
+                "if share and not any(",
+                "if share and _fits(empty(pool), share) and not any(",
             ),
         ),
     ),

@@ -7,7 +7,7 @@ from function.cli.svg import BOLD, DIM, FREE, INK, MARGIN, NO, SMALL, TAKEN, Can
 from function.cli.usage import Usage, by_accelerator, said
 from function.domain.environment import Pool
 from function.report.sentences import count
-from function.scheduling.ledger import take, whole
+from function.scheduling.holdings import take, whole
 
 _ENVIRONMENTS_DRAWN = 40
 

@@ -27,7 +27,8 @@ from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
 from function.reasons import Status
 from function.report.sentences import count
-from function.scheduling.ledger import settle, take, whole
+from function.scheduling.holdings import take, whole
+from function.scheduling.ledger import Ledger
 
 _ENVIRONMENTS_DRAWN = 12
 _TILE, _TILES = 22, 36
@@ -111,10 +112,9 @@ def _colour(row: Row) -> str:
 def _room(considered: Considered, environment: Environment, pool: Pool) -> Drawn:
     lacking = pool.max_nodes - pool.usable_nodes
     room = Drawn(pool.max_nodes, pool.gpus_per_node, lost=lacking, whole=whole(pool))
-    mine = {p.uid for p in considered.view.own}
     others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
-    granted = (grant for grant in environment.admitted if grant.uid not in mine)
-    for grant in settle(pool, others.values(), granted).grants:
+    ledger = Ledger(considered.view.others, considered.view.own)
+    for grant in ledger.left(environment, pool).grants:
         holder = others.get((grant.namespace, grant.name))
         room.owner = f"{grant.namespace}/{(holder and holder.deployment) or grant.name}"
         take(room, grant.share)

@@ -83,7 +83,7 @@ def use(
     for environment in environments:
         here = [p for p in every if p.environment == environment.name]
         for pool in environment.pools:
-            ledger = settle(pool, here, environment.admitted)
+            ledger = settle(pool, here, environment.admitted, pools=environment.pools)
             holders = {(g.namespace, g.name) for g in ledger.grants if g.share.replicas}
             users = tuple(p for p in here if (p.namespace, p.name) in holders)
             found.append(Usage(environment=environment, pool=pool, room=ledger.room, users=users, grants=ledger.grants))

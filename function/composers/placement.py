@@ -31,7 +31,7 @@ from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import ObservedObject, read
 from function.parse.placements import PLACEMENTS, read_placement
 from function.parse.settings import read_settings
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, ReferencesResolved, Status
 from function.report import admission as admission_report
 from function.report import placements as report
 from function.report import pools, references, services
@@ -43,6 +43,14 @@ from function.storage.plan import StoragePlan, plan
 from function.storage.request import StorageRequest
 
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
+# What only a change of the placement, its model or its cache mends. What is wrong with an environment or a pool takes
+# nothing from those that it has admitted.
+_CANNOT_START = {
+    ReferencesResolved.INVALID_PLACEMENT,
+    ReferencesResolved.MODEL_NOT_FOUND,
+    ReferencesResolved.MODEL_INVALID,
+    ReferencesResolved.CACHE_NOT_FOUND,
+}
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -71,7 +79,10 @@ def _compose(
 ) -> Outcome:
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
-        return _hold(call, settings, asked, [resolved], placement, faulty=bool(faults))
+        known = [resolved]
+        if resolved.reason in _CANNOT_START and not placement.begun and call.observed.keys() <= {NAMESPACE}:
+            known.append(admission_report.cannot_start())
+        return _hold(call, settings, asked, known, placement, faulty=bool(faults))
     beyond = _excess(call, placement, settings)
     if isinstance(beyond, Condition):
         return _hold(call, settings, asked, [_RESOLVED, beyond], placement)
@@ -269,5 +280,5 @@ def _hold(
     held = keep_observed(call, settings, asked, conditions)
     status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
     if there:
-        status |= report.with_fewer(status, most)
+        status |= report.with_fewer(status, max(most, lifecycle.most_running(call.observed)))
     return replace(held, composed={**held.composed, **there}, status=status)
