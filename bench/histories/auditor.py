@@ -180,9 +180,10 @@ class Auditor(invariants.Auditor):
         gpus = sum(held_gpus(held) for uid, held in self._services.values() if uid in {v.uid for v in others})
         nodes, each, replicas = self._shape(owner)
         limits = self.limits
+        edited = self._asked.get(owner.uid, -SEEN_SECONDS) > now - SEEN_SECONDS  # maybe after it was found to fit
         if limits.placements and len(others) >= limits.placements:
             self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
-        if limits.gpus and gpus + nodes * each * replicas > limits.gpus:
+        if limits.gpus and not edited and gpus + nodes * each * replicas > limits.gpus:
             self._say(f"{owner.ref} starts beside {gpus} GPUs of {limits.gpus}")
 
     def _look_at_claim(self, version: Version, *, going: bool) -> None:

@@ -31,6 +31,7 @@ class Mutant:
     issue: str
     aim: tuple[str, ...]
     changes: tuple[Change, ...]
+    tight: bool = False  # whether the histories that look for it play in a tight world
 
 
 _SERVE = ("create_deployment", "create_deployment")
@@ -269,6 +270,48 @@ MUTANTS = (
                 "[e for e in environments if not e.deleting]",
             ),
         ),
+    ),
+    Mutant(
+        "grows-in-another-shape",
+        "25, H1: a service of the earlier shape gets the replicas that were granted for the next one",
+        ("reshape_and_scale",),
+        (
+            Change(
+                "function.lifecycle.services",
+                "write",
+                "admission.replicas if same else admission.running",
+                "admission.replicas",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "waiting-blocks-growth",
+        "25, H2: a placement that only waits takes the room for which a deployment asks that serves",
+        ("place_beyond_room", "scale_up", "scale_up"),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "Ledger.left",
+                "if not environment.uid or not own:",
+                "if environment:",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "renamed-pool-is-free",
+        "25, M1: a pool that has another name is granted although services run on its nodes",
+        ("rename_pool+place_by_hand", "create_deployment"),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "pools_of",
+                "return same or some or frozenset({share.pool})",
+                "return frozenset({share.pool})",
+            ),
+        ),
+        tight=True,
     ),
 )
 
