@@ -34,7 +34,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.schedule import anew, schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
-from function.serving.service import unservable
+from function.serving.service import find_pool_problems
 from function.storage.placed import PlacedWeights
 
 VERDICTS = Verdicts()
@@ -85,7 +85,9 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
         if not view.answered:
             return keep_observed(kept, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
         weights = _weights(deployment, model, view, settings)
-        request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
+        request = SchedulingRequest(
+            deployment=deployment, model=model, unstorable=weights, unservable=find_pool_problems
+        )
         # Only of what everybody looks at it is worth while to remember what was found.
         remembering = partial(VERDICTS.judging, environments=view.environments, pause=call.pause)
         judging = anew if view is near else remembering
