@@ -35,7 +35,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.schedule import anew, schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
-from function.serving.service import unservable
+from function.serving.service import find_pool_problems
 from function.storage.placed import PlacedWeights
 
 VERDICTS = Verdicts()
@@ -86,7 +86,9 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
             waiting = [resolved, references.resolving(ConditionType.SCHEDULED)]
             return _keep(kept, settings, deployment, view.asked, waiting)
         weights = _weights(deployment, model, view, settings)
-        request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
+        request = SchedulingRequest(
+            deployment=deployment, model=model, unstorable=weights, unservable=find_pool_problems
+        )
         # Only of what everybody looks at it is worth while to remember what was found.
         remembering = partial(VERDICTS.judging, environments=view.environments, pause=call.pause)
         judging = anew if view is near else remembering

@@ -23,7 +23,7 @@ from function.parse.placements import PLACEMENTS
 from function.report import environments as report
 from function.report import hardware
 from function.scheduling.admission import admit
-from function.serving.presets import pipeline_preset
+from function.serving.presets import build_pipeline_preset
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 
@@ -128,7 +128,7 @@ def _composed(
         CONFIG: Composed(
             manifest=_provider_config(parsed.value.provider_config, access), ready=CONFIG in call.observed
         ),
-        PRESET: writer.compose(PRESET, pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
+        PRESET: writer.compose(PRESET, build_pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
     }
     name = parsed.value.storage.class_name
     if name:

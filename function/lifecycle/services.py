@@ -33,7 +33,7 @@ from function.report import services
 from function.scheduling.admission import Admission
 from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
-from function.serving.service import build, identity
+from function.serving.service import build_service, identify_service
 from function.storage.plan import StoragePlan
 from function.storage.volume_claim import READ_WRITE_MANY
 
@@ -66,7 +66,7 @@ class Written:
 
 def service_name(placement: Placement, shape: Shape) -> str:
     """Return the service's name: another group is another object, since KServe refuses to change its size."""
-    return named(placement.name, placement.namespace, placement.name, *identity(shape))
+    return named(placement.name, placement.namespace, placement.name, *identify_service(shape))
 
 
 def write(
@@ -89,7 +89,7 @@ def write(
     if same:
         replicas = min(placement.replicas, max(replicas, running))
     request = _request(resolved, stored.plan, replicas)
-    built = build(request)
+    built = build_service(request)
     if isinstance(built, tuple):
         return replace(earlier, refusal=services.invalid(built))
     # Another service goes for bytes of which the composite itself says that they are there: what a Job says may be

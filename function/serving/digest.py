@@ -22,7 +22,7 @@ from function.domain.pods import InterNode
 from function.domain.settings import Initializer, Kserve
 from function.domain.taints import own_taints
 from function.kube.names import digest
-from function.serving.engines import Mode, mode_of
+from function.serving.engine import Mode, mode_of
 from function.serving.request import ServingRequest
 
 EXCLUDED: Mapping[type, frozenset[str]] = {

@@ -20,7 +20,7 @@ from function.parse.environments import read_environment
 from function.parse.models import read_model
 from function.serving.digest import EXCLUDED, compute_spec_digest
 from function.serving.request import ServingRequest
-from function.serving.service import build
+from function.serving.service import build_service
 from tests.builders import broken_profile, pool, selector
 from tests.serving.requests import DATA, NAME, NAMESPACE, PIPELINE, engine, request
 
@@ -170,7 +170,7 @@ def test_data_parallelism_is_part_of_the_form() -> None:
 
 
 def test_service_carries_its_digest() -> None:
-    service = build(request(pool=PLAIN))
+    service = build_service(request(pool=PLAIN))
     assert isinstance(service, dict)
     assert service["metadata"] == {
         "name": NAME,
@@ -268,7 +268,7 @@ def test_edit_of_any_included_field_changes_the_digest_and_of_an_excluded_field_
 
 @pytest.mark.parametrize("case", [e for e in EDITS if e.excluded], ids=lambda case: case.id)
 def test_pods_do_not_depend_on_excluded_fields(case: Edit) -> None:
-    before, after = build(everything()), build(case.edited)
+    before, after = build_service(everything()), build_service(case.edited)
     assert isinstance(before, dict)
     assert isinstance(after, dict)
     pods = [{**mapping(service, "spec"), "replicas": None} for service in (before, after)]

@@ -15,7 +15,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
-from function.serving.service import build, identity
+from function.serving.service import build_service, identify_service
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
     DATA,
@@ -31,7 +31,7 @@ from tests.serving.requests import (
 
 
 def built(request: ServingRequest) -> Manifest:
-    service = build(request)
+    service = build_service(request)
     assert isinstance(service, dict), service
     return service
 
@@ -213,10 +213,10 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_refused(case: Fault) -> None:
-    assert build(request(case.shape, case.engine)) == case.want, case.reason
+    assert build_service(request(case.shape, case.engine)) == case.want, case.reason
 
 
-def test_what_no_living_service_can_change_is_its_identity() -> None:
-    assert identity(ONE_NODE) == identity(ONE_GPU), "GPUs of one pod may change"
-    assert identity(PIPELINE) == ("pipeline", "2")
-    assert len({identity(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
+def test_what_no_living_service_can_change_is_its_identify_service() -> None:
+    assert identify_service(ONE_NODE) == identify_service(ONE_GPU), "GPUs of one pod may change"
+    assert identify_service(PIPELINE) == ("pipeline", "2")
+    assert len({identify_service(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.domain.model import Engine, Parallelism, Shape
-from function.serving import ranks, ray
-from function.serving.engines import Group, Launch, Mode, Run, mode_of, start
+from function.serving import scripts
+from function.serving.engine import Group, Launch, Mode, Run, mode_of, start_group
 from tests.builders import shape
 from tests.serving.requests import (
     DATA,
@@ -45,12 +45,12 @@ SPLIT = ("--tensor-parallel-size=8", "--pipeline-parallel-size=2", "--enable-exp
 NODES = (
     "--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)",
 )  # fmt: skip
-RAY_WORKER = Launch(command=("/bin/bash", "-c", ray.WORKER))
+RAY_WORKER = Launch(command=("/bin/bash", "-c", scripts.RAY_WORKER))
 BY_RAY = "--distributed-executor-backend=ray"
 
 
 def by_ray(*args: str) -> Group:
-    leader = Launch(command=("/bin/bash", "-c", ray.LEADER, "leader"), args=("vllm", "serve", *args))
+    leader = Launch(command=("/bin/bash", "-c", scripts.RAY_LEADER, "leader"), args=("vllm", "serve", *args))
     return Group(leader=leader, worker=RAY_WORKER)
 
 
@@ -63,7 +63,7 @@ def by_nodes(*args: str, own: tuple[str, ...] = ()) -> Group:
 
 
 def by_ranks(local: int, *args: str, own: tuple[str, ...] = ()) -> Group:
-    command = ("/bin/bash", "-c", ranks.SCRIPT, "ranks", str(local))
+    command = ("/bin/bash", "-c", scripts.RANKS, "ranks", str(local))
     return Group(
         leader=Launch(command=command, args=("vllm", "serve", *args, "--api-server-count=8", *own)),
         worker=Launch(command=command, args=("vllm", "serve", *args, "--headless", *own)),
@@ -140,7 +140,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_start(case: Case) -> None:
-    assert start(Run(engine=case.engine, shape=case.shape, names=NAMES)) == case.want, case.reason
+    assert start_group(Run(engine=case.engine, shape=case.shape, names=NAMES)) == case.want, case.reason
 
 
 FILE = "Q4/kimi.gguf"
@@ -163,7 +163,7 @@ SERVE_FILE = (f"/mnt/models/{FILE}", *SERVE[1:])
     ],
 )  # fmt: skip
 def test_weights_of_one_file(reason: str, shape: Shape, engine: Engine, want: Group) -> None:
-    assert start(Run(engine=engine, shape=shape, names=NAMES, file=FILE)) == want, reason
+    assert start_group(Run(engine=engine, shape=shape, names=NAMES, file=FILE)) == want, reason
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def path_with_vllm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def through_preset(path: str, shape: Shape, *args: str) -> list[str]:
     """Return what vllm is given where the preset runs these arguments of an author."""
-    launch = start(Run(engine=replace(engine(), args=args), shape=shape, names=NAMES)).leader
+    launch = start_group(Run(engine=replace(engine(), args=args), shape=shape, names=NAMES)).leader
     done = subprocess.run(
         ["/bin/bash", "-c", AS_PRESET, "--", *launch.args],
         env={"PATH": path, "PYTHONUTF8": "1", "EXTRA": "--of-preset"},

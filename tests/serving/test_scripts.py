@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from function.serving import ray
+from function.serving import scripts
 
 
-@pytest.mark.parametrize("script", [ray.LEADER, ray.WORKER], ids=["leader", "worker"])
+@pytest.mark.parametrize("script", [scripts.RAY_LEADER, scripts.RAY_WORKER, scripts.RANKS])
 def test_nobody_but_the_shell_expands_anything_in_a_script(script: str) -> None:
     assert "{{" not in script, "KServe's Go template"
     assert "$(" not in script, "the kubelet"
@@ -81,7 +81,7 @@ class Run:
 
 def test_the_leader_starts_the_engine_once_all_have_joined(run: Run) -> None:
     args = ("vllm", "serve", "/mnt/models", '--x={"a b": $HOME}', "")
-    code, last = run(ray.LEADER, *args)
+    code, last = run(scripts.RAY_LEADER, *args)
     assert code == 0, last
     assert json.loads(last)[1:] == list(args[1:])
     assert (run.directory / "asked").read_text() == "...", "the second node came with the third question"
@@ -89,18 +89,18 @@ def test_the_leader_starts_the_engine_once_all_have_joined(run: Run) -> None:
 
 
 def test_the_leader_gives_up(run: Run) -> None:
-    assert run(ray.LEADER, "vllm", size=3) == (1, "Fewer than 3 nodes have joined Ray")
+    assert run(scripts.RAY_LEADER, "vllm", size=3) == (1, "Fewer than 3 nodes have joined Ray")
 
 
 def test_the_leader_ends_where_ray_does_not_start(run: Run) -> None:
-    assert run(ray.LEADER, "vllm", failures=1) == (1, "")
+    assert run(scripts.RAY_LEADER, "vllm", failures=1) == (1, "")
 
 
 def test_a_worker_waits_for_the_head(run: Run) -> None:
-    code, _ = run(ray.WORKER, failures=2)
+    code, _ = run(scripts.RAY_WORKER, failures=2)
     assert code == 0
     assert run.calls == ["start --address=kimi-0.kimi.team:6379 --block"] * 3
 
 
 def test_a_worker_gives_up(run: Run) -> None:
-    assert run(ray.WORKER, failures=9) == (1, "No Ray on kimi-0.kimi.team")
+    assert run(scripts.RAY_WORKER, failures=9) == (1, "No Ray on kimi-0.kimi.team")

@@ -1,4 +1,4 @@
-"""What an author may repeat of what is settled, and what is refused with the value found and what is settled.
+"""Which managed flags an author may repeat, and which are refused, with the value found and the allowed one.
 
 The flags are those of ENGINES.md, section 4: vLLM's parser and SGLang's fields, read at 0.33 and 0.5.23.
 """
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from function.domain.engine_spec import ENGINES
+from function.domain.managed_flags import drop_repeated_flags, find_managed_flag_faults
 from function.domain.model import EngineName, OciSource, Source
 from function.domain.problem import Problem
-from function.domain.settled_flags import SETTLED, settled_faults, without_settled
 from tests.builders import HUB
 
 VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG
@@ -60,9 +61,9 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize("case", ALLOWED, ids=lambda c: c.id)
-def test_what_agrees(case: Case) -> None:
-    assert settled_faults(case.engine, case.args, case.source, NAME, "args") == (), case.reason
-    assert without_settled(case.engine, case.args, case.source) == case.left, case.reason
+def test_accepts_arguments_that_repeat_what_is_managed(case: Case) -> None:
+    assert find_managed_flag_faults(case.engine, case.args, case.source, NAME, "args") == (), case.reason
+    assert drop_repeated_flags(case.engine, case.args, case.source) == case.left, case.reason
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,13 @@ class Fault:
 
 
 WEIGHTS = "names other weights; must be left out, the model's source has them, at /mnt/models"
-RANK = "is settled: the pod's place in its group decides; must be left out"
-SERVES = "is settled: the first pod of a group serves; must be left out"
-HTTP = "is settled: KServe asks for HTTP on port 8000 at /; must be left out"
-TLS = "is settled: TLS is the cluster's; must be left out"
-FILE = "is settled: a file hides flags from every check; must be left out"
-PORT = "is settled: KServe knows port 8000 only; must be left out or 8000"
-HOST = "is settled: the engine answers on 0.0.0.0; must be left out or 0.0.0.0"
+RANK = "is managed by modelplane (the pod's place in its group decides); remove it"
+SERVES = "is managed by modelplane (the first pod of a group serves); remove it"
+HTTP = "is managed by modelplane (KServe asks for HTTP on port 8000 at /); remove it"
+TLS = "is managed by modelplane (TLS is the cluster's); remove it"
+FILE = "is managed by modelplane (a file hides flags from every check); remove it"
+PORT = "is managed by modelplane (KServe knows port 8000 only); remove it or set it to 8000"
+HOST = "is managed by modelplane (the engine answers on 0.0.0.0); remove it or set it to 0.0.0.0"
 NO_FLAG = "is no flag; must be left out, the model's source has the weights"
 FAULTS = [
     Fault("other-repo", VLLM, ("--x", "--model=org/other"), f"--model=org/other {WEIGHTS}", 1),
@@ -119,7 +120,7 @@ FAULTS = [
     Fault("data-short", VLLM, ("-dpa=10.0.0.1",), f"-dpa=10.0.0.1 {RANK}"),
     Fault("balancer", VLLM, ("--data-parallel-hybrid-lb",), f"--data-parallel-hybrid-lb {RANK}"),
     Fault("context", VLLM, ("-pcp=2",),
-          "-pcp=2 is settled: it multiplies the GPUs of a replica; must be left out or 1"),
+          "-pcp=2 is managed by modelplane (it multiplies the GPUs of a replica); remove it or set it to 1"),
     Fault("sglang-rank", SGLANG, ("--node-rank=0",), f"--node-rank=0 {RANK}"),
     Fault("sglang-address", SGLANG, ("--nccl-init-addr=a:1",), f"--nccl-init-addr=a:1 {RANK}"),
     Fault("shortened-size", VLLM, ("--tensor-parallel=4",),
@@ -131,14 +132,14 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_what_is_refused(case: Fault) -> None:
-    assert settled_faults(case.engine, case.args, case.source, NAME, "args") == (
+def test_refuses_arguments_that_contradict_a_managed_flag(case: Fault) -> None:
+    assert find_managed_flag_faults(case.engine, case.args, case.source, NAME, "args") == (
         Problem(f"args[{case.index}]", case.want),
     )
 
 
 def test_every_flag_is_in_the_reference() -> None:
     reference = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
-    for engine, rows in SETTLED.items():
-        for name in (name for row in rows for name in row.names):
+    for engine, spec in ENGINES.items():
+        for name in (name for row in spec.managed_flags for name in row.names):
             assert f"`{name}`" in reference, f"{engine}: docs/reference.md has the whole list"

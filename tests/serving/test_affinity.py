@@ -7,7 +7,7 @@ import pytest
 from function.domain.model import Spread
 from function.domain.taints import tolerations
 from function.kube.manifests import JSON, Manifest
-from function.serving.spread import affinity
+from function.serving.pod import build_affinity
 from tests.builders import pool, profile
 
 NONE, PREFERRED, REQUIRED = Spread.NONE, Spread.PREFERRED, Spread.REQUIRED
@@ -64,7 +64,7 @@ CASES = [
 def test_affinity(case: Case) -> None:
     asked = profile(pods_across_nodes=case.pods, replicas_across_nodes=case.replicas)
     want = case.want and {"podAntiAffinity": case.want}
-    assert affinity(asked, "kimi", case.nodes) == want, case.reason
+    assert build_affinity(asked, "kimi", case.nodes) == want, case.reason
 
 
 def test_the_gpus_key_and_every_taint_are_tolerated() -> None:

@@ -6,30 +6,41 @@ import pytest
 
 from function.domain.model import Engine, EngineResources, Shape
 from function.domain.settings import Initializer
-from function.kube.manifests import JSON, Manifest, get, listing
-from function.serving.engines import Launch
-from function.serving.pods import pod
+from function.kube.manifests import JSON, Manifest, get
 from function.serving.request import ServingRequest
 from tests.builders import pool, shape
-from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, engine, request
+from tests.serving.requests import (
+    DATA,
+    FRONTIER,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    build_pods,
+    engine,
+    get_main,
+    request,
+)
 
 SHARED_MEMORY: Manifest = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
 LOCKS_MEMORY: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
 
 
-def main(request: ServingRequest, launch: Launch | None = None) -> Manifest:
-    (container,) = listing(pod(request, launch or Launch(), {}), "containers")
-    return container
+def build_leader(asked: ServingRequest) -> Manifest:
+    """Returns the leader's pod, with weights that are not on a claim."""
+    return build_pods(replace(asked, uri="hf://org/kimi:main"))[0]
 
 
 def test_the_smallest_pod() -> None:
     bare = replace(FRONTIER, labels=())
-    assert pod(request(ONE_GPU, pool=bare), Launch(), {}) == {
+    assert build_leader(request(ONE_GPU, pool=bare)) == {
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "enableServiceLinks": False,
         "containers": [
             {
                 "name": "main",
                 "image": "vllm/vllm-openai:v0.15.0",
+                "startupProbe": {"failureThreshold": 140},
                 "resources": {
                     "limits": {"nvidia.com/gpu": "1"},
                     "requests": {"cpu": "4", "memory": "16Gi"},
@@ -40,23 +51,22 @@ def test_the_smallest_pod() -> None:
     }
 
 
-def test_what_the_author_and_the_launch_say_passes_through() -> None:
+def test_variables_of_the_author_pass_through() -> None:
     env: Manifest = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    container = main(request(run=engine(env=(env,))), Launch(command=("a", "b"), args=("c",)))
-    assert (container["command"], container["args"], container["env"]) == (["a", "b"], ["c"], [env])
+    assert get_main(build_leader(request(run=engine(env=(env,)))))["env"] == [env]
 
 
 def test_the_pools_own_gpus_are_asked_for_on_its_nodes() -> None:
     amd = replace(pool(), gpu_resource="amd.com/gpu", labels=(("a", "1"), ("b", "2")))
-    made = pod(request(shape(1, 4), pool=amd), Launch(), {})
+    made = build_leader(request(shape(1, 4), pool=amd))
     assert made["nodeSelector"] == {"a": "1", "b": "2"}
-    assert get(listing(made, "containers")[0], "resources.limits") == {"amd.com/gpu": "4"}
+    assert get(get_main(made), "resources.limits") == {"amd.com/gpu": "4"}
 
 
 def test_what_an_engine_requests_counts_over_the_models() -> None:
     asked = EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi")
-    made = pod(request(ONE_GPU, replace(engine(), resources=asked)), Launch(), {})
-    requests = get(listing(made, "containers")[0], "resources.requests")
+    made = build_leader(request(ONE_GPU, replace(engine(), resources=asked)))
+    requests = get(get_main(made), "resources.requests")
     assert requests == {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "3Gi"}
     assert made["volumes"] == [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}}]
 
@@ -89,10 +99,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_rights_and_memory(case: Case) -> None:
-    asked = request(case.shape, case.engine)
-    container = main(asked)
+    made = build_leader(request(case.shape, case.engine))
+    container = get_main(made)
     assert container.get("securityContext") == case.security, case.reason
-    assert pod(asked, Launch(), {}).get("volumes") == case.volumes, case.reason
+    assert made.get("volumes") == case.volumes, case.reason
     assert container.get("volumeMounts") == case.mounts, case.reason
 
 
@@ -133,5 +143,5 @@ INITIALIZERS = [
 
 @pytest.mark.parametrize("case", INITIALIZERS, ids=lambda c: c.id)
 def test_initializer(case: InitializerCase) -> None:
-    made = pod(request(initializer=case.given), Launch(), {})
+    made = build_leader(request(initializer=case.given))
     assert made["initContainers"] == [case.want], case.reason

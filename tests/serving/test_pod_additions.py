@@ -14,8 +14,7 @@ from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.parse.presets import named
 from function.serving.request import ServingRequest
-from function.serving.runtime import VARIABLES
-from function.serving.service import build
+from function.serving.service import build_service
 from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine, request
 
 GIVEN = PodAdditions(
@@ -47,7 +46,7 @@ def between(name: str, inputs: Inputs = Inputs()) -> Pool:  # noqa: B008  # froz
 
 
 def service(request: ServingRequest) -> Manifest:
-    built = build(request)
+    built = build_service(request)
     assert isinstance(built, dict), built
     return built
 
@@ -62,8 +61,9 @@ def main(pod: Manifest) -> Manifest:
 
 
 def _said(container: Manifest) -> list[Manifest]:
-    """Return the variables that somebody said, without those that follow from engine and storage."""
-    return [entry for entry in listing(container, "env") if text(entry, "name") not in VARIABLES]
+    """Returns the variables that were set, without those that follow from engine and storage."""
+    added = ("VLLM_ENGINE_READY_TIMEOUT_S", "HF_HUB_OFFLINE", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    return [entry for entry in listing(container, "env") if text(entry, "name") not in added]
 
 
 @pytest.mark.parametrize("asked", [request(PIPELINE, pool=pool()), request(DATA, pool=pool())])
@@ -208,9 +208,9 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.id)
 def test_refused(case: Refused) -> None:
-    assert build(case.request) == case.want, case.reason
+    assert build_service(case.request) == case.want, case.reason
 
 
 def test_on_one_node_the_variable_is_the_authors() -> None:
     author = engine(env=({"name": "NCCL_NET", "value": "Socket"},))
-    assert isinstance(build(request(ONE_NODE, author, pool=between("coreweave-infiniband"))), dict)
+    assert isinstance(build_service(request(ONE_NODE, author, pool=between("coreweave-infiniband"))), dict)
