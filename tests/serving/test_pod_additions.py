@@ -62,7 +62,13 @@ def main(pod: Manifest) -> Manifest:
 
 def _said(container: Manifest) -> list[Manifest]:
     """Returns the variables that were set, without those that follow from engine and storage."""
-    added = ("VLLM_ENGINE_READY_TIMEOUT_S", "HF_HUB_OFFLINE", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    added = (
+        "VLLM_ENGINE_READY_TIMEOUT_S",
+        "HF_HUB_OFFLINE",
+        "VLLM_CACHE_ROOT",
+        "TRITON_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+    )
     return [entry for entry in listing(container, "env") if text(entry, "name") not in added]
 
 
