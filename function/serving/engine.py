@@ -19,6 +19,7 @@ a variable, also within the quotes of a preset's argument, and nothing else expa
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from function.domain.engine_args import parallel_flags
 from function.domain.engine_faults import MULTIPROCESSING, RAY, uses_ray
@@ -108,6 +109,8 @@ def start_group(run: Run) -> Group:
             return _start_vllm(run)
         case EngineName.SGLANG:
             return _start_sglang(run)
+        case name:
+            assert_never(name)
 
 
 def starts_several_api_servers(run: Run) -> bool:
@@ -143,6 +146,8 @@ def _start_vllm(run: Run) -> Group:
             return Group(leader=launch, worker=launch)
         case Mode.PIPELINE:
             return _start_vllm_pipeline(run)
+        case mode:
+            assert_never(mode)
 
 
 def _start_by_preset(*args: str) -> Launch:
