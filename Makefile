@@ -79,9 +79,9 @@ conformance: $(VENV)/dev.stamp
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build -q
 
-# What the real apimachinery makes of quantities and selectors, after a new pin or new rows.
+# What the real programs make of quantities, selectors and images, after a new pin or new rows.
 oracle: $(VENV)/dev.stamp
-	for table in quantities selectors; do \
+	for table in quantities selectors images; do \
 	  "$$($(BIN)/python -m tools.programs oracle)" $$table > tests/oracle/$$table.json; \
 	done
 
@@ -124,6 +124,7 @@ package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide
+	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.load
 	$(BIN)/python -m bench.sizes

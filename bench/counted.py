@@ -13,7 +13,7 @@ import sys
 from dataclasses import replace
 
 from bench.fleet import CACHE, DEPLOYMENT, ENVIRONMENTS, MODEL, TOO_LARGE, environment, placement, served
-from function.cli.control_plane import answered
+from function.cli.composing import reconcile
 from function.cli.store import Store
 from function.composers import compose
 from function.exchange import Call, RequiredResource
@@ -66,7 +66,7 @@ def main() -> None:
     store = _store()
 
     def call(xr: Manifest) -> Call:
-        return answered(store, xr)[0]
+        return reconcile(store, xr)[0]
 
     deployment = call(DEPLOYMENT)
     scenes = {

@@ -13,19 +13,48 @@ from crossplane.function import logging
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from bench.fleet import CACHE, DEPLOYMENT, MODEL, MODEL_REF, environment
-from function.cli.control_plane import ControlPlane, UnsettledError, in_turn
-from function.cli.remote_stages import AtOnce, Clusters, StepByStep
+from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
 from function.exchange import RESPONSE_BYTES
 from function.fn import Runner
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import Unfinished
+from tools.control_plane import ControlPlane, Rendered, UnsettledError
 from tools.engine import Engine
+from tools.remote_stages import Clusters, StepByStep
 
 NAMED, SELECTED, POOLS, LEDGER = 100, 300, 32, 4_000
 # A round brings remote objects one stage further, and a ModelCache that waits for room composes a part in each.
 _ROUNDS = 40
+
+
+_LAST = 9  # no remote object has more stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtOnce(StepByStep):
+    """Everything is up as soon as it is composed."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return a resource as observed in the end, whatever the step."""
+        return StepByStep.advance(self, resource, max(step, _LAST))
+
+
 _AT_ONCE = AtOnce()
+
+
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """Reconciles composites of some kinds, and leaves others as they are."""
+
+    engine: Engine
+    kinds: Sequence[str]
+
+    def render(self, store: Store, refs: Sequence[Ref]) -> list[Rendered]:
+        """Return what a reconcile makes of each of some composites."""
+        reconciled = [ref for ref in refs if ref.kind in self.kinds]
+        made = dict(zip(reconciled, self.engine.render(store, reconciled), strict=True))
+        return [made.get(ref) or Rendered(composite=store[ref], composed={}) for ref in refs]
 
 
 @dataclass(slots=True)
@@ -64,7 +93,7 @@ def _answer(request: bytes) -> fnv1.RunFunctionResponse:
 
 def plane(sizes: Sizes, world: Clusters, kinds: Sequence[str], *objects: Manifest) -> ControlPlane:
     """Return a control plane with objects, of which those of some kinds are reconciled."""
-    control = ControlPlane(renderer=Engine(sizes), world=world, turns=in_turn((), *kinds))
+    control = ControlPlane(renderer=_Only(Engine(sizes), kinds), world=world)
     control.apply(objects)
     return control
 
@@ -119,7 +148,7 @@ def ledger(sizes: Sizes) -> ControlPlane:
         each["maxNodeCount"] = 2 * LEDGER // POOLS
     mapping(found, "spec")["nodePools"] = pools
     placements = [_placed(n) for n in range(LEDGER)]
-    control = plane(sizes, AtOnce(), ("InferenceEnvironment",), MODEL, found, *placements)
+    control = plane(sizes, _AT_ONCE, ("InferenceEnvironment",), MODEL, found, *placements)
     control.advance()
     return control
 

@@ -183,6 +183,7 @@ class Admitted(StrEnum):
     YIELDS = "Yields"
     LABEL_MISSING = "LabelMissing"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    CANNOT_START = "CannotStart"
 
 
 class PlacementStorage(StrEnum):

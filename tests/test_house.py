@@ -14,8 +14,9 @@ from tools.documents import document
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "function" / "schemas"
-FILE_LINES = 400
-FUNCTION_LINES = 50
+# Bounds beyond which a file or a function is two; a rule that must be read in order may have 80 lines.
+FILE_LINES = 600
+FUNCTION_LINES = 80
 # Written so that this file does not match itself.
 FORBIDDEN = {
     "a registry host": r"docker[.]io|ghcr[.]io|\bgcr[.]io|quay[.]io|registry[.]k8s[.]io|xpkg[.][a-z]+[.]\w+",

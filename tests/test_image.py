@@ -68,7 +68,6 @@ def test_an_engine_is_given_what_the_image_is_built_from() -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     named = {
         *wheel["packages"],
-        *wheel["force-include"],
         project["project"]["readme"],
         *project["project"]["license-files"],
     }

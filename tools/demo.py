@@ -5,7 +5,6 @@ clusters on which all goes well. First comes where the model goes and why it goe
 names of all manifests; --full writes them whole. Other manifests may be given as arguments (-m tools.demo FILE...).
 """
 
-import copy
 import json
 import os
 import subprocess
@@ -22,18 +21,19 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
-from function.cli import files, gathered
-from function.cli.asked import Form
-from function.cli.candidates import Row, candidates
-from function.cli.control_plane import ControlPlane, as_files
-from function.cli.picture import draw
-from function.cli.planning import look, make
-from function.cli.rendering import Place, composed
-from function.cli.store import Ref, Store, is_known, namespaced
+from function.cli import files
+from function.cli.candidates import Row
+from function.cli.inputs import World
+from function.cli.options import Form
+from function.cli.pictures import draw_plans
+from function.cli.planning import Plan, plan_deployments
+from function.cli.render import Place, list_composed
+from function.cli.store import Ref, Store, is_known, set_namespaces
 from function.cli.tables import structured
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
-from tools.world import World
+from tools.world import World as RemoteClusters
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 STORY = "kimi-k2-two-nodes"
@@ -57,18 +57,19 @@ def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     manifests = [*read(paths or [str(EXAMPLES / STORY)]), *elsewhere()]
     with server() as address, grpc.insecure_channel(address) as channel:
         stub = FunctionRunnerServiceStub(channel)
-        plane = ControlPlane(Engine(lambda request: stub.RunFunction(request, timeout=_SECONDS)), World())
+        plane = ControlPlane(Engine(lambda request: stub.RunFunction(request, timeout=_SECONDS)), RemoteClusters())
         plane.apply(manifests)
         plane.settle()
     store = plane.store
-    for ref in store.refs("ModelDeployment"):
-        tell(store, ref)
-    found = dict(sorted(composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
+    plans = plan(manifests, store)
+    for decided in plans:
+        tell(store, decided)
+    found = dict(sorted(list_composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
     if full:
         for place, manifest in found.items():
             print(f"---\n# {place}\n{structured(Form.YAML, _ordered(manifest))}")
         return
-    draw_to(picture, store)
+    draw_to(picture, plans)
     tell_service(found)
     tell_names(found)
     given = "".join(f" {path}" for path in paths)
@@ -83,17 +84,25 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    return list(namespaced((found.manifest for found in files.read(paths) if is_known(found.manifest)), "default"))
+    return list(set_namespaces((found.manifest for found in files.read(paths) if is_known(found.manifest)), "default"))
 
 
-def tell(store: Store, ref: Ref) -> None:
-    """Say where a deployment goes, and why nowhere else."""
-    scheduled = condition(store.get(ref), "Scheduled")
-    heading(f"{ref}: {text(scheduled, 'reason')}")
+def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:
+    """Plan all deployments from their manifests, with environments as ready as they are on the control plane."""
+    ready: dict[Ref, Manifest] = {
+        ref: {"conditions": [*listing(store[ref], "status.conditions")]} for ref in store.refs(*BASE)
+    }
+    world = World(Store({**m, "status": ready[Ref.of(m)]} if Ref.of(m) in ready else m for m in manifests), "")
+    return plan_deployments(world, world.deployments())
+
+
+def tell(store: Store, decided: Plan) -> None:
+    """Print where the controller places a deployment, and why nowhere else."""
+    scheduled = condition(store.get(decided.ref), "Scheduled")
+    heading(f"{decided.ref}: {text(scheduled, 'reason')}")
     print(f"\n{text(scheduled, 'message')}\n")
-    considered = look(as_files(copy.deepcopy(store)), ref)
-    if considered:
-        print_table(candidates(considered))
+    if decided.rows:
+        print_table(decided.rows)
 
 
 def print_table(rows: Iterable[Row]) -> None:
@@ -105,11 +114,10 @@ def print_table(rows: Iterable[Row]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def draw_to(file: Path, store: Store) -> None:
-    """Draw the clusters with what runs there."""
-    world = gathered.World(copy.deepcopy(store), "")
+def draw_to(file: Path, plans: Iterable[Plan]) -> None:
+    """Draw the clusters with what is placed there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(draw(make(world, world.deployments())))
+    file.write_text(draw_plans(plans))
     print(f"\nAs a picture: {os.path.relpath(file)}")
 
 

@@ -8,11 +8,11 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from google.protobuf.struct_pb2 import Struct
 
 from function.adapter.structs import manifest, merge
-from function.cli.control_plane import InProcess, Rendered
 from function.cli.store import Ref, Store
 from function.exchange import Call, Composed, Condition, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Status
+from tools.control_plane import Rendered, render_in_process
 
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]
 _STATUS = {
@@ -45,7 +45,7 @@ class Engine:
         Raises:
             FatalResultError: The function answered with a fatal result.
         """
-        return InProcess(self._remembered).render(store, refs)
+        return [render_in_process(store, ref, self._remembered) for ref in refs]
 
     def _remembered(self, call: Call) -> Outcome:
         which = Ref.of(call.xr), frozenset(call.answers)

@@ -22,7 +22,7 @@ def page() -> str:
     lines = [
         "# Fields",
         "",
-        "Every field that can be set, as `kubectl explain KIND.spec --recursive` and `modelplane explain` have them.",
+        "Every field that can be set, as `kubectl explain KIND.spec --recursive` shows them.",
         "What a Model or an author may reach on a cluster, and what is the platform's alone: [hardware](hardware.md).",
     ]
     for kind, whose in _KINDS.items():

@@ -92,8 +92,8 @@ def _found(name: str, histories: int) -> History | None:
     mutant = named(name)
     for seed in range(histories):
         with planted(mutant):
-            found = play(seed, aim=mutant.aim)
-        if found.violations and not play(seed, aim=mutant.aim).violations:
+            found = play(seed, aim=mutant.aim, tight=mutant.tight)
+        if found.violations and not play(seed, aim=mutant.aim, tight=mutant.tight).violations:
             return found
     return None
 

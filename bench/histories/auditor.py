@@ -2,40 +2,50 @@
 
 Each thing that runs is there by somebody's word, and goes by a word of its owner. What somebody reads goes never,
 whatever anybody said of what it belongs to, unless its own owner was deleted by hand. GPUs and who may go are the
-simulator's own auditor's.
+simulator's own auditor's, which looks at what the Objects describe; what the clusters run may lag behind that, and is
+looked at here.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeAlias
 
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.plane import Plane
+from bench.histories.room import Holding, room_beside, take_all
 from bench.histories.words import Words
 from bench.simulator import fleet, invariants
+from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
-from bench.simulator.invariants import held_by
 from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits
 from function.domain.shares import Share
-from function.kube.manifests import JSON, condition, get, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, strings, text
 from function.lifecycle.readers import claim_of, deletes
 from function.parse.shares import read_share
+from function.reasons import Refused
 from function.report.conditions import OWNED
-from function.scheduling.ledger import take
 from function.scheduling.pool_capacity import PoolCapacity
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
 _DIGITS = 19
 _REFS = "spec.crossplane.resourceRefs"
+Row: TypeAlias = tuple[str, str, int, int]  # of a ledger: uid, pool, nodes, GPUs of each
+# How often a placement may be decided again for one thing that was asked for, as others take the room.
+MOST_MOVES = 12
 SEEN_SECONDS = 30.0  # after which everybody knows what has started
 GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
 _PARALLELISM = "spec.forProvider.manifest.spec.parallelism"
 _SECRET = SECRET_VALUE.encode()
+_WAITS = {"Waiting", "Yields"}
+# Reasons for which a deployment does not get what it asks for that room would cure.
+_FOR_WANT_OF_ROOM = {Refused.INSUFFICIENT_CAPACITY, Refused.POOL_TOO_SMALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,9 @@ class Auditor(invariants.Auditor):
         self._reshaped: dict[str, float] = {}
         self._begun: dict[str, float] = {}
         self._asked: dict[str, float] = {}
+        self._running: dict[Ref, tuple[str, Held]] = {}
+        self._admitted: dict[Row, float] = {}  # since when
+        self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -88,6 +101,7 @@ class Auditor(invariants.Auditor):
     def _watch(self, event: Event) -> None:
         super()._watch(event)
         if event.ref.kind == "Object":
+            self._look_at_running(event)
             self._look_at_object(event)
         elif event.ref.kind == "ModelPlacement" and event.before and event.now:
             self._look_at_place(event.before, event.now)
@@ -95,6 +109,39 @@ class Auditor(invariants.Auditor):
             self._look_at_grants(event.before, event.now)
         if event.now and event.ref.kind in COMPOSERS and _SECRET in event.now.wire:
             self._say(f"{event.ref} holds the value of a Secret")
+
+    # -- what the clusters run
+    def _look_at_running(self, event: Event) -> None:
+        """Finds GPUs that two services on a cluster have, whatever their Objects describe by now."""
+        before, running = self._running.pop(event.ref, None), _running(event.now)
+        if event.now is None or running is None:
+            return
+        self._running[event.ref] = text(event.now.controller, "uid"), running
+        if before is None or _grows(before[1], running):
+            self._check_running(running.pool)
+
+    def _check_running(self, nodes: tuple[str, str]) -> None:
+        """Adds up what the services on some nodes have.
+
+        Not counted are those of placements that were deleted, which stop in their time, and those that are being
+        deleted beside another of the same placement (docs/reliability.md, Not promised).
+        """
+        alive = {v.uid for v in self.plane.all("ModelPlacement")}
+        running = {
+            ref: held
+            for ref, (owner, held) in self._running.items()
+            if held.pool == nodes and owner in alive and not self._is_replaced(ref)
+        }
+        count, each = self._pools[nodes]
+        holdings = (Holding(held.nodes, held.gpus, held.replicas) for held in running.values())
+        if not take_all(PoolCapacity(count, each), holdings):
+            listed = ", ".join(f"{r.name} {h.replicas} x {h.nodes} x {h.gpus}" for r, h in sorted(running.items()))
+            self._say(f"on {count} nodes of {each} GPUs of {nodes[0]} its cluster runs {listed}")
+
+    def _is_replaced(self, ref: Ref) -> bool:
+        there, owner = self.plane.server.latest.get(ref), self._running[ref][0]
+        others = any(other != ref and whose == owner for other, (whose, _) in self._running.items())
+        return others and (there is None or there.deleting)
 
     # -- Objects
     def _look_at_object(self, event: Event) -> None:
@@ -133,9 +180,10 @@ class Auditor(invariants.Auditor):
         gpus = sum(held_gpus(held) for uid, held in self._services.values() if uid in {v.uid for v in others})
         nodes, each, replicas = self._shape(owner)
         limits = self.limits
+        edited = self._asked.get(owner.uid, -SEEN_SECONDS) > now - SEEN_SECONDS  # maybe after it was found to fit
         if limits.placements and len(others) >= limits.placements:
             self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
-        if limits.gpus and gpus + nodes * each * replicas > limits.gpus:
+        if limits.gpus and not edited and gpus + nodes * each * replicas > limits.gpus:
             self._say(f"{owner.ref} starts beside {gpus} GPUs of {limits.gpus}")
 
     def _look_at_claim(self, version: Version, *, going: bool) -> None:
@@ -258,14 +306,18 @@ class Auditor(invariants.Auditor):
     # -- places
     def _look_at_grants(self, before: Version, now: Version) -> None:
         """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes."""
+        rows = [{_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
+        for row in rows[0] - rows[1]:
+            self._admitted.pop(row, None)
+        for row in rows[1] - rows[0]:
+            self._admitted[row] = self.plane.kernel.now
         granted, left = _grants(before), _grants(now)
         for placement in self.plane.all("ModelPlacement") if granted != left else ():
             asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
             if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
                 continue
             nodes, gpus, replicas = self._shape(placement)
-            pool = text(placement.manifest, "spec.pool")
-            grant = placement.uid, Share(pool=pool, nodes=nodes, gpus_per_node=gpus, replicas=0)
+            grant = placement.uid, Share(pool="", nodes=nodes, gpus_per_node=gpus, replicas=0)
             if left.get(grant, 0) < min(granted.get(grant, 0), replicas):
                 self._say(f"{placement.ref} serves, and {now.ref} admits {left.get(grant, 0)} of {replicas} replicas")
 
@@ -276,15 +328,27 @@ class Auditor(invariants.Auditor):
         moved = [key for key in asked if key in _PLACE]
         if asked:
             self._asked[now.uid] = self.plane.kernel.now
-        if (
-            moved
-            and before.uid in self._served
-            and self.words.on_place(now)
-            < self._changed.get(f"place {now.uid}", 0.0) - self.plane.settings.unheard_seconds
-        ):
+        if not moved:
+            return
+        heard = self.words.on_place(now) >= self._changed.get(f"place {now.uid}", 0.0) - self._unheard
+        self._moves[now.uid] = 1 if heard else self._moves[now.uid] + 1
+        if before.uid in self._served and not heard and self._is_admitted(before):
             self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
-        if moved:
-            self._changed[f"place {now.uid}"] = self.plane.kernel.now
+        if self._moves[now.uid] == MOST_MOVES:
+            self._say(f"{now.ref} is decided again and again: its {', '.join(moved)} change")
+        self._changed[f"place {now.uid}"] = self.plane.kernel.now
+
+    def _is_admitted(self, placement: Version) -> bool:
+        """Tells whether a placement was admitted as it stands for long enough that its deployment has heard of it.
+
+        One that was not may be decided again: others took the room for which it was decided.
+        """
+        admitted = self._admitted.get(_place(placement))
+        return admitted is not None and admitted < self.plane.kernel.now - self._unheard
+
+    @property
+    def _unheard(self) -> float:
+        return self.plane.settings.unheard_seconds
 
     def _shape(self, asking: Version) -> tuple[int, int, int]:
         model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
@@ -331,12 +395,42 @@ class Auditor(invariants.Auditor):
             named = get(deployment.manifest, "spec.modelCache.name")
             if readable and not named and len(placed) < integer(deployment.manifest, "spec.environments", 1):
                 self._waiting(deployment, placed)
+            if readable and not named:
+                self._look_at_growth(deployment)
         for placement in self._plane.all("ModelPlacement"):
-            if _reason(placement, "Admitted") == "Waiting":
+            resolved = _reason(placement, "ReferencesResolved") == "Resolved"
+            if _reason(placement, "Admitted") in _WAITS and resolved and not placement.deleting:
                 environment = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
-                if self._room(environment, placement):
+                if self._room(environment, placement, placement):
                     self._say(f"{placement.ref} waits beside room")
             self._look_at_stuck(placement)
+
+    def _look_at_growth(self, deployment: Version) -> None:
+        """Finds a deployment that serves and does not get the shape or the replicas that it asks for beside room.
+
+        Only what others hold stands in its way: not what they wait for.
+        """
+        there = self._of(deployment)
+        nodes, gpus, replicas = self._shape(deployment)
+        selected = strings(deployment.manifest, "spec.environmentSelector.matchLabels")
+        if len(there) > integer(deployment.manifest, "spec.environments", 1):
+            return
+        for placement in there:
+            has = self._shape(placement)
+            name = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
+            environment = self.plane.server.latest.get(Ref("InferenceEnvironment", "", name))
+            grown = has[:2] == (nodes, gpus) and has[2] >= replicas
+            if placement.uid not in self._served or environment is None or grown:
+                continue
+            refused = [
+                text(row, "reason")
+                for row in listing(deployment.manifest, "status.unplaced")
+                if row["environment"] == name
+            ]
+            admitted = selected.items() <= environment.labels.items()
+            if admitted and {*refused} <= _FOR_WANT_OF_ROOM and self._room(name, deployment, placement):
+                wanted = nodes, gpus, replicas
+                self._say(f"{placement.ref} has {has}, {deployment.ref} asks for {wanted}, and {name} has room")
 
     def _look_at_stuck(self, placement: Version) -> None:
         """Find what is admitted and has no service although nothing stands in its way."""
@@ -346,25 +440,28 @@ class Auditor(invariants.Auditor):
         if admitted and stored and not services and _reason(placement, "ReferencesResolved") == "Resolved":
             self._say(f"{placement.ref} is admitted and has its weights, and no service")
 
-    def _room(self, environment: str, asking: Version) -> bool:
-        """Tell whether what is asked for fits beside all that was granted, and is of somebody who is there."""
+    def _room(self, environment: str, asking: Version, placement: Version | None = None) -> bool:
+        """Tells whether a pool that suits has room for what a deployment or a placement asks for.
+
+        `placement` is the one that would have it, if it exists: what it holds itself takes no room from it.
+        """
         there = self.plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
-        model = Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name"))
-        if there is None or model not in self.plane.server.latest:
+        model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
+        if there is None or there.deleting or model is None:
             return False
         if text(condition(there.manifest, "Ready"), "status") != "True":
             return False
-        (pool,) = listing(there.manifest, "spec.nodePools")
-        lost = self.plane.nodes.unusable(environment)
-        room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"), lost=lost)
-        alive = {v.uid for v in self.plane.all("ModelPlacement")}
-        for row in listing(there.manifest, "status.admitted"):
-            if text(row, "uid") in alive:
-                take(room, read_share(row))
         nodes, gpus, replicas = self._shape(asking)
         if not self._within_quota(asking.ref.namespace, nodes * gpus * replicas):
             return False
-        return room.fits(nodes, gpus, replicas) >= replicas > 0
+        alive, lost = {v.uid: v for v in self.plane.all("ModelPlacement")}, self.plane.nodes.unusable(environment)
+        uid = placement.uid if placement else ""
+        rooms = [
+            room_beside(uid, there, pool, alive, self._services.values(), lost)
+            for pool in listing(there.manifest, "spec.nodePools")
+            if _suits(asking, model, pool)
+        ]
+        return any(room.fits(nodes, gpus, replicas) >= replicas > 0 for room in rooms)
 
     def _within_quota(self, namespace: str, wanted: int) -> bool:
         """Tell whether a namespace may take so many GPUs beside all that it has asked for."""
@@ -375,10 +472,49 @@ class Auditor(invariants.Auditor):
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
 
 
+def _suits(asking: Version, model: Version, pool: Manifest) -> bool:
+    """Tells whether a pool is the one that a placement names, or has the accelerators that a model asks for."""
+    if asking.ref.kind == "ModelPlacement":
+        return text(asking.manifest, "spec.pool") == text(pool, "name")
+    wanted = {
+        text(profile, "replicaTopology.requires.acceleratorType") for profile in listing(model.manifest, "spec.serving")
+    }
+    return wanted <= {"", text(pool, "acceleratorType")}
+
+
+def _running(version: Version | None) -> Held | None:
+    """Returns what a service that was last seen on a cluster has; None where none was seen."""
+    seen = mapping(version.manifest, "status.atProvider.manifest") if version else {}
+    if version is None or not mapping(seen, "spec"):
+        return None
+    spec = mapping(version.manifest, "spec")
+    return held_by({**version.manifest, "spec": {**spec, "forProvider": {"manifest": seen}}})
+
+
+def _grows(before: Held, now: Held) -> bool:
+    """Tells whether a service has more of anything than before, or has it elsewhere."""
+    return before.pool != now.pool or any(a < b for a, b in zip(before[1:], now[1:], strict=True))
+
+
 def _grants(environment: Version) -> dict[tuple[str, Share], int]:
-    """Return how many replicas are granted, by whose they are and their shape."""
+    """Return how many replicas are granted, by whose they are and their shape, in whichever pool."""
     rows = [(text(row, "uid"), read_share(row)) for row in listing(environment.manifest, "status.admitted")]
-    return {(uid, replace(share, replicas=0)): share.replicas for uid, share in rows}
+    granted: dict[tuple[str, Share], int] = {}
+    for uid, share in rows:
+        key = uid, replace(share, pool="", replicas=0)
+        granted[key] = max(granted.get(key, 0), share.replicas)
+    return granted
+
+
+def _row(row: Manifest) -> Row:
+    return text(row, "uid"), text(row, "pool"), integer(row, "nodes"), integer(row, "gpusPerNode")
+
+
+def _place(placement: Version) -> Row:
+    """Returns the row of an environment's ledger that admits a placement."""
+    topology = mapping(placement.manifest, "spec.topology")
+    pool = text(placement.manifest, "spec.pool")
+    return placement.uid, pool, integer(topology, "nodes", 1), integer(topology, "gpusPerNode")
 
 
 def _reason(version: Version, type_: str) -> str:

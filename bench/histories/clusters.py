@@ -15,8 +15,8 @@ from bench.simulator.objects import Event, Version
 from bench.simulator.provider import Provider
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.cli.remote_stages import condition, uid
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from tools.remote_stages import condition, uid
 from tools.world import World
 
 # How much slower than usual something late comes, and after how long a missed event is made up for.
@@ -35,13 +35,14 @@ _COMPLETED = "status.atProvider.manifest.status.completionTime"
 
 class Clusters(Provider):
     """provider-kubernetes and what is behind it. `out`: the provider configs whose cluster does not answer; `faults`
-    counts what went wrong, by kind.
+    counts what went wrong, by kind. `slow_downloads`: half of the Jobs come late and one in six fails.
     """
 
     def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
         super().__init__(kernel, settings, random, server)
         self.out: set[str] = set()
         self.faults: Counter[str] = Counter()
+        self.slow_downloads = False
         self._world, self._rolling = World(), set[str]()
         self.ending: set[Place] = set()
         self.gone: set[str] = set()  # whose remote objects went with their namespace, and are not made again yet
@@ -58,6 +59,8 @@ class Clusters(Provider):
             "LLMInferenceService": ("late", "late", "never"),
         }.get(kind)
         drawn = Random(f"{self._settings.seed} {config(version)} {kind} {name}").random()  # noqa: S311  # of the seed
+        if kind == "Job" and self.slow_downloads:
+            return ("fails", "late", "late", "late", "", "")[int(drawn * 6)]
         return "" if fates is None or drawn > 0.3 else fates[int(drawn * 10)]  # three in ten
 
     def answers(self, configs: Collection[str]) -> None:

@@ -10,6 +10,9 @@ SIZED = "sized"
 NAMES = (*sorted(DECLARED), SIZED)
 # What fits so many GPUs of 141Gi: 2, and 8, which are a whole node.
 FITS_TWO, FITS_EIGHT = (150, 280), (570, 1100)
+# Of tight worlds: the types of accelerators of their pools, and the shapes of replicas, in nodes and GPUs of each.
+ACCELERATORS = ("nvidia-h200", "nvidia-h100")
+SHAPES = ((1, 2), (1, 4), (1, fleet.GPUS), (2, fleet.GPUS))
 
 
 def models() -> list[Manifest]:
@@ -54,6 +57,41 @@ def other_shape(spec: Manifest, random: Random) -> Manifest:
         topology: Manifest = {"nodes": nodes, "parallelism": {"tensor": fleet.GPUS, "pipeline": nodes}}
         return {"serving": [{**profile, "replicaTopology": {**mapping(profile, "replicaTopology"), **topology}}]}
     return {"resources": {"vram": f"{random.randint(*(FITS_EIGHT if _fits(spec) is FITS_TWO else FITS_TWO))}Gi"}}
+
+
+def tight_shape(spec: Manifest, random: Random) -> Manifest:
+    """Returns another topology of up to two nodes for a model, and sometimes another type of accelerator."""
+    (profile,) = listing(spec, "serving")
+    if "replicaTopology" not in profile:
+        return other_shape(spec, random)
+    declared = mapping(profile, "replicaTopology")
+    now = integer(declared, "nodes"), integer(declared, "gpusPerNode")
+    nodes, gpus = random.choice([shape for shape in SHAPES if shape != now])
+    topology: Manifest = {
+        **declared,
+        "nodes": nodes,
+        "gpusPerNode": gpus,
+        "parallelism": {"tensor": gpus, "pipeline": nodes},
+        "requires": _requirements(declared, random),
+    }
+    return {"serving": [{**profile, "replicaTopology": topology}]}
+
+
+def with_requirements(model: Manifest, random: Random) -> Manifest:
+    """Returns a model of which the declared topology asks for a type of accelerator, or for any."""
+    spec = mapping(model, "spec")
+    (profile,) = listing(spec, "serving")
+    if "replicaTopology" not in profile:
+        return model
+    declared = mapping(profile, "replicaTopology")
+    topology: Manifest = {**declared, "requires": _requirements(declared, random)}
+    return {**model, "spec": {**spec, "serving": [{**profile, "replicaTopology": topology}]}}
+
+
+def _requirements(topology: Manifest, random: Random) -> Manifest:
+    others = {key: value for key, value in mapping(topology, "requires").items() if key != "acceleratorType"}
+    accelerator = random.choice(("", "", *ACCELERATORS))
+    return {**others, "acceleratorType": accelerator} if accelerator else others
 
 
 def other_size(spec: Manifest, random: Random) -> Manifest:

@@ -31,6 +31,7 @@ class Mutant:
     issue: str
     aim: tuple[str, ...]
     changes: tuple[Change, ...]
+    tight: bool = False  # whether the histories that look for it play in a tight world
 
 
 _SERVE = ("create_deployment", "create_deployment")
@@ -69,7 +70,7 @@ MUTANTS = (
         (
             Change(
                 "function.lifecycle.services",
-                "_kept",
+                "_reuse_if_unchanged",
                 "        return observed\n",
                 "        return built\n",
             ),
@@ -148,9 +149,9 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "_settled",
-                "full or not _fits(_charged(pool, others) if mine else room, fitting)",
-                "full",
+                "_grant_in_turn",
+                "if _fits(room if room and not mine else held.room(key), fitting):",
+                "if fitting:",
             ),
         ),
     ),
@@ -183,13 +184,21 @@ MUTANTS = (
                 "(placement.claims, placement.takes)",
                 "(placement.claims,)",
             ),
+            Change("function.scheduling.ledger", "_runs_on", "placement.takes or (", "("),
         ),
     ),
     Mutant(
         "quota-by-name-only",
         "13, section 4: what is beyond the quota of its namespace is composed",
         (*_SERVE, "place_by_hand", "place_by_hand"),
-        (Change("function.composers.placement", "_excess", "if not settings.limits.any:", "if settings.limits:"),),
+        (
+            Change(
+                "function.composers.placement",
+                "_excess",
+                "if not may_exceed(placement, settings.limits):",
+                "if placement:",
+            ),
+        ),
     ),
     Mutant(
         "cordon-withdraws",
@@ -200,13 +209,13 @@ MUTANTS = (
                 "function.scheduling.ledger",
                 "_is_of",
                 "grant.share.gpus_per_node > 0",
-                "grant.share.gpus_per_node > 0 and _fits(_empty(pool), grant.share)",
+                "grant.share.gpus_per_node > 0 and _fits(empty(pool), grant.share)",
             ),
             Change(
                 "function.scheduling.ledger",
-                "_settled",
-                "share and share.pool == pool.name:",
-                "share and share.pool == pool.name and _fits(_empty(pool), share):",
+                "_holdings",
+                "if share and not any(",
+                "if share and _fits(empty(pool), share) and not any(",
             ),
         ),
     ),
@@ -261,6 +270,48 @@ MUTANTS = (
                 "[e for e in environments if not e.deleting]",
             ),
         ),
+    ),
+    Mutant(
+        "grows-in-another-shape",
+        "25, H1: a service of the earlier shape gets the replicas that were granted for the next one",
+        ("reshape_and_scale",),
+        (
+            Change(
+                "function.lifecycle.services",
+                "write",
+                "admission.replicas if same else admission.running",
+                "admission.replicas",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "waiting-blocks-growth",
+        "25, H2: a placement that only waits takes the room for which a deployment asks that serves",
+        ("place_beyond_room", "scale_up", "scale_up"),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "Ledger.left",
+                "if not environment.uid or not own:",
+                "if environment:",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "renamed-pool-is-free",
+        "25, M1: a pool that has another name is granted although services run on its nodes",
+        ("rename_pool+place_by_hand", "create_deployment"),
+        (
+            Change(
+                "function.scheduling.ledger",
+                "pools_of",
+                "return same or some or frozenset({share.pool})",
+                "return frozenset({share.pool})",
+            ),
+        ),
+        tight=True,
     ),
 )
 

@@ -7,11 +7,11 @@ made, and each node is an Object that it owns (docs/facts.md, provider-kubernete
 from bench.histories.clusters import Clusters, config, remote
 from bench.simulator.objects import Event, Version
 from bench.simulator.server import ApiServer
-from function.cli.remote_stages import condition
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, flag, listing, mapping, text
+from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
 from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP
 from function.parse.environments import provider_config
+from tools.remote_stages import condition
 
 _SYNCED = condition("Synced", ok=True, reason="ReconcileSuccess")
 
@@ -87,8 +87,8 @@ def _names(server: ApiServer, cluster: str) -> list[str]:
     """Return the names of a cluster's nodes, which are those that its environment declares."""
     for version in server.latest.values():
         if version.ref.kind == "InferenceEnvironment" and provider_config(version.ref.name) == cluster:
-            (pool,) = listing(version.manifest, "spec.nodePools")
-            return [f"gpu-{number}" for number in range(int(str(pool["maxNodeCount"])))]
+            pools = listing(version.manifest, "spec.nodePools")
+            return [f"gpu-{number}" for number in range(sum(integer(pool, "maxNodeCount") for pool in pools))]
     return []
 
 

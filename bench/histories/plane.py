@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
-from crossplane.function import resource
 from crossplane.function.proto.v1.run_function_pb2 import (
     SEVERITY_FATAL,
     Resource,
@@ -42,14 +41,9 @@ class Watched(Remembering):
     say: Callable[[str], None]
     twice = TWICE
 
-    def limit(self, limits: Manifest) -> None:
-        """Call the function with these limits for each namespace."""
-        settings = resource.dict_to_struct({"limits": limits})
-        self._input = RunFunctionRequest(input=settings).SerializeToString()
-
     def __init__(self, random: Random) -> None:
         super().__init__()
-        self._drawn, self._input = random, b""
+        self._drawn = random
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response, once it was looked at. Every second request was made before, byte for byte."""

@@ -26,6 +26,8 @@ class Users:
     mends them in a moment.
     """
 
+    most_deployments = DEPLOYMENTS
+
     def __init__(self, plane: Plane, auditor: Auditor, words: Words, seed: int) -> None:
         self.plane, self.auditor, self.words, self.seed = plane, auditor, words, seed
         self.random, self.done = Random(seed), list[str]()  # noqa: S311  # the same history for the same seed
@@ -104,15 +106,17 @@ class Users:
         self._create_deployment(cached=True)
 
     def _create_deployment(self, *, cached: bool) -> None:
-        if len(self.plane.all("ModelDeployment")) >= DEPLOYMENTS:
+        name = f"d-{self.step}"
+        there = {v.ref.name for v in self.plane.all("ModelDeployment")}
+        if len(there) >= self.most_deployments or name in there:
             return
         cache = self.any("ModelCache") if cached else None
-        name = text(cache.manifest, "spec.modelRef.name") if cache else self.random.choice(NAMES)
+        model = text(cache.manifest, "spec.modelRef.name") if cache else self.random.choice(NAMES)
         weights: Manifest = {"modelCache": {"name": cache.ref.name}} if cache else self._weights()
-        spec: Manifest = {"modelRef": {"name": name}, "environments": self.random.choice((1, 1, 2)), **weights}
+        spec: Manifest = {"modelRef": {"name": model}, "environments": self.random.choice((1, 1, 2)), **weights}
         made = fleet.deployment(self.step, **spec, **self._selected())
         namespace = cache.ref.namespace if cache else self.namespace()
-        made["metadata"] = {"name": f"d-{self.step}", "namespace": namespace}
+        made["metadata"] = {"name": name, "namespace": namespace}
         self.tell(f"create {self.plane.create(made)} {made['spec']}")
 
     def _weights(self) -> Manifest:

@@ -49,13 +49,14 @@ def _prepare() -> None:
 @click.option(
     "-e", "--environments", default="5,20,100", show_default=True, callback=_numbers, help="How many there are."
 )
-def grow(lag: float, seed: int, deployments: list[int], environments: list[int]) -> None:
+@click.option("--quota", is_flag=True, help="All in one namespace, with a quota that has room for them.")
+def grow(lag: float, seed: int, deployments: list[int], environments: list[int], *, quota: bool) -> None:
     """One more deployment, and one change of a status, at D deployments on E environments at rest.
 
     The exponents are those of one more deployment where each environment holds eight placements.
     """
     sizes = [(d, e) for e in environments for d in deployments]
-    rows = tell(row for d, e in sizes for row in stories.one_more(_settings(lag, seed), d, e))
+    rows = tell(row for d, e in sizes for row in stories.one_more(_settings(lag, seed), d, e, quota=quota))
     alike = [r for r in rows if r.story == "one more" and stories.held(r.deployments, r.environments) == stories.FEWEST]
     for line in exponents(alike):
         click.echo(line)

@@ -10,6 +10,7 @@ from function.kube.manifests import JSON, Manifest, listing, mapping
 GPUS = 8
 ZONE = "modelplane.ai/zone"
 NODES = 2  # of one replica of the model
+TEAMS = 20  # namespaces among which deployments are divided
 
 
 def model(name: str = "kimi-k2", nodes: int = NODES) -> Manifest:
@@ -50,6 +51,6 @@ def deployment(number: int, **spec: JSON) -> Manifest:
     return {
         "apiVersion": API,
         "kind": "ModelDeployment",
-        "metadata": {"namespace": f"team-{number % 20}", "name": f"kimi-{number:04}"},
+        "metadata": {"namespace": f"team-{number % TEAMS}", "name": f"kimi-{number:04}"},
         "spec": {"modelRef": {"name": "kimi-k2"}, "environments": 1, **spec},
     }

@@ -4,11 +4,14 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
+from crossplane.function import resource
+from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
 
 from function.adapter.items import by_version
 from function.cli.store import Ref
+from function.domain.quota import Limits
 from function.fn import Runner
+from function.kube.manifests import Manifest
 
 
 @dataclass(slots=True)
@@ -37,10 +40,17 @@ class Function:
 
     def __init__(self) -> None:
         self._runner = Runner(identify=by_version)
+        self._input = b""
         self.meter = Meter()
+
+    def limit(self, limits: Limits) -> None:
+        """Call the function with these limits for each namespace, as the input of the pipeline step has them."""
+        said: Manifest = {"limits": {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}}
+        self._input = RunFunctionRequest(input=resource.dict_to_struct(said)).SerializeToString()
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response; from the bytes of the request to those of the response it is measured."""
+        request += self._input
         begun = time.process_time()
         response = self._answer(request)
         sent = response.SerializeToString()

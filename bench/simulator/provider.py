@@ -6,9 +6,9 @@ from bench.simulator.kernel import Kernel, Process
 from bench.simulator.objects import Event, Version, finalizers, with_annotations, with_finalizers
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.cli.remote_stages import STAGES, reported
 from function.kube.manifests import Manifest, get, mapping, text
 from function.lifecycle.object_writer import Lifetime
+from tools.remote_stages import STAGES, reported
 
 FINALIZER = "finalizer.managedresource.crossplane.io"
 _MARKS = "crossplane.io/external-create-pending", "crossplane.io/external-create-succeeded"

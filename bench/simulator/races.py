@@ -17,9 +17,9 @@ from bench.simulator.measured import Remembering
 from bench.simulator.objects import Version
 from bench.simulator.plane import Plane, UnsettledError
 from bench.simulator.settings import Settings
-from function.cli.remote_stages import reported
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import LABEL_DEPLOYMENT, LABEL_ENVIRONMENT
+from tools.remote_stages import reported
 
 ENVIRONMENTS, DEPLOYMENTS, BY_HAND, STEPS = 4, 7, 2, 14
 MODELS = {"one-node": 1, "two-nodes": 2}

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from bench.simulator.kernel import Kernel
 from bench.simulator.objects import Event, Version, finalizers, with_finalizers, with_metadata
 from bench.simulator.settings import Settings
-from function.cli.remote_stages import uid
 from function.cli.store import CLUSTER_SCOPED, Ref
 from function.kube.manifests import Manifest, get, integer, listing, text
+from tools.remote_stages import uid
 
 FOREGROUND = "foregroundDeletion"
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

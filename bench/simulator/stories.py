@@ -11,8 +11,11 @@ from bench.simulator.plane import Plane
 from bench.simulator.report import Row
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
+from function.domain.quota import Limits
 from function.kube.manifests import Manifest, listing, mapping, text
 
+# A quota of each namespace that refuses nothing here.
+QUOTA = Limits(placements=10_000, gpus=1_000_000)
 # Placements that each environment holds, unless all of the deployments need more.
 FEWEST = 8
 _SPARE = 1.25
@@ -23,10 +26,12 @@ def held(deployments: int, environments: int) -> int:
     return max(FEWEST, math.ceil(_SPARE * (deployments + 1) / environments))
 
 
-def at_rest(settings: Settings, deployments: int, environments: int) -> Plane:
+def at_rest(settings: Settings, deployments: int, environments: int, *, quota: bool = False) -> Plane:
     """Return a fleet that was brought up one deployment after the other."""
     gc.collect()  # once for each fleet: collecting while it is measured would be counted
     plane = Plane(settings)
+    if quota:
+        plane.core.function.limit(QUOTA)
     plane.create(fleet.model())
     nodes = fleet.NODES * held(deployments, environments)
     with plane.quiet():
@@ -34,16 +39,24 @@ def at_rest(settings: Settings, deployments: int, environments: int) -> Plane:
             plane.create(fleet.environment(number, nodes))
     with plane.quiet():
         for number in range(deployments):
-            plane.create(fleet.deployment(number))
+            plane.create(_deployment(number, quota=quota))
             plane.rest()
     return plane
 
 
-def one_more(settings: Settings, deployments: int, environments: int) -> Iterator[Row]:
-    """Yield what one more deployment costs, and then a change of one placement's status."""
-    plane = at_rest(settings, deployments, environments)
+def _deployment(number: int, *, quota: bool) -> Manifest:
+    """Return a deployment; with a quota all of them are of one namespace."""
+    return fleet.deployment(number * fleet.TEAMS if quota else number)
+
+
+def one_more(settings: Settings, deployments: int, environments: int, *, quota: bool = False) -> Iterator[Row]:
+    """Yield what one more deployment costs, and then a change of one placement's status.
+
+    With a quota all deployments are of one namespace, which may take more than they do.
+    """
+    plane = at_rest(settings, deployments, environments, quota=quota)
     with plane.measured() as meter:
-        plane.create(fleet.deployment(deployments))
+        plane.create(_deployment(deployments, quota=quota))
         seconds = plane.rest()
     yield _row("one more", (deployments, environments), meter, seconds, plane)
     with plane.measured() as meter:

@@ -1,20 +1,24 @@
-"""Every environment, profile and pool that a deployment could have, judged by the rules that decide.
+"""Lists every environment, profile and pool that a deployment could have, judged by the rules that decide.
 
 One row each: what was wanted, what was found, the verdict. Those that serve come first, then those that would fit,
-then the others, nearest first.
+then the others, nearest first. Remarks name what is slow, too small or doubtful about the places that are chosen.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from function.cli.invalid_pools import InvalidPool
+from function.cli.inputs import InvalidPool
 from function.composers.deployment import Considered
-from function.domain.environment import Environment
+from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
 from function.kube.quantity import gib
+from function.report import loading as report
+from function.report.models import beyond_memory
+from function.report.pools import slow
 from function.report.sentences import count, joined, replica, sentence, show, unmet
+from function.report.storage_faults import problem
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
@@ -23,6 +27,8 @@ from function.scheduling.preference import rank
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Field, Rank, Refusal
 from function.storage.checks import FaultKind
+from function.storage.loading import loading
+from function.storage.plan import StoragePlan, plan
 
 
 class Verdict(StrEnum):
@@ -69,7 +75,7 @@ class Row:
         return (-self.refusals[0].reason.rank + 100,) if self.refusals else (-1, *preferred)
 
 
-def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
+def list_candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[Row, ...]:
     """Return all candidates of a decision; `existing` names the placements that stood before it."""
     ledger = Ledger(considered.view.others, considered.view.own)
     rows: list[Row] = []
@@ -77,11 +83,11 @@ def candidates(considered: Considered, existing: Collection[str] = ()) -> tuple[
         if environment.deleting:
             rows.append(Row(environment=environment.name, verdict="deleted", found="being deleted"))
         else:
-            rows += _of(considered, environment, ledger, existing)
+            rows += _list_on(considered, environment, ledger, existing)
     return tuple(sorted(rows, key=lambda row: row.closeness))
 
 
-def unusable(pool: InvalidPool) -> Row:
+def describe_invalid_pool(pool: InvalidPool) -> Row:
     """Return the row of a pool that no profile is tried on."""
     first, *others = pool.faults
     return Row(
@@ -89,22 +95,24 @@ def unusable(pool: InvalidPool) -> Row:
         pool=pool.name,
         verdict="invalid",
         wanted=first.path,
-        found=first.message + _more(len(others)),
+        found=first.message + _count_more(len(others)),
         faults=pool.faults,
     )
 
 
-def _more(number: int) -> str:
+def _count_more(number: int) -> str:
     return f" (+{number} more)" if number else ""
 
 
-def _of(considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]) -> Iterator[Row]:
+def _list_on(
+    considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
+) -> Iterator[Row]:
     chosen = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     met = False
     for attempt in attempts(considered.request, environment, ledger):
-        row = _row(considered.request, attempt, ledger, environment.name)
+        row = _build_row(considered.request, attempt, ledger, environment.name)
         if chosen is not None and (row.profile, row.pool) == (chosen.profile, chosen.pool):
-            row, met = replace(row, verdict=_serving(chosen, existing)), True
+            row, met = replace(row, verdict=_judge_serving(chosen, existing)), True
         yield row
     if chosen is not None and not met:
         # It stays although its pool or profile cannot be read, or its labels are not admitted any more.
@@ -112,17 +120,17 @@ def _of(considered: Considered, environment: Environment, ledger: Ledger, existi
             environment=environment.name,
             profile=chosen.profile,
             pool=chosen.pool,
-            replica=_replica(chosen.shape),
-            verdict=_serving(chosen, existing),
+            replica=_describe_replica(chosen.shape),
+            verdict=_judge_serving(chosen, existing),
         )
 
 
-def _serving(chosen: Assignment, existing: Collection[str]) -> Verdict:
+def _judge_serving(chosen: Assignment, existing: Collection[str]) -> Verdict:
     stood = chosen.placement is not None and chosen.placement.name in existing
     return Verdict.STAYS if stood else Verdict.PLACED
 
 
-def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
+def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
     candidate, refusals = attempt.candidate, attempt.refusals
     if not refusals:
         assert candidate is not None  # only a pool can be without a refusal
@@ -131,30 +139,30 @@ def _row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environme
             environment=environment,
             profile=candidate.profile.name,
             pool=candidate.pool.name,
-            replica=_replica(candidate.shape),
+            replica=_describe_replica(candidate.shape),
             verdict=Verdict.FITS,
             wanted=count(request.deployment.replicas, "replica"),
-            found=f"room for {_room(candidate, ledger)}" + (f", {unused(preferred)}" if preferred else ""),
+            found=f"room for {_count_room(candidate, ledger)}" + (f", {unused(preferred)}" if preferred else ""),
             rank=preferred,
         )
-    wanted, found = compared(refusals[0])
+    wanted, found = compare(refusals[0])
     return Row(
         environment=environment,
         profile=refusals[0].profile,
         pool=refusals[0].pool,
-        replica=_replica(candidate.shape if candidate else None),
+        replica=_describe_replica(candidate.shape if candidate else None),
         verdict=refusals[0].reason,
         wanted=wanted,
-        found=found + _more(len(refusals) - 1),
+        found=found + _count_more(len(refusals) - 1),
         refusals=refusals,
     )
 
 
-def _replica(shape: Shape | None) -> str:
+def _describe_replica(shape: Shape | None) -> str:
     return replica(shape.nodes, shape.gpus_per_node) if shape else ""
 
 
-def _room(candidate: Candidate, ledger: Ledger) -> int:
+def _count_room(candidate: Candidate, ledger: Ledger) -> int:
     room = ledger.room(candidate.environment, candidate.pool)
     assert candidate.shape is not None  # nothing fits without one
     apart = candidate.profile.replicas_across_nodes is Spread.REQUIRED
@@ -168,38 +176,38 @@ def unused(rank: Rank) -> str:
     return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
 
 
-def compared(refusal: Refusal) -> tuple[str, str]:
+def compare(refusal: Refusal) -> tuple[str, str]:
     """Return what was wanted and what was found, short enough for a column."""
-    return _COMPARED.get(refusal.field, _declared)(refusal)
+    return _COMPARED.get(refusal.field, _compare_declared)(refusal)
 
 
-def _declared(refusal: Refusal) -> tuple[str, str]:
+def _compare_declared(refusal: Refusal) -> tuple[str, str]:
     wanted = "" if refusal.wanted is None else f" {show(refusal.field, refusal.wanted)}"
     found = "not declared" if refusal.found is None else show(refusal.field, refusal.found)
     return f"{refusal.field}{wanted}", found
 
 
-def _labels(refusal: Refusal) -> tuple[str, str]:
+def _compare_labels(refusal: Refusal) -> tuple[str, str]:
     pairs = unmet(refusal)
     there = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in pairs]
     return ", ".join(str(requirement) for requirement, _ in pairs), ", ".join(there)
 
 
-def _replicas(refusal: Refusal) -> tuple[str, str]:
+def _compare_replicas(refusal: Refusal) -> tuple[str, str]:
     assert isinstance(refusal.wanted, int)
     use = refusal.use
     taken = f", {use.nodes_in_use} of {count(use.nodes, 'node')} in use" if use else ""
     return count(refusal.wanted, "replica"), f"room for {refusal.found}{taken}"
 
 
-def _storage(refusal: Refusal) -> tuple[str, str]:
+def _compare_storage(refusal: Refusal) -> tuple[str, str]:
     fault = refusal.storage
     assert fault is not None
-    wanted, found = _STORAGE[fault.kind]
+    wanted, found = STORAGE_COLUMNS[fault.kind]
     return wanted.format(fault=fault), found.format(fault=fault)
 
 
-def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
+def _compare_with(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
     def say(refusal: Refusal) -> tuple[str, str]:
         said = show(refusal.field, refusal.found) if refusal.found is not None else found
         return wanted.format(show(refusal.field, refusal.wanted)), said
@@ -207,7 +215,7 @@ def _words(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
     return say
 
 
-_STORAGE: Mapping[FaultKind, tuple[str, str]] = {
+STORAGE_COLUMNS: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.NOTHING_TO_CACHE: ("a source that is downloaded", "{fault.found}"),
     FaultKind.CLAIM_BESIDE_SOURCE: ("no claimName", "{fault.found}"),
     FaultKind.EMPTY_DIR: ("type PVC", "{fault.found}"),
@@ -219,6 +227,8 @@ _STORAGE: Mapping[FaultKind, tuple[str, str]] = {
     FaultKind.OWN_SIZE: ("{fault.wanted} of disk", "size {fault.found}"),
     FaultKind.SHARED_SIZE: ("{fault.wanted} of disk", "a Shared claim of {fault.found}"),
     FaultKind.CLAIM_SIZE: ("{fault.wanted} of disk", "a claim of {fault.found}"),
+    FaultKind.CLAIM_NOT_SHARED: ("a claim that is {fault.wanted}", "{fault.found}"),
+    FaultKind.NO_CLAIM: ("a claim that is made for the weights", "{fault.found}"),
     FaultKind.STORAGE_CLASS: ("a storage class", "none"),
     FaultKind.ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
     FaultKind.CACHE_UNKNOWN: ("ModelCache {fault.cache}", "missing or invalid"),
@@ -228,18 +238,59 @@ _STORAGE: Mapping[FaultKind, tuple[str, str]] = {
 }
 
 _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
-    Field.DEPLOYMENT_SELECTOR: _labels,
-    Field.MODEL_SELECTOR: _labels,
-    Field.PROFILE_SELECTOR: _labels,
-    Field.REPLICAS: _replicas,
-    Field.LEDGER: _replicas,
-    Field.VRAM: _words("spec.resources.vram", "not set"),
-    Field.ENGINE_ARGS: _words("arguments that agree", ""),
-    Field.INTER_NODE: _words("what its preset allows", ""),
-    Field.TLS: _words("an engine that serves HTTPS", ""),
-    Field.ENVIRONMENT: _words("a valid environment", "spec is invalid"),
-    Field.NODE_POOLS: _words("a valid GPU pool", "none"),
-    Field.MULTI_NODE: _words("multiNodeCapable for {} nodes", "not declared"),
-    Field.STORAGE: _storage,
-    Field.READY: _words("Ready", "not reported"),
+    Field.DEPLOYMENT_SELECTOR: _compare_labels,
+    Field.MODEL_SELECTOR: _compare_labels,
+    Field.PROFILE_SELECTOR: _compare_labels,
+    Field.REPLICAS: _compare_replicas,
+    Field.LEDGER: _compare_replicas,
+    Field.VRAM: _compare_with("spec.resources.vram", "not set"),
+    Field.ENGINE_ARGS: _compare_with("arguments that agree", ""),
+    Field.INTER_NODE: _compare_with("what its preset allows", ""),
+    Field.TLS: _compare_with("an engine that serves HTTPS", ""),
+    Field.ENVIRONMENT: _compare_with("a valid environment", "spec is invalid"),
+    Field.NODE_POOLS: _compare_with("a valid GPU pool", "none"),
+    Field.MULTI_NODE: _compare_with("multiNodeCapable for {} nodes", "not declared"),
+    Field.STORAGE: _compare_storage,
+    Field.READY: _compare_with("Ready", "not reported"),
 }
+
+
+def list_remarks(considered: Considered) -> Iterator[str]:
+    """Say what is slow, too small or doubtful about the pools and the storage of a decision."""
+    environments = {environment.name: environment for environment in considered.environments}
+    for assignment in considered.decision.assignments:
+        environment = environments.get(assignment.environment)
+        pool = environment.pool(assignment.pool) if environment else None
+        if environment and pool:
+            said = (
+                slow(pool) if assignment.shape.nodes > 1 else "",
+                beyond_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
+                *_list_weight_remarks(considered, assignment, environment, pool),
+            )
+            yield from (f"{environment.name}: {text}" for text in said if text)
+
+
+def _list_weight_remarks(
+    considered: Considered, assignment: Assignment, environment: Environment, pool: Pool
+) -> Iterator[str]:
+    request = considered.request
+    planned = plan(considered.weights.on(environment, pool, assignment.shape, assignment.replicas))
+    profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)
+    if not isinstance(planned, StoragePlan) or profile is None:
+        return
+    yield from map(str, map(problem, planned.remarks))
+    found = loading(planned, environment.storage.read_bandwidth, request.model, profile)
+    if found:
+        yield report.sentence(found)
+
+
+def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
+    """Say why the smallest that suffices is the one that is taken, for each place that is new."""
+    known = [row for row in rows if row.rank]
+    for row in known:
+        if row.rank is None or row.verdict != Verdict.PLACED:
+            continue
+        said = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is the smallest"
+        others = (o for o in known if o.verdict == Verdict.FITS and o.profile == row.profile and o.rank)
+        following = [f"next {o.environment}/{o.pool} ({unused(o.rank)})" for o in others if o.rank]
+        yield ", ".join([f"{said} ({unused(row.rank)})", *following[:1]])

@@ -9,15 +9,12 @@ from collections.abc import Sequence
 import click
 
 from function.cli import nodes
-from function.cli.asked import EVERY_FORM, Form, Sources
-from function.cli.capacity_picture import draw
-from function.cli.gathered import gather
-from function.cli.invalid_objects import warn
-from function.cli.invalid_pools import invalid_pools
-from function.cli.options import examples, form, sources
-from function.cli.store import environments
+from function.cli.inputs import find_invalid_pools, gather, warn_of_invalid
+from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
+from function.cli.pictures import draw_capacity
+from function.cli.store import read_environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
-from function.cli.usage import Usage, by_accelerator, said, use
+from function.cli.usage import Usage, by_accelerator, format_users, list_usages
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
@@ -45,47 +42,47 @@ _USERS_SHOWN = 2
 def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = gather(sources, (*_KINDS, "Object") if suggesting else _KINDS).store
-    known = environments(store)
+    known = read_environments(store)
     if suggesting:
-        click.echo(nodes.suggestion(store, known), nl=False)
+        click.echo(nodes.format_suggestions(store, known), nl=False)
         return
     parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
-    invalid = invalid_pools(store, known)
-    usages = use(known, [p.value for p in parsed if p.value], invalid)
-    warn(store, _KINDS)
+    invalid = find_invalid_pools(store, known)
+    usages = list_usages(known, [p.value for p in parsed if p.value], invalid)
+    warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
-            click.echo(_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
+            click.echo(_build_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
             if sum(usage.pool is not None for usage in usages) > 1:
-                click.echo(f"\n{_totals(usages)}")
+                click.echo(f"\n{_build_totals(usages)}")
             hint(f"plan{sources.again or ' -f FILE --live'}")
         case Form.SVG:
-            click.echo(draw(usages))
+            click.echo(draw_capacity(usages))
         case Form.NAME:
             for environment in known:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")
         case _:
-            click.echo(structured(form, [_structured(usage) for usage in usages]))
+            click.echo(structured(form, [_build_data(usage) for usage in usages]))
 
 
-def _table(usages: list[Usage], *, wide: bool) -> str:
+def _build_table(usages: list[Usage], *, wide: bool) -> str:
     headers = ["ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "NODES", "GPUS", "FREE", "LARGEST", "USED BY"]
     looked = any(usage.usable for usage in usages)
     headers[5:5] = ["USABLE"] if looked else []
     if wide:
         headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"]
-    return table(headers, (_cells(usage, wide=wide, looked=looked) for usage in usages))
+    return table(headers, (_build_cells(usage, wide=wide, looked=looked) for usage in usages))
 
 
-def _totals(usages: Sequence[Usage]) -> str:
+def _build_totals(usages: Sequence[Usage]) -> str:
     """Return what there is of each accelerator on all clusters, and below it of all of them."""
     headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
-    rows = [_total(kind, group) for kind, group in by_accelerator(usages)]
-    every = _total("all", [usage for usage in usages if usage.pool])
+    rows = [_add_up(kind, group) for kind, group in by_accelerator(usages)]
+    every = _add_up("all", [usage for usage in usages if usage.pool])
     return table(headers, [*rows, every] if len(rows) > 1 else rows)
 
 
-def _total(name: str, usages: Sequence[Usage]) -> list[object]:
+def _add_up(name: str, usages: Sequence[Usage]) -> list[object]:
     rooms = [usage.room for usage in usages if usage.room]
     total, free = sum(usage.gpus for usage in usages), sum(usage.free for usage in usages)
     largest = max(usages, key=lambda usage: usage.largest_gpus)
@@ -100,7 +97,7 @@ def _total(name: str, usages: Sequence[Usage]) -> list[object]:
     ]
 
 
-def _cells(usage: Usage, *, wide: bool, looked: bool) -> list[object]:
+def _build_cells(usage: Usage, *, wide: bool, looked: bool) -> list[object]:
     environment, pool, room = usage.environment, usage.pool, usage.room
     ready = paint("True", GOOD) if environment.ready else paint("False", BAD)
     if pool is None or room is None:
@@ -119,16 +116,16 @@ def _cells(usage: Usage, *, wide: bool, looked: bool) -> list[object]:
         f"{usage.used}/{usage.gpus}",
         usage.free,
         usage.largest,
-        said(usage.users, None if wide else _USERS_SHOWN),
+        format_users(usage.users, None if wide else _USERS_SHOWN),
     ]
 
 
-def _nodes(pool: Pool, room: PoolCapacity) -> Manifest:
+def _count_nodes(pool: Pool, room: PoolCapacity) -> Manifest:
     counted: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use}
     return counted if pool.facts is None else {**counted, "usable": pool.usable_nodes, "observed": observed(pool.facts)}
 
 
-def _structured(usage: Usage) -> Manifest:
+def _build_data(usage: Usage) -> Manifest:
     environment, pool, room = usage.environment, usage.pool, usage.room
     return {
         "environment": environment.name,
@@ -136,7 +133,7 @@ def _structured(usage: Usage) -> Manifest:
         "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
         "faults": [str(fault) for fault in usage.invalid.faults] if usage.invalid else [],
         "acceleratorType": pool.accelerator_type if pool else None,
-        "nodes": _nodes(pool, room) if pool and room else None,
+        "nodes": _count_nodes(pool, room) if pool and room else None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
         "largestReplica": usage.largest,
         "usedBy": [

@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from function.cli.errors import CliError
-from function.cli.positions import at
+from function.cli.options import CliError
 from function.kube.manifests import JSON, Manifest, get, text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -42,19 +41,18 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A manifest and the file that it stands in. `node`: as it stands there, for those who ask for lines."""
+    """A manifest and the file that it was read from."""
 
     manifest: Manifest
     file: str
-    node: yaml.Node | None = field(default=None, repr=False, compare=False)
 
 
 def read(paths: Iterable[str]) -> list[Found]:
     """Return the manifests of files, in their order."""
-    return [found for path in paths for name, said in _contents(path) for found in _items(name, said)]
+    return [found for path in paths for name, said in _read_contents(path) for found in _read_items(name, said)]
 
 
-def _contents(path: str) -> Iterator[tuple[str, str]]:
+def _read_contents(path: str) -> Iterator[tuple[str, str]]:
     if path == "-":
         yield "standard input", sys.stdin.read()
         return
@@ -71,23 +69,23 @@ def _contents(path: str) -> Iterator[tuple[str, str]]:
             raise CliError(f"cannot read {file}: {reason}. Name a file, a folder or -") from error
 
 
-def _items(name: str, said: str) -> Iterator[Found]:
-    for node, document in _documents(name, said):
-        where = f"{name} line {node.start_mark.line + 1}"
+def _read_items(name: str, said: str) -> Iterator[Found]:
+    for line, document in _read_documents(name, said):
+        where = f"{name} line {line}"
         if not isinstance(document, dict) or not text(document, "kind"):
             raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
         if not text(document, "kind").endswith("List") or "items" not in document:
-            yield Found(document, name, node)
+            yield Found(document, name)
             continue
         items = get(document, "items")
         for index, item in enumerate(items if isinstance(items, list) else []):
             if not isinstance(item, dict) or not text(item, "kind"):
                 raise CliError(f"{where}: items[{index}] has no kind. Correct or remove it")
-            yield Found(item, name, at(node, f"items[{index}]"))
+            yield Found(item, name)
 
 
-def _documents(name: str, said: str) -> Iterator[tuple[yaml.Node, JSON]]:
-    """Return every document that is not empty, with its node."""
+def _read_documents(name: str, said: str) -> Iterator[tuple[int, JSON]]:
+    """Return every document that is not empty, with the line on which it starts."""
     loader, line = _Loader(said), 1
     try:
         while loader.check_node():
@@ -95,7 +93,7 @@ def _documents(name: str, said: str) -> Iterator[tuple[yaml.Node, JSON]]:
             line = node.start_mark.line + 1
             document = whole(loader.construct_document(node))
             if document is not None:
-                yield node, document
+                yield line, document
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it is not YAML"

@@ -5,8 +5,7 @@ from importlib import resources
 
 import click
 
-from function.cli.errors import CliError
-from function.cli.options import examples
+from function.cli.options import CliError, examples
 from function.cli.tables import hint
 
 _KINDS = ("model", "environment", "deployment")

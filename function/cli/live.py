@@ -1,12 +1,13 @@
-"""A live control plane, through the caller's own kubeconfig. Reading, and the few writes that ModelCaches need.
+"""A live control plane, read through the caller's own kubeconfig; `cache` also writes a few objects.
 
-kr8s finds and renews the credentials; paths are written here, since every kind is known. Whatever keeps an answer
-from coming is told in one line with what to do.
+kr8s finds and renews the credentials; paths are written here, since every kind is known. Whatever prevents an answer is
+reported in one line with what to do.
 """
 
 import asyncio
 import functools
 import json
+import os
 import tempfile
 import warnings
 from collections.abc import Awaitable, Coroutine, Iterable
@@ -17,14 +18,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+import yaml
 
-from function.cli.asked import Target
-from function.cli.errors import CliError, Code
 from function.cli.files import whole
-from function.cli.kubeconfigs import fault, named
+from function.cli.options import CliError, Code, Target
 from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref
-from function.kube.manifests import Manifest, listing
+from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
+
+
+def kubeconfig_paths(given: str | None) -> str:
+    """Return the kubeconfigs that count, as kubectl finds them; the system's separator stands between several."""
+    return given or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+
+def kubeconfig_contexts(files: str) -> list[str]:
+    """Return the names of all contexts; files that cannot be read have none."""
+    return [text(entry, "name") for content in _read_kubeconfigs(files) for entry in listing(content, "contexts")]
+
+
+def find_kubeconfig_fault(files: str, context: str | None) -> str:
+    """Return what is missing in kubeconfigs for a context, else for the current one; empty where nothing is."""
+    if not any(Path(file).is_file() for file in files.split(os.pathsep)):
+        return f"there is no kubeconfig {files}"
+    known, current = (
+        kubeconfig_contexts(files),
+        any(text(content, "current-context") for content in _read_kubeconfigs(files)),
+    )
+    if not known:
+        return f"the kubeconfig {files} holds no context"
+    if context and context not in known:
+        return f"the kubeconfig {files} holds no context {context}, but {', '.join(known)}"
+    return "" if context or current else f"the kubeconfig {files} says of no context that it is the current one"
+
+
+def _read_kubeconfigs(files: str) -> list[JSON]:
+    found: list[JSON] = []
+    for file in files.split(os.pathsep):
+        try:
+            found.append(yaml.safe_load(Path(file).read_text()))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+    return found
+
 
 if TYPE_CHECKING:
     from kr8s import ServerError
@@ -134,7 +170,7 @@ class Cluster:
         found = self._run(work(), f"read {path}")
         if found.status in _ANSWERS:
             return found
-        raise _refused(f"read {path}", found.status, HTTPStatus(found.status).phrase)
+        raise _refuse(f"read {path}", found.status, HTTPStatus(found.status).phrase)
 
     def _connect(self) -> "Api":
         target = self._target
@@ -156,7 +192,7 @@ class Cluster:
         try:
             return self._run(work(), "connect")
         except CliError as error:
-            missing = fault(named(target.kubeconfig), target.context)
+            missing = find_kubeconfig_fault(kubeconfig_paths(target.kubeconfig), target.context)
             if missing:
                 raise CliError(f"cannot connect: {missing}. {_OTHERWISE}", Code.UNREACHABLE) from error
             raise
@@ -189,7 +225,7 @@ class Cluster:
                     found = whole(response.json())
                     return found if isinstance(found, dict) else {}
             except kr8s.ServerError as error:
-                if _status(error) == _MISSING and not body:
+                if _read_status(error) == _MISSING and not body:
                     return None
                 raise
 
@@ -202,7 +238,7 @@ class Cluster:
         try:
             return self._runner.run(_bounded(work, self._target.seconds))
         except kr8s.ServerError as error:
-            raise _refused(what, _status(error), str(error)) from error
+            raise _refuse(what, _read_status(error), str(error)) from error
         except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
             why = f" ({error})" if str(error) else f" within {self._target.seconds} seconds"
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
@@ -232,12 +268,12 @@ async def _bounded(work: Awaitable[T], seconds: int) -> T:
         return await work
 
 
-def _status(error: "ServerError") -> int:
+def _read_status(error: "ServerError") -> int:
     # Not `if error.response`: a response with an error's status is false.
     return 0 if error.response is None else error.response.status_code
 
 
-def _refused(what: str, status: int, message: str) -> CliError:
+def _refuse(what: str, status: int, message: str) -> CliError:
     said = message.rstrip(".")
     if status in (401, 403):
         return CliError(f"cannot {what}: {said}. Ask for the rights that docs/cli.md lists", Code.UNREACHABLE)

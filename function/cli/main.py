@@ -8,9 +8,8 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
-from function.cli.errors import CliError, Code
+from function.cli.options import CliError, Code
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",
@@ -21,15 +20,9 @@ COMMANDS = {
     "validate": "Check files: fields, rules, references. Made for CI",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
     "check-cluster": "What a GPU cluster has of what it needs, before an environment names it",
-    "cache": "List, preload, clear and retry ModelCaches",
-    "diff": "What would be decided otherwise: between two files or folders, or files and the control plane",
+    "cache": "List, preload and clear ModelCaches",
     "init": "A manifest to start from, with comments",
-    "explain": "What a field means, without a control plane",
-    "completion": "The script with which a shell completes",
-    "version": "The version of this program and of its API",
 }
-# Where a file cannot have the command's name, or would be another room's.
-_MODULES = {"explain": "field_docs", "check-cluster": "check_cluster"}
 DEBUG = "MODELPLANE_DEBUG"
 
 
@@ -44,8 +37,8 @@ class Lazy(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"function.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"function.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -53,11 +46,6 @@ class Lazy(click.Group):
         """Write the list of commands without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command without loading any."""
-        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-        return [*found, *super(click.Group, self).shell_complete(ctx, incomplete)]
 
 
 @click.command(
@@ -86,37 +74,39 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
 
 def _run() -> int:
     try:
-        done = cli.main(prog_name=_called(), standalone_mode=False, color=_colour())
+        done = cli.main(prog_name=_find_program_name(), standalone_mode=False, color=_choose_colour())
     except click.exceptions.Abort:
         return Code.INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return Code.OK
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else _called()
-        _tell(f"{error.format_message()} See '{command} --help'")
+        command = error.ctx.command_path if error.ctx else _find_program_name()
+        _print_error(f"{error.format_message()} See '{command} --help'")
         return Code.USAGE
     except click.ClickException as error:
-        _tell(error.format_message())
+        _print_error(error.format_message())
         return error.code if isinstance(error, CliError) else Code.USAGE
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        _tell(f"internal error ({type(error).__name__}: {error}). Set {DEBUG}=1, run again and report what it prints")
+        _print_error(
+            f"internal error ({type(error).__name__}: {error}). Set {DEBUG}=1, run again and report what it prints"
+        )
         return Code.BUG
     return done if isinstance(done, int) else Code.OK
 
 
-def _called() -> str:
+def _find_program_name() -> str:
     # kubectl runs a plugin by its file name; people know it by the words they typed.
     name = os.path.basename(sys.argv[0])  # noqa: PTH119  # pathlib alone costs a tenth of the time that --help may take
     return "kubectl modelplane" if name.startswith("kubectl-") else "modelplane"
 
 
-def _colour() -> bool | None:
+def _choose_colour() -> bool | None:
     """Return False where colours are unwanted, None to leave it to whether a terminal reads the output."""
     return False if os.environ.get("NO_COLOR") else None
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     click.echo(f"error: {' '.join(message.split())}", err=True)

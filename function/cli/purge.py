@@ -1,15 +1,18 @@
-"""Bytes of a ModelCache on claims that outlive it: a user's own, a shared or a retained one.
+"""Removes the bytes of a ModelCache from claims that outlive it: a user's own, a shared or a retained one.
 
 Each directory is removed by a Job of the same image, user and node settings as the download had, described by an
-Object that goes when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
+Object that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
 """
 
 import re
 import time
 from dataclasses import dataclass
 
-from function.cli.errors import CliError, Code
 from function.cli.live import Cluster
+from function.cli.options import (
+    CliError,
+    Code,
+)
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, copied, get, listing, mapping, text
 from function.kube.names import MANAGED_BY, named
@@ -20,7 +23,7 @@ from function.observe.objects import read
 SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
 _DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
 _OWNED: JSON = ["*"]
-_SECONDS = 2
+_PURGE_SECONDS = 2
 _BACKOFF = 2
 
 
@@ -57,10 +60,10 @@ class Removal:
     def _pause(self, deadline: float, message: str) -> None:
         if time.monotonic() > deadline:
             raise CliError(message, Code.REFUSED)
-        time.sleep(_SECONDS)
+        time.sleep(_PURGE_SECONDS)
 
 
-def purge(store: Store, cache: Ref) -> tuple[Removal, ...]:
+def plan_removals(store: Store, cache: Ref) -> tuple[Removal, ...]:
     """Return what there is to remove beyond what goes with the cache."""
     for entry in listing(store.get(cache), "status.environments"):
         if text(entry, "phase") == "Downloading":
@@ -71,17 +74,17 @@ def purge(store: Store, cache: Ref) -> tuple[Removal, ...]:
     going = {
         (environment, text(m, "spec.forProvider.manifest.metadata.name"))
         for environment, m in composed
-        if _remote_kind(m) == "PersistentVolumeClaim" and get(m, "spec.managementPolicies") in (None, _OWNED)
+        if _get_remote_kind(m) == "PersistentVolumeClaim" and get(m, "spec.managementPolicies") in (None, _OWNED)
     }
-    removals = [_removal(environment, m) for environment, m in composed if _remote_kind(m) == "Job"]
+    removals = [_plan_removal(environment, m) for environment, m in composed if _get_remote_kind(m) == "Job"]
     return tuple(r for r in removals if (r.environment, r.claim) not in going)
 
 
-def _remote_kind(manifest: Manifest) -> str:
+def _get_remote_kind(manifest: Manifest) -> str:
     return text(manifest, "spec.forProvider.manifest.kind")
 
 
-def _removal(environment: str, download: Manifest) -> Removal:
+def _plan_removal(environment: str, download: Manifest) -> Removal:
     """Return the removal of what a download's Object fetched."""
     job = copied(mapping(download, "spec.forProvider.manifest"))
     pod = mapping(job, "spec.template.spec")
@@ -112,11 +115,11 @@ def _removal(environment: str, download: Manifest) -> Removal:
         environment=environment,
         claim=text(volume, "persistentVolumeClaim.claimName"),
         directory=directory,
-        manifest=_described(download, wanted),
+        manifest=_wrap_in_object(download, wanted),
     )
 
 
-def _described(download: Manifest, job: Manifest) -> Manifest:
+def _wrap_in_object(download: Manifest, job: Manifest) -> Manifest:
     return {
         "apiVersion": download["apiVersion"],
         "kind": "Object",

@@ -1,20 +1,89 @@
-"""`render`: every manifest that would finally exist, as a stream of one cluster, or as files with a folder for each."""
+"""`render`: writes every manifest that would finally exist, each with the cluster that it is on.
+
+Both levels in one go: what a deployment composes is a composite itself. Statuses are left out, since they would be
+made up; so is what lasts only while weights are downloaded, such as the copy of a token and the
+ConfigMap with the scripts.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import click
 
-from function.cli.asked import Form, Sources
-from function.cli.errors import CliError, Code
-from function.cli.gathered import KINDS, gather
-from function.cli.invalid_objects import warn
-from function.cli.options import examples, form, sources
-from function.cli.rendering import Level, Place, asked_for, composed, refusals, settle
+from function.cli.inputs import KINDS, gather, warn_of_invalid
+from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
+from function.cli.planning import compose_given
+from function.cli.store import Ref, Store, read_environments
 from function.cli.tables import structured
-from function.kube.manifests import JSON, Manifest, text
+from function.exchange import Outcome
+from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.lifecycle.carry_over import carried
 from function.parse.problems import nearest
+from function.reasons import ConditionType, Status
+
+HERE = "control plane"
+# Whether a cluster answers is nothing that files know, and one without shared storage serves single nodes.
+_HARMLESS = {
+    ("InferenceEnvironment", ConditionType.CLUSTER_READY),
+    ("InferenceEnvironment", ConditionType.STORAGE_READY),
+}
+
+
+class Level(StrEnum):
+    """Where a manifest exists."""
+
+    CONTROL_PLANE = "control-plane"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where and what, in the order in which manifests are written. `environment` empty: the control plane."""
+
+    environment: str
+    ref: Ref
+
+    @property
+    def level(self) -> Level:
+        """The level."""
+        return Level.REMOTE if self.environment else Level.CONTROL_PLANE
+
+    @property
+    def cluster(self) -> str:
+        """The environment, or that it is the control plane."""
+        return self.environment or HERE
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: {self.ref}"
+
+
+def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
+    """Return what composites compose, and what of that exists on remote clusters."""
+    clusters = {environment.provider_config: environment.name for environment in read_environments(store)}
+    for ref in refs:
+        for observed in store.owned(ref).values():
+            # Without status, without what Crossplane adds, and never with the data of a Secret.
+            manifest = carried(observed).manifest
+            yield Place("", Ref.of(manifest)), manifest
+            if text(manifest, "kind") != "Object" or get(manifest, "spec.managementPolicies") == ["Observe"]:
+                continue
+            remote = mapping(manifest, "spec.forProvider.manifest")
+            config = text(manifest, "spec.providerConfigRef.name")
+            yield Place(clusters.get(config, config), Ref.of(remote)), remote
+
+
+def list_refusals(outcomes: dict[Ref, Outcome]) -> list[str]:
+    """Return what would not come up, a line each."""
+    return [
+        f"{ref}: {condition.type} is False, {condition.reason}: {condition.message}"
+        for ref, outcome in sorted(outcomes.items())
+        for condition in outcome.conditions
+        if condition.status is Status.FALSE and (ref.kind, condition.type) not in _HARMLESS
+    ]
+
 
 _OTHER = re.compile(r"[^A-Za-z0-9.]")
 
@@ -54,14 +123,13 @@ def render(  # noqa: PLR0913  # click's options
     if not sources.files:
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     world = gather(sources)
-    warn(world.store, KINDS)
-    every = settle(world)
-    outcomes = {ref: every[ref] for ref in asked_for(world)}
-    refused = refusals(outcomes)
-    found = dict(sorted(composed(world.store, outcomes), key=lambda item: item[0]))
+    warn_of_invalid(world.store, KINDS)
+    outcomes = compose_given(world)
+    refused = list_refusals(outcomes)
+    found = dict(sorted(list_composed(world.store, outcomes), key=lambda item: item[0]))
     if not refused:  # what is refused may lack any of them
-        _require([cluster] if cluster else [], [place.environment for place in found], "cluster")
-        _require(kinds, [place.ref.kind for place in found], "manifest of kind")
+        _require_known([cluster] if cluster else [], [place.environment for place in found], "cluster")
+        _require_known(kinds, [place.ref.kind for place in found], "manifest of kind")
     wanted = {kind.lower() for kind in kinds}
     chosen = {
         place: manifest
@@ -71,7 +139,7 @@ def render(  # noqa: PLR0913  # click's options
         and (not wanted or place.ref.kind.lower() in wanted)
     }
     if output_dir:
-        _file(chosen, output_dir)
+        _write_files(chosen, output_dir)
     else:
         _write(chosen, form, mixed=mixed)
     for line in refused:
@@ -80,7 +148,7 @@ def render(  # noqa: PLR0913  # click's options
         context.exit(Code.REFUSED)
 
 
-def _require(names: Iterable[str], known: Sequence[str], what: str) -> None:
+def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:
     for name in names:
         if name.lower() not in map(str.lower, known):
             close = nearest(name, known)
@@ -88,11 +156,11 @@ def _require(names: Iterable[str], known: Sequence[str], what: str) -> None:
             raise CliError(f"there is no {what} {name} in it. {there}", Code.NOT_FOUND)
 
 
-def _file(found: dict[Place, Manifest], folder: Path) -> None:
+def _write_files(found: dict[Place, Manifest], folder: Path) -> None:
     """Write a file for each manifest; a file that is there already is written anew, others stay."""
     for place, manifest in found.items():
-        below, ref = folder / _file_name(place.cluster), place.ref
-        name = _file_name("-".join(part for part in (ref.kind.lower(), ref.namespace, ref.name) if part))
+        below, ref = folder / _make_file_name(place.cluster), place.ref
+        name = _make_file_name("-".join(part for part in (ref.kind.lower(), ref.namespace, ref.name) if part))
         try:
             below.mkdir(parents=True, exist_ok=True)
             (below / f"{name}.yaml").write_text(f"{structured(Form.YAML, manifest)}\n")
@@ -102,7 +170,7 @@ def _file(found: dict[Place, Manifest], folder: Path) -> None:
     click.echo(f"{len(found)} manifests in {folder}, a folder for each of {', '.join(sorted(clusters))}")
 
 
-def _file_name(said: str) -> str:
+def _make_file_name(said: str) -> str:
     """Return a name that leads into no other folder, whatever a manifest calls itself."""
     return _OTHER.sub("-", said).lstrip(".")
 

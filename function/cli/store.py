@@ -57,7 +57,7 @@ class Store(MutableMapping[Ref, Manifest]):
         # A number that no other content ever has: memos, which outlive a store, ask for nothing more.
         seen = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
         self._kinds.setdefault(ref.kind, {})[ref] = seen
-        owner, key = _owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
+        owner, key = _find_owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
         if owner and key:
             self._owned.setdefault(owner, {})[key] = ref
 
@@ -97,6 +97,15 @@ class Store(MutableMapping[Ref, Manifest]):
         """Return which objects of some kinds there are, in order."""
         return sorted(ref for kind in kinds for ref in self._kinds.get(kind, {}))
 
+    def by_creation(self, kind: str) -> list[Ref]:
+        """Return which objects of a kind there are, oldest first; those that were never created come last, as given."""
+
+        def created(ref: Ref) -> tuple[bool, str]:
+            timestamp = text(self[ref], "metadata.creationTimestamp")
+            return not timestamp, timestamp
+
+        return sorted(self._kinds.get(kind, {}), key=created)
+
     def owned(self, owner: Ref) -> dict[str, Manifest]:
         """Return what an object composed, by composition-resource-name."""
         children = ((key, self.get(ref)) for key, ref in sorted(self._owned.get(owner, {}).items()))
@@ -126,12 +135,12 @@ def is_ours(manifest: Manifest) -> bool:
     return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
 
 
-def environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
+def read_environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
     """Return every environment, whatever is wrong with it, with what the platform says where it says nothing."""
     return [read_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
 
 
-def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
+def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
     """Return a composed resource as it would stand on the control plane."""
     reference: Manifest = {k: owner[k] for k in ("apiVersion", "kind")} | {"name": text(owner, "metadata.name")}
     metadata = mapping(manifest, "metadata")
@@ -147,7 +156,7 @@ def owned_by(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
     }
 
 
-def adopt(store: Store, refs: Iterable[Ref]) -> None:
+def adopt_placements(store: Store, refs: Iterable[Ref]) -> None:
     """Give placements from files to the deployments that they name, as they stand written side by side.
 
     A deployment with a uid is one of a control plane, where owners are what they are.
@@ -158,13 +167,13 @@ def adopt(store: Store, refs: Iterable[Ref]) -> None:
         if placement is None or deployment is None or text(deployment, "metadata.uid"):
             continue
         owned = store.owned(Ref.of(deployment))
-        if placement in owned.values() or _owner(placement) not in (None, Ref.of(deployment)):
+        if placement in owned.values() or _find_owner(placement) not in (None, Ref.of(deployment)):
             continue
         key = f"placement-{text(placement, 'spec.inferenceEnvironmentRef.name')}"
-        store.put(owned_by(deployment, key if key not in owned else f"placement-{ref.name}", placement))
+        store.put(set_owner(deployment, key if key not in owned else f"placement-{ref.name}", placement))
 
 
-def _owner(manifest: Manifest) -> Ref | None:
+def _find_owner(manifest: Manifest) -> Ref | None:
     """Return the composite that composed an object."""
     namespace = text(manifest, "metadata.namespace")
     for reference in listing(manifest, "metadata.ownerReferences"):
@@ -174,7 +183,7 @@ def _owner(manifest: Manifest) -> Ref | None:
     return None
 
 
-def namespaced(manifests: Iterable[Manifest], namespace: str) -> Iterator[Manifest]:
+def set_namespaces(manifests: Iterable[Manifest], namespace: str) -> Iterator[Manifest]:
     """Return manifests with the namespace that they would get."""
     for manifest in manifests:
         scoped = text(manifest, "kind") not in CLUSTER_SCOPED and is_ours(manifest)

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 import click
 import yaml
 
-from function.cli.asked import Form
-from function.cli.errors import CliError, Code
+from function.cli.options import CliError, Code, Form
 from function.kube.manifests import JSON
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 
 import click
 
-from function.cli.asked import Form, Sources
-from function.cli.complete import names
-from function.cli.gathered import KINDS, World, gather
-from function.cli.options import WATCH, examples, form, sources
-from function.cli.rendering import settle
+from function.cli.inputs import KINDS, World, gather
+from function.cli.options import WATCH, Form, Sources, examples, form, sources
+from function.cli.planning import compose_deployment, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
@@ -48,7 +46,7 @@ class Node:
         "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
     )
 )
-@click.argument("deployment", required=False, shell_complete=names("ModelDeployment"))
+@click.argument("deployment", required=False)
 @sources
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
@@ -57,9 +55,9 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
 
     def look() -> str:
         if sources.files:
-            return _written(_planned(gather(sources, (*KINDS, "Object")), deployment), form)
+            return _format_tree(_plan_tree(gather(sources, (*KINDS, "Object")), deployment), form)
         world = gather(sources, _KINDS, within=True)
-        return _written(grown(world.store, world.deployment(deployment)), form)
+        return _format_tree(build_tree(world.store, world.deployment(deployment)), form)
 
     show(look, watch=watch)
     if form.for_people:
@@ -67,29 +65,32 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
         hint(f"why{f' {deployment}' if deployment else ''}{again}{sources.again}")
 
 
-def _planned(world: World, name: str | None) -> Node:
+def _plan_tree(world: World, name: str | None) -> Node:
     """Return what would be: of what exists its state, of everything else that it is planned."""
     there, ref = Store(world.store.values()), world.deployment(name)
-    outcome = settle(world)[ref]
+    plan_deployments(world, ())
+    outcome = compose_deployment(world.store, ref)[ref]
     for each in list(world.store):  # what a status was made up for while things were tried
         world.store.put({**world.store[each], "status": there.get(each, {}).get("status")})
-    root = _marked(grown(world.store, ref), world.store)
+    root = _mark_planned(build_tree(world.store, ref), world.store)
     if there[ref].get("status"):
         return root
     scheduled = next(c for c in reversed(outcome.conditions) if c.type in _DECIDED and c.status is not Status.UNKNOWN)
     ready = "" if scheduled.status is Status.TRUE else str(scheduled.status)
-    return replace(root, ready=ready, state=scheduled.reason, message=_first_line(scheduled.message))
+    return replace(root, ready=ready, state=scheduled.reason, message=_take_first_line(scheduled.message))
 
 
-def _marked(node: Node, store: Store) -> Node:
+def _mark_planned(node: Node, store: Store) -> Node:
     """Return a node with everything below marked as planned that has no status."""
-    children = tuple(_marked(child, store) for child in node.children)
+    children = tuple(_mark_planned(child, store) for child in node.children)
     if node.ref is None or store[node.ref].get("status"):
         return replace(node, children=children)
-    return replace(node, ready="", since="", state="Planned", message=_about(store[node.ref]), children=children)
+    return replace(
+        node, ready="", since="", state="Planned", message=_describe_shape(store[node.ref]), children=children
+    )
 
 
-def _about(manifest: Manifest) -> str:
+def _describe_shape(manifest: Manifest) -> str:
     """Return the shape of a placement."""
     placement = read_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
     if placement is None or placement.shape is None:
@@ -97,21 +98,21 @@ def _about(manifest: Manifest) -> str:
     return f"profile {placement.profile}, pool {placement.pool}, {size(placement.replicas, placement.shape)}"
 
 
-def grown(store: Store, ref: Ref) -> Node:
+def build_tree(store: Store, ref: Ref) -> Node:
     """Return the tree of a deployment."""
-    children = tuple(_placement(store, placement) for placement in store.owned(ref).values())
-    return replace(_composite(store.get(ref) or {}), children=children)
+    children = tuple(_build_placement(store, placement) for placement in store.owned(ref).values())
+    return replace(_build_composite(store.get(ref) or {}), children=children)
 
 
-def _placement(store: Store, placement: Manifest) -> Node:
+def _build_placement(store: Store, placement: Manifest) -> Node:
     objects = [m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object"]
-    node = _composite(placement)
+    node = _build_composite(placement)
     where = text(placement, "spec.inferenceEnvironmentRef.name")
-    children = tuple(_object(item) for item in objects)
+    children = tuple(_build_object(item) for item in objects)
     return replace(node, title=f"{node.title} on {where}", state=text(placement, "status.phase"), children=children)
 
 
-def _composite(manifest: Manifest) -> Node:
+def _build_composite(manifest: Manifest) -> Node:
     ready = condition(manifest, "Ready")
     open_ = [c for c in listing(manifest, "status.conditions") if c.get("status") != Status.TRUE and c != ready]
     blocking = open_[0] if open_ else ready
@@ -121,11 +122,11 @@ def _composite(manifest: Manifest) -> Node:
         since=text(manifest, "metadata.creationTimestamp"),
         ready=text(ready, "status") or Status.UNKNOWN,
         state=text(blocking, "reason"),
-        message=_first_line(text(blocking, "message")),
+        message=_take_first_line(text(blocking, "message")),
     )
 
 
-def _object(manifest: Manifest) -> Node:
+def _build_object(manifest: Manifest) -> Node:
     wanted, remote = mapping(manifest, "spec.forProvider.manifest"), read(manifest)
     if remote.present:
         health = assess(remote.manifest)
@@ -140,43 +141,49 @@ def _object(manifest: Manifest) -> Node:
         since=text(remote.manifest, "metadata.creationTimestamp"),
         ready=status,
         state=state.capitalize(),
-        message=_first_line(message),
-        children=tuple(_conditions(remote.manifest)),
+        message=_take_first_line(message),
+        children=tuple(_list_conditions(remote.manifest)),
     )
 
 
-def _conditions(remote: Manifest) -> Iterator[Node]:
+def _list_conditions(remote: Manifest) -> Iterator[Node]:
     for found in listing(remote, "status.conditions"):
         yield Node(
             title=text(found, "type"),
             since=text(found, "lastTransitionTime"),
             ready=text(found, "status"),
             state=text(found, "reason"),
-            message=_first_line(text(found, "message")),
+            message=_take_first_line(text(found, "message")),
         )
 
 
-def _first_line(message: str) -> str:
+def _take_first_line(message: str) -> str:
     return message.partition("\n")[0]
 
 
-def _written(root: Node, form: Form) -> str:
+def _format_tree(root: Node, form: Form) -> str:
     if form is Form.DOT:
-        return _dot(root)
+        return _format_dot(root)
     if not form.for_people:
-        return structured(form, _structured(root))
+        return structured(form, _build_data(root))
     rows = [
-        (branch + node.title, node.ready and paint(node.ready, _COLOURS.get(Status(node.ready), WAIT)), *_details(node))
-        for branch, node in _lines(root, "", wide=form is Form.WIDE)
+        (
+            branch + node.title,
+            _paint_ready(node.ready),
+            age(node.since),
+            node.state,
+            node.message,
+        )
+        for branch, node in _list_lines(root, "", wide=form is Form.WIDE)
     ]
     return table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
 
 
-def _details(node: Node) -> tuple[str, str, str]:
-    return age(node.since), node.state, node.message
+def _paint_ready(ready: str) -> str:
+    return paint(ready, _COLOURS.get(Status(ready), WAIT)) if ready else ""
 
 
-def _lines(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
+def _list_lines(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
     """Return every node with the branch before it; what is True and has nothing below says little, save when wide."""
     if not stem:
         yield "", node
@@ -184,21 +191,21 @@ def _lines(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
     for index, child in enumerate(below):
         last = index == len(below) - 1
         yield stem + ("└─ " if last else "├─ "), child
-        yield from _lines(child, stem + ("   " if last else "│  "), wide=wide)
+        yield from _list_lines(child, stem + ("   " if last else "│  "), wide=wide)
 
 
-def _structured(node: Node) -> Manifest:
+def _build_data(node: Node) -> Manifest:
     return {
         "name": node.title,
         "ready": node.ready,
         "since": node.since,
         "state": node.state,
         "message": node.message,
-        "children": [_structured(child) for child in node.children],
+        "children": [_build_data(child) for child in node.children],
     }
 
 
-def _dot(root: Node) -> str:
+def _format_dot(root: Node) -> str:
     lines = ["digraph modelplane {", "  rankdir=LR; node [shape=box, style=rounded, fontname=Helvetica];"]
     names = iter(range(10**6))
 

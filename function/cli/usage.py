@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from function.cli.invalid_pools import InvalidPool
+from function.cli.inputs import InvalidPool
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant
@@ -51,16 +51,16 @@ class Usage:
     @property
     def largest(self) -> str:
         """The largest replica that still fits: so many GPUs on each of so many nodes."""
-        shapes = self._shapes()
+        shapes = self._list_shapes()
         nodes, gpus = max(shapes, key=lambda s: (s[0] * s[1], s[1]), default=(0, 0))
         return replica(nodes, gpus) if gpus and nodes else "none"
 
     @property
     def largest_gpus(self) -> int:
         """GPUs of the largest replica that still fits."""
-        return max((nodes * gpus for nodes, gpus in self._shapes()), default=0)
+        return max((nodes * gpus for nodes, gpus in self._list_shapes()), default=0)
 
-    def _shapes(self) -> list[tuple[int, int]]:
+    def _list_shapes(self) -> list[tuple[int, int]]:
         if self.pool is None or self.room is None:
             return []
         levels = [level for level, nodes in self.room.free.items() if level and nodes]
@@ -75,7 +75,7 @@ def by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]]]:
     return [(kind, [usage for at, usage in typed if at == kind]) for kind in sorted({kind for kind, _ in typed})]
 
 
-def use(
+def list_usages(
     environments: Iterable[Environment], placements: Iterable[Placement], invalid: Sequence[InvalidPool]
 ) -> list[Usage]:
     """Return every pool with what is charged in it, in the order in which all deployments charge."""
@@ -83,7 +83,7 @@ def use(
     for environment in environments:
         here = [p for p in every if p.environment == environment.name]
         for pool in environment.pools:
-            ledger = settle(pool, here, environment.admitted)
+            ledger = settle(pool, here, environment.admitted, pools=environment.pools)
             holders = {(g.namespace, g.name) for g in ledger.grants if g.share.replicas}
             users = tuple(p for p in here if (p.namespace, p.name) in holders)
             found.append(Usage(environment=environment, pool=pool, room=ledger.room, users=users, grants=ledger.grants))
@@ -92,7 +92,7 @@ def use(
     return found
 
 
-def said(users: tuple[Placement, ...], shown: int | None = None) -> str:
+def format_users(users: tuple[Placement, ...], shown: int | None = None) -> str:
     """Return who has how many GPUs; `shown`: so many of them at most."""
     names = [f"{p.namespace}/{p.deployment or p.name} ({p.shape.gpus * p.replicas})" for p in users if p.shape]
     more = f" +{len(names) - shown} more" if shown and len(names) > shown else ""

@@ -1,93 +1,144 @@
-"""`why`: every refusal behind a deployment's condition, nearest miss first, and what to change.
+"""`why`: explains why a deployment is not placed or not ready, and what to change.
 
-The condition is cut at 1 KiB and five environments; here is all of it, from the same refusals. Where enough is placed
-but not ready, the placements' own conditions say what is waited for.
+On a live control plane this is what the controller wrote into the deployment's and its placements' status. From files
+the deployment is decided, which also tells what to do about each refusal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 
 import click
 
-from function.cli.asked import Form, Sources
-from function.cli.complete import names
-from function.cli.gathered import KINDS, gather
-from function.cli.grouped import GROUPS, Group, groups
-from function.cli.invalid_objects import warn
-from function.cli.options import examples, form, sources
-from function.cli.planning import Plan, make
-from function.cli.remarks import preferred
+from function.cli.candidates import explain_preference
+from function.cli.inputs import KINDS, World, gather, warn_of_invalid
+from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.planning import plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
-from function.exchange import Condition
 from function.kube.manifests import Manifest, listing, text
-from function.reasons import Outlook, Status
-from function.report.bounded import SHOWN
+from function.reasons import Outlook, Refused, Status
+from function.report.bounded import SHOWN, listed
 from function.report.conditions import OWNED
 from function.report.explain import open_misses
-from function.report.sentences import remedy, sentence
+from function.report.sentences import count, remedy, sentence
 from function.scheduling.verdicts import Miss
+
+_NAMES = 4  # environments that a group names
+_COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why one environment or placement does not serve, as it is written. `outlook`: whether waiting can help."""
+    """Why one environment or placement does not serve."""
 
-    subject: str
-    reason: str
-    outlook: str = ""
+    subject: str  # the deployment, an environment with its profile, or a placement
+    reason: str  # a reason of the API
+    outlook: str = ""  # whether waiting can help; of a placement its phase
     faults: tuple[str, ...]
     remedies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is known of one deployment."""
+
+    ref: Ref
+    conditions: tuple[Manifest, ...]
+    refusals: tuple[Reason, ...]  # by environments, nearest first
+    others: tuple[Reason, ...]  # a fault of the deployment itself, and placements that are not ready
+    notes: tuple[str, ...] = ()
 
 
 @click.command(
     epilog=examples("modelplane why kimi-k2 -n assistants", "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes")
 )
-@click.argument("deployment", required=False, shell_complete=names("ModelDeployment"))
+@click.argument("deployment", required=False)
 @sources
 @click.option("--all", "every", is_flag=True, help="Every environment; more than five are grouped otherwise.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) -> None:
-    """Say why a deployment is not placed or not ready, and what to change."""
-    world = gather(sources)
-    warn(world.store, KINDS)
-    ref = world.deployment(deployment)
-    (made,) = make(world, [ref])
-    conditions = made.outcome.conditions
-    misses = open_misses(made.considered.decision) if made.considered else []
-    whole = every or form is not Form.TABLE or len(misses) <= SHOWN
-    reasons = [*_fault(made), *map(_reason, misses if whole else ()), *_unready(world.store, ref)]
-    if form is Form.TABLE:
-        _tell(ref, conditions, reasons)
-        for remark in preferred(made.rows):
-            click.echo(f"  note: {remark}")
-        if not whole:
-            _tell_groups(groups(misses), len(reasons))
-        hint(_next(ref, sources, placed=not reasons and not misses))
+    """Say why a deployment is not placed or not ready, and what to change.
+
+    Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
+    """
+    if sources.files:
+        world = gather(sources)
+        warn_of_invalid(world.store, KINDS)
+        report = decide_report(world, world.deployment(deployment))
     else:
-        click.echo(structured(form, _structured(ref, conditions, reasons)))
+        world = gather(sources, ("ModelDeployment", "ModelPlacement"), within=True)
+        report = read_report(world.store, world.deployment(deployment))
+    if form is Form.TABLE:
+        print_report(report, every=every)
+        hint(_next_command(report, sources))
+    else:
+        reasons = [asdict(reason) for reason in (*report.others, *report.refusals)]
+        found: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
+        click.echo(structured(form, {**found, "conditions": [*report.conditions], "reasons": [*reasons]}))
 
 
-def _fault(made: Plan) -> Iterator[Reason]:
-    fault = made.considered.decision.fault if made.considered else None
-    if fault is not None:
-        yield Reason(subject=str(made.ref), reason=fault.reason, faults=(sentence(fault),))
+def read_report(store: Store, ref: Ref) -> Report:
+    """Return what the controller wrote into the status of a deployment and its placements."""
+    conditions = [c for c in listing(store[ref], "status.conditions") if text(c, "type") in OWNED["ModelDeployment"]]
+    keys = ("type", "status", "reason", "message")
+    unplaced = listing(store[ref], "status.unplaced")
+    names = {text(row, "environment") for row in unplaced}
+    scheduled = next((text(c, "message") for c in conditions if text(c, "type") == "Scheduled"), "")
+    notes = [line for line in scheduled.splitlines()[1:] if line.partition(":")[0] not in names]
+    if not conditions:
+        notes = ["the controller has not reported anything yet: check that Crossplane and the function run"]
+    return Report(
+        ref=ref,
+        conditions=tuple({key: text(c, key) for key in keys} for c in conditions),
+        refusals=tuple(
+            Reason(
+                subject=text(row, "environment"),
+                reason=text(row, "reason"),
+                outlook=_judge_outlook(text(row, "reason")),
+                faults=(text(row, "message"),),
+            )
+            for row in sorted(unplaced, key=_rank_closeness)
+        ),
+        others=tuple(_find_unready(store, ref)),
+        notes=tuple(notes),
+    )
 
 
-def _reason(miss: Miss) -> Reason:
+def decide_report(world: World, ref: Ref) -> Report:
+    """Decide a deployment and return every refusal with what to do about it."""
+    (plan,) = plan_deployments(world, [ref])
+    decision = plan.considered.decision if plan.considered else None
+    fault = decision.fault if decision else None
+    faults = [Reason(subject=str(ref), reason=fault.reason, faults=(sentence(fault),))] if fault else []
+    return Report(
+        ref=ref,
+        conditions=tuple(
+            {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
+            for c in plan.outcome.conditions
+        ),
+        refusals=tuple(map(_explain_miss, open_misses(decision) if decision else ())),
+        others=(*faults, *_find_unready(world.store, ref)),
+        notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
+    )
+
+
+def _explain_miss(miss: Miss) -> Reason:
     profile = miss.refusals[0].profile
     return Reason(
         subject=miss.environment + (f", profile {profile}" if profile else ""),
         reason=miss.reason,
         faults=tuple(map(sentence, miss.refusals)),
-        remedies=tuple(text_ for text_ in map(remedy, miss.refusals) if text_),
-        outlook="not now" if miss.outlook is Outlook.NOT_NOW else "never as things are",
+        remedies=tuple(filter(None, map(remedy, miss.refusals))),
+        outlook=_judge_outlook(miss.reason),
     )
 
 
-def _unready(store: Store, ref: Ref) -> Iterator[Reason]:
+def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
+    """Return the placements of a deployment with the conditions that are not True; planned ones have none yet."""
     for placement in store.owned(ref).values():
-        faults = [c for c in listing(placement, "status.conditions") if _holds_back(c)]
+        conditions = (c for c in listing(placement, "status.conditions") if text(c, "type") in OWNED["ModelPlacement"])
+        faults = [c for c in conditions if text(c, "status") != Status.TRUE]
         if faults:
             yield Reason(
                 subject=f"{text(placement, 'metadata.name')} on {text(placement, 'spec.inferenceEnvironmentRef.name')}",
@@ -97,16 +148,27 @@ def _unready(store: Store, ref: Ref) -> Iterator[Reason]:
             )
 
 
-def _holds_back(condition: Manifest) -> bool:
-    return condition.get("type") in OWNED["ModelPlacement"] and condition.get("status") != Status.TRUE
+def _judge_outlook(reason: str) -> str:
+    if reason not in tuple(Refused):
+        return ""
+    return "not now" if Refused(reason).outlook is Outlook.NOT_NOW else "never as things are"
 
 
-def _tell(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reason]) -> None:
-    click.echo(str(ref))
-    for condition in conditions:
-        colour = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}[condition.status]
-        first = condition.message.partition("\n")[0]
-        click.echo(wrapped(f"  {condition.type} {paint(condition.status, colour)} {condition.reason}: {first}", 4))
+def _rank_closeness(row: Manifest) -> tuple[int, str]:
+    """Sorts rows of `status.unplaced` nearest first; reasons of a later release come last."""
+    reason = text(row, "reason")
+    return -Refused(reason).rank if reason in tuple(Refused) else 1, text(row, "environment")
+
+
+def print_report(report: Report, *, every: bool) -> None:
+    """Print the conditions, then one block for each reason; many environments are grouped unless `every` is wanted."""
+    click.echo(str(report.ref))
+    for condition in report.conditions:
+        status = paint(text(condition, "status"), _COLOURS[Status(text(condition, "status"))])
+        first = text(condition, "message").partition("\n")[0]
+        click.echo(wrapped(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
+    grouped = len(report.refusals) > SHOWN and not every
+    reasons = (*report.others, *(() if grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         title = f"{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
         click.echo(f"\n{wrapped(title, 3)}")
@@ -114,27 +176,30 @@ def _tell(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reason]) ->
             click.echo(wrapped(f"   - {fault}", 5))
         for remedy_ in reason.remedies:
             click.echo(wrapped(f"   {paint('do', GOOD)}: {remedy_}", 5))
+    for note in report.notes:
+        click.echo(wrapped(f"  {note}", 4))
+    if grouped:
+        _print_groups(report.refusals, len(reasons) + 1)
+        click.echo("\nEvery environment: --all")
 
 
-def _tell_groups(found: list[Group], before: int) -> None:
-    for number, group in enumerate(found[:GROUPS], before + 1):
-        click.echo(wrapped(f"\n{number}. {group.title}", 3))
-        for line in group.lines:
-            click.echo(wrapped(f"   {line}", 5))
-    more = f" and {len(found) - GROUPS} more groups" if len(found) > GROUPS else ""
-    click.echo(f"\nEvery environment{more}: --all")
+def _print_groups(refusals: Iterable[Reason], first: int) -> None:
+    """Print environments by reason: how many, the nearest with its faults, and some names."""
+    for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
+        those = list(group)
+        title = f"\n{number}. {count(len(those), 'environment')}: {paint(reason, BAD)} ({those[0].outlook})"
+        click.echo(wrapped(title, 3))
+        click.echo(wrapped(f"   {_name_all([refusal.subject for refusal in those])}", 5))
+        for fault in those[0].faults:
+            click.echo(wrapped(f"   - {those[0].subject}: {fault}", 5))
 
 
-def _structured(ref: Ref, conditions: tuple[Condition, ...], reasons: list[Reason]) -> Manifest:
-    return {
-        "namespace": ref.namespace,
-        "name": ref.name,
-        "conditions": list(map(asdict, conditions)),
-        "reasons": list(map(asdict, reasons)),
-    }
+def _name_all(subjects: Sequence[str]) -> str:
+    return listed([subject.partition(",")[0] for subject in subjects], _NAMES)
 
 
-def _next(ref: Ref, sources: Sources, *, placed: bool) -> str:
-    if not placed:
+def _next_command(report: Report, sources: Sources) -> str:
+    if report.others or report.refusals:
         return f"capacity{sources.again}"
-    return f"render{sources.again} --all-clusters" if sources.files else f"tree {ref.name} -n {ref.namespace}"
+    name = f"tree {report.ref.name} -n {report.ref.namespace}"
+    return f"render{sources.again} --all-clusters" if sources.files else name

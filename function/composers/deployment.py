@@ -1,7 +1,8 @@
 """ModelDeployment: look at its own, and at everything while that does not decide it, decide, and write the placements.
 
 The deciding is done by `scheduling`; this file asks, hands over, and turns the decision into ModelPlacements. While
-any input is unanswered, missing or invalid, every placement stays exactly as it was observed.
+any input is unanswered, missing or invalid, every placement stays as it was observed, except that it has no more
+replicas than the deployment requests.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from function.kube.manifests import get, text
 from function.kube.names import named
 from function.lifecycle.carry_over import repeated
 from function.lifecycle.orphans import adopted, with_orphans
-from function.lifecycle.placement_writer import placement_manifest
+from function.lifecycle.placement_writer import lower_replicas, placement_manifest
 from function.parse.deployments import read_deployment
 from function.parse.placements import PLACEMENTS
 from function.parse.settings import read_settings
@@ -28,13 +29,13 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.report import deployments as report
 from function.report import references
 from function.report.explain import explain
-from function.scheduling.quota import refused, taken, within_quota
+from function.scheduling.quota import refused, taken, takes_more, within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.schedule import anew, schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
-from function.serving.service import unservable
+from function.serving.service import find_pool_problems
 from function.storage.placed import PlacedWeights
 
 VERDICTS = Verdicts()
@@ -76,19 +77,23 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
     if isinstance(model, Condition):
-        held = keep_observed(kept, settings, near.asked, [model])
+        held = _keep(kept, settings, deployment, near.asked, [model])
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
     there = _namespace(call)
-    quota = taken(deployment.namespace, there, settings.limits)
     for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
         if not view.answered:
-            return keep_observed(kept, settings, view.asked, [resolved, references.resolving(ConditionType.SCHEDULED)])
+            waiting = [resolved, references.resolving(ConditionType.SCHEDULED)]
+            return _keep(kept, settings, deployment, view.asked, waiting)
         weights = _weights(deployment, model, view, settings)
-        request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights, unservable=unservable)
+        request = SchedulingRequest(
+            deployment=deployment, model=model, unstorable=weights, unservable=find_pool_problems
+        )
         # Only of what everybody looks at it is worth while to remember what was found.
         remembering = partial(VERDICTS.judging, environments=view.environments, pause=call.pause)
         judging = anew if view is near else remembering
+        # What is decided by its own alone makes nothing new, which no quota refuses.
+        quota = None if view is near else taken(deployment.namespace, there, settings.limits)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging, quota)
         found = Considered(request=request, weights=weights, view=view, decision=decision, resolved=resolved)
         if _settled(found) if view is near else _has_all(decision):
@@ -97,8 +102,24 @@ def consider(call: Call, settings: Settings) -> Considered | Outcome:
     return replace(found, decision=decision, request=replace(found.request, excess=refused(decision)))
 
 
+def _keep(
+    call: Call,
+    settings: Settings,
+    deployment: Deployment,
+    asked: Mapping[str, Requirement],
+    conditions: list[Condition],
+) -> Outcome:
+    """Return the outcome that keeps every placement as observed, except that replicas may become fewer."""
+    held = keep_observed(call, settings, asked, conditions)
+    return replace(
+        held,
+        composed=lower_replicas(held.composed, deployment.replicas),
+        status=report.lower_replicas(held.status, deployment.replicas),
+    )
+
+
 def _namespace(call: Call) -> list[Placement]:
-    """Return the placements of the namespace, which are asked for only where a quota counts them."""
+    """Return the placements of the namespace, which are asked for only where a quota may refuse something."""
     listed = call.answer(requirements.NAMESPACE)
     return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.read(listed) if p]
 
@@ -130,7 +151,7 @@ def _settled(found: Considered) -> bool:
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
         and all(_stands(a) and (a.placement.uid, a.pool) not in yields for a in decision.assignments if a.placement)
-        and all(a.placement for a in decision.assignments)
+        and all(a.placement and not takes_more(a.placement, placed(found.request, a)) for a in decision.assignments)
     )
 
 
@@ -165,7 +186,8 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     readable = {placement.name for placement in views.placements(call.observed)}
     orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
-    composed = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
+    carried = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
+    composed = lower_replicas(carried, request.deployment.replicas)
     counted = tuple(placed(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")

@@ -23,7 +23,7 @@ from function.parse.placements import PLACEMENTS
 from function.report import environments as report
 from function.report import hardware
 from function.scheduling.admission import admit
-from function.serving.presets import pipeline_preset
+from function.serving.presets import build_pipeline_preset
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 
@@ -52,7 +52,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         report.cluster_ready(writer.read(PRESET), access.kubeconfig),
         report.pools_valid(environment.pools, parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
-        hardware.as_declared(environment.pools, seen.sight),
+        hardware.as_declared(environment.pools, seen.sight, invalid=bool(environment.broken_pools)),
     ]
     return finish(
         call,
@@ -74,15 +74,18 @@ def asks(call: Call) -> dict[str, Requirement]:
 
 
 def _asked(call: Call, environment: Environment) -> dict[str, Requirement]:
-    return _asked_placements(call) | nodes.asks(call, environment)
+    return _asked_placements(call, environment) | nodes.asks(call, environment)
 
 
-def _asked_placements(call: Call) -> dict[str, Requirement]:
+def _asked_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Return what is asked for placements: those with the environment's label, and by name those that it has admitted
-    and that lost it. One that has published nothing looks at all placements.
+    and that lost it.
+
+    All placements are asked for while a valid pool has no published ledger: the pool is new or was mended, or the
+    status was lost, and a placement that runs there may be neither labelled nor admitted.
     """
-    name, status = text(call.xr, "metadata.name"), mapping(call.xr, "status")
-    if not any("free" in pool for pool in listing(status, "pools")):
+    name, status = environment.name, mapping(call.xr, "status")
+    if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}
     asked, labelled = {requirements.on(name): requirements.placements_on(name)}, call.answer(requirements.on(name))
     if labelled is not Answer.PENDING:
@@ -96,13 +99,15 @@ def _asked_placements(call: Call) -> dict[str, Requirement]:
 
 def _ledger(call: Call, environment: Environment) -> Manifest | None:
     """Return the ledger as it is to be published; None while any placement is outstanding."""
-    found = _placements(call)
-    return None if found is None else report.ledger(environment, admit(environment, found))
+    found = _placements(call, environment)
+    if found is None:
+        return None
+    return report.ledger(environment, admit(environment, found), mapping(call.xr, "status"))
 
 
-def _placements(call: Call) -> list[Placement] | None:
+def _placements(call: Call, environment: Environment) -> list[Placement] | None:
     """Return the placements on an environment; None while any is outstanding."""
-    name, answers = text(call.xr, "metadata.name"), [call.answer(asked) for asked in _asked_placements(call)]
+    name, answers = environment.name, [call.answer(asked) for asked in _asked_placements(call, environment)]
     found: dict[str, Placement] = {}
     for answer in answers:
         if answer is Answer.PENDING:
@@ -123,7 +128,7 @@ def _composed(
         CONFIG: Composed(
             manifest=_provider_config(parsed.value.provider_config, access), ready=CONFIG in call.observed
         ),
-        PRESET: writer.compose(PRESET, pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
+        PRESET: writer.compose(PRESET, build_pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
     }
     name = parsed.value.storage.class_name
     if name:

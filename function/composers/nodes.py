@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from function.composers import requirements
 from function.domain.environment import Environment
 from function.exchange import Answer, Call, Composed, Requirement
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest, mapping, text
 from function.lifecycle.node_collection import NODES, collection, is_served
 from function.lifecycle.object_writer import ObjectWriter
 from function.observe.collection import Member, Sight, Unobserved, read_member, selection, sight
@@ -18,18 +18,32 @@ from function.parse.memo import Memo
 from function.reasons import HardwareAsDeclared
 
 MEMBERS: Memo[Member] = Memo(read_member)
+# Reasons not to look at nodes that hold whatever the labels of the pools are.
+_WITHOUT_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
 _UNASKED = Sight(reason=HardwareAsDeclared.OBSERVING)
 
 
 def asks(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Return what is asked for: nothing where nodes are not looked at."""
-    if isinstance(selection(environment), Unobserved):
+    if isinstance(_selection(call, environment), Unobserved):
         return {}
     there = call.observed.get(NODES)
     if there is None:
         return {requirements.NODES_DEFINITION: requirements.nodes_definition()}
     name, namespace = text(there, "metadata.name"), text(there, "metadata.namespace")
     return {requirements.NODES: requirements.nodes(name, namespace)}
+
+
+def _selection(call: Call, environment: Environment) -> Manifest | Unobserved:
+    """Return the LabelSelector of the nodes to look at, or why there is none.
+
+    While a pool is invalid its labels are not known, and the collection keeps its selector if that is made of labels.
+    """
+    selected, there = selection(environment), call.observed.get(NODES)
+    made_of_labels = environment.hardware.selector is None and selected not in _WITHOUT_LABELS
+    if environment.broken_pools and there is not None and made_of_labels:
+        return mapping(there, "spec.observeObjects.selector")
+    return selected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +59,7 @@ def seen(call: Call, environment: Environment) -> Seen:
     """Return an environment with what is known of its nodes: as they are, or as they were last; none where nobody is
     to look.
     """
-    selected = selection(environment)
+    selected = _selection(call, environment)
     if isinstance(selected, Unobserved):
         known = environment if selected is Unobserved.IN_FILE else _without(environment)
         return Seen(environment=known, sight=_not(selected))

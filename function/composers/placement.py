@@ -31,18 +31,26 @@ from function.lifecycle.weights import Weights, weigh
 from function.observe.objects import ObservedObject, read
 from function.parse.placements import PLACEMENTS, read_placement
 from function.parse.settings import read_settings
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, ReferencesResolved, Status
 from function.report import admission as admission_report
 from function.report import placements as report
 from function.report import pools, references, services
 from function.scheduling.admission import Admission, admission, limited
-from function.scheduling.quota import excess
+from function.scheduling.quota import excess, may_exceed
 from function.storage.loading import loading
 from function.storage.placed import PlacedWeights
 from function.storage.plan import StoragePlan, plan
 from function.storage.request import StorageRequest
 
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
+# What only a change of the placement, its model or its cache mends. What is wrong with an environment or a pool takes
+# nothing from those that it has admitted.
+_CANNOT_START = {
+    ReferencesResolved.INVALID_PLACEMENT,
+    ReferencesResolved.MODEL_NOT_FOUND,
+    ReferencesResolved.MODEL_INVALID,
+    ReferencesResolved.CACHE_NOT_FOUND,
+}
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -71,7 +79,10 @@ def _compose(
 ) -> Outcome:
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
-        return _hold(call, settings, asked, [resolved], placement, faulty=bool(faults))
+        known = [resolved]
+        if resolved.reason in _CANNOT_START and not placement.begun and call.observed.keys() <= {NAMESPACE}:
+            known.append(admission_report.cannot_start())
+        return _hold(call, settings, asked, known, placement, faulty=bool(faults))
     beyond = _excess(call, placement, settings)
     if isinstance(beyond, Condition):
         return _hold(call, settings, asked, [_RESOLVED, beyond], placement)
@@ -104,7 +115,7 @@ def _compose(
 
 
 def service(call: Call, settings: Settings) -> tuple[str, str] | None:
-    """Return the name and the wish of the service that a placement asks for; None where there would be none."""
+    """Returns the name and the spec digest of the service of a placement; None where there would be no service."""
     placement = read_placement(call.xr).value
     resolved = resolve.placement(call, placement, settings) if placement else None
     if not isinstance(resolved, ResolvedPlacement):
@@ -112,13 +123,17 @@ def service(call: Call, settings: Settings) -> tuple[str, str] | None:
     there = bool(resolved.placement.hydration.completed_at)
     planned = plan(replace(_request(resolved, call), fetched=there, claimed=there))
     named = service_name(resolved.placement, resolved.shape)
-    return (named, lifecycle.wished(resolved, planned)) if isinstance(planned, StoragePlan) else None
+    return (named, lifecycle.compute_planned_digest(resolved, planned)) if isinstance(planned, StoragePlan) else None
 
 
 def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
-    """Return the labels by which others must find it: a ModelCache that knows its reader asks for it by name."""
+    """Return the labels by which others must find it.
+
+    A ModelCache that knows its reader asks for it by name, so a placement that lost the label later does not need it.
+    One that has not begun does: whether the cache knows it depends on which of both was created first.
+    """
     placement, cache = resolved.placement, resolved.cache
-    known = cache is not None and placement.name in {reader.name for reader in cache.readers}
+    known = placement.begun and cache is not None and placement.name in {reader.name for reader in cache.readers}
     return labels(placement.environment, ManagedCache() if known else placement.cache)
 
 
@@ -129,7 +144,7 @@ def asks(call: Call) -> dict[str, Requirement]:
 
 def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Condition | None:
     """Return why it is beyond the quota of its namespace, or that this is not known yet."""
-    if not settings.limits.any:
+    if not may_exceed(placement, settings.limits):
         return None
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
@@ -146,7 +161,7 @@ def _requirements(call: Call, placement: Placement | None, settings: Settings) -
     }
     if isinstance(placement.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
-    if settings.limits.any:
+    if may_exceed(placement, settings.limits):
         asked[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
     return asked | _orphans(call, placement)
 
@@ -269,5 +284,5 @@ def _hold(
     held = keep_observed(call, settings, asked, conditions)
     status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
     if there:
-        status |= report.with_fewer(status, most)
+        status |= report.with_fewer(status, max(most, lifecycle.most_running(call.observed)))
     return replace(held, composed={**held.composed, **there}, status=status)

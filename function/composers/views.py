@@ -50,7 +50,7 @@ class View:
 
 
 def near(call: Call, deployment: Deployment, settings: Settings) -> View:
-    """Return what is seen of a deployment's own, and of its namespace where that is limited.
+    """Return what is seen of a deployment's own.
 
     A placement of its status that is neither observed nor listed is asked for by name: its label may be gone.
     """
@@ -72,8 +72,6 @@ def near(call: Call, deployment: Deployment, settings: Settings) -> View:
     used = {requirements.environment_of(name): requirements.environment(name) for name in _used(own)}
     if isinstance(deployment.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
-    if settings.limits.any:
-        asked[requirements.NAMESPACE] = requirements.placements(deployment.namespace)
     caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
     return View(
         asked=asked | used,
@@ -88,9 +86,10 @@ def near(call: Call, deployment: Deployment, settings: Settings) -> View:
 def wider(call: Call, seen: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
     """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere.
 
-    Once all environments were answered there is no need to ask for some of them as well.
+    Only something new, or more of what is there, can be beyond the quota of the namespace, whose placements are
+    therefore required here. Once all environments were answered there is no need to ask for some of them as well.
     """
-    asked = {**seen.asked, **{requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}}
+    asked = {**seen.asked, **_on(seen.own), **_namespace(call, settings)}
     of_files = False
     if labels and call.answer(requirements.ENVIRONMENTS) is Answer.PENDING:
         selected = _seen(call, seen, asked | _wide(labels), settings)
@@ -107,8 +106,8 @@ def wider(call: Call, seen: View, labels: Mapping[str, str], settings: Settings)
 def asks(call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings) -> dict[str, Requirement]:
     """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
     seen = near(call, deployment, settings)
-    used = {requirements.on(name): requirements.placements_on(name) for name in _used(seen.own)}
-    further = _wide(labels) | used | _wide({}) | {requirements.PLACEMENTS: requirements.placements()}
+    everything = {requirements.PLACEMENTS: requirements.placements()}
+    further = _namespace(call, settings) | _wide(labels) | _on(seen.own) | _wide({}) | everything
     return {**seen.asked, **{name: asked for name, asked in further.items() if name in call.answers}}
 
 
@@ -131,6 +130,16 @@ def _used(own: Iterable[Placement]) -> list[str]:
     return sorted({placement.environment for placement in own})
 
 
+def _on(own: Iterable[Placement]) -> dict[str, Requirement]:
+    return {requirements.on(name): requirements.placements_on(name) for name in _used(own)}
+
+
+def _namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
+    """Return what is asked for where a quota limits the namespace."""
+    asked = {requirements.NAMESPACE: requirements.placements(_name(call)[0])}
+    return asked if settings.limits.any else {}
+
+
 def _wide(labels: Mapping[str, str]) -> dict[str, Requirement]:
     name = requirements.SELECTED if labels else requirements.ENVIRONMENTS
     return {name: requirements.environments(labels)}
@@ -142,7 +151,8 @@ def _seen(call: Call, seen: View, asked: Mapping[str, Requirement], settings: Se
     found = call.answer(widest)
     listed = [requirements.PLACEMENTS] if requirements.PLACEMENTS in asked else _listed(seen)
     answers = [call.answer(name) for name in listed]
-    if found is Answer.PENDING or Answer.PENDING in answers:
+    awaited = [*answers, *(call.answer(name) for name in _namespace(call, settings))]
+    if found is Answer.PENDING or Answer.PENDING in awaited:
         known = () if found is Answer.PENDING else ENVIRONMENTS.read(found, settings)
         return replace(seen, asked=asked, answered=False, environments=(*known, *seen.environments))
     environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.read(found, settings))}

@@ -2,54 +2,21 @@
 
 A replica's shape is declared in one place, the profile's `parallelism` block; engines want the same numbers
 as flags. Flags that are given must agree with the block, missing ones are added where the command is written.
-As in the engines' own parsers `--flag=v` and `--flag v` are equal, underscores equal dashes, and of two equal
+As in the engines' own parsers, `--flag=v` and `--flag v` are equal, underscores equal dashes, and of two equal
 flags the last one counts.
 
-Two flags are no sizes of the shape. vLLM derives the width of expert parallelism itself, SGLang wants a
-width: both count as expert parallelism switched on or off (1 or 0). With `--enable-dp-attention` SGLang's
-data ranks share the GPUs of the tensor ranks, hence its data size is left out then.
+Expert parallelism is on or off (1 or 0), whether an engine takes a switch or a width. The data size is left out where
+data ranks share the GPUs of the tensor ranks.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from function.domain.engine_spec import DATA, DATA_LOCAL, ENGINES, EXPERT, PIPELINE, TENSOR
 from function.domain.model import EngineName, Shape
 from function.domain.problem import Problem
 
-TENSOR, PIPELINE, DATA, DATA_LOCAL, EXPERT = "tensor", "pipeline", "data", "data_local", "expert"
-
-SIZES: Mapping[EngineName, Mapping[str, str]] = {
-    EngineName.VLLM: {
-        "--tensor-parallel-size": TENSOR,
-        "-tp": TENSOR,
-        "--pipeline-parallel-size": PIPELINE,
-        "-pp": PIPELINE,
-        "--data-parallel-size": DATA,
-        "-dp": DATA,
-        "--data-parallel-size-local": DATA_LOCAL,
-        "-dpl": DATA_LOCAL,
-    },
-    EngineName.SGLANG: {
-        "--tensor-parallel-size": TENSOR,
-        "--tp-size": TENSOR,
-        "--tp": TENSOR,
-        "--pipeline-parallel-size": PIPELINE,
-        "--pp-size": PIPELINE,
-        "--pp": PIPELINE,
-        "--data-parallel-size": DATA,
-        "--dp-size": DATA,
-        "--dp": DATA,
-        "--expert-parallel-size": EXPERT,
-        "--ep-size": EXPERT,
-        "--ep": EXPERT,
-    },
-}
-SWITCHES: Mapping[EngineName, Mapping[str, int]] = {
-    EngineName.VLLM: {"--enable-expert-parallel": 1, "-ep": 1, "--no-enable-expert-parallel": 0},
-    EngineName.SGLANG: {"--enable-ep-moe": 1},
-}
-_DP_ATTENTION = "--enable-dp-attention"
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
@@ -85,10 +52,10 @@ def parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = "engin
     )
 
 
-def disagreements(
+def find_parallelism_faults(
     engine: EngineName, args: tuple[str, ...], shape: Shape, path: str = "engine.args"
 ) -> tuple[Problem, ...]:
-    """Return a problem for each size that is not the shape's, and for each that cannot be read."""
+    """Returns a problem for each size that is not the shape's, and for each that cannot be read."""
     flags = parallel_flags(engine, args, path)
     wanted = {
         TENSOR: shape.parallelism.tensor,
@@ -108,9 +75,10 @@ def disagreements(
 
 
 def _read(engine: EngineName, args: tuple[str, ...], path: str) -> Iterator[ParallelFlag | Problem]:
-    sizes, switches = SIZES[engine], SWITCHES[engine]
+    spec = ENGINES[engine]
+    sizes, switches = spec.size_flags, spec.switch_flags
     names = [_name(arg) for arg in args]
-    shared_ranks = engine is EngineName.SGLANG and _DP_ATTENTION in names
+    shared_ranks = spec.shared_ranks_flag in names
     for index, (arg, name) in enumerate(zip(args, names, strict=True)):
         where = f"{path}[{index}]"
         if name in switches:

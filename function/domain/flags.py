@@ -34,8 +34,8 @@ class Flag:
         return f"{self.name}={value}" if self.values else self.name
 
 
-def read(args: tuple[str, ...]) -> Iterator[Flag]:
-    """Yield every flag in order; a flag without `=` may have every argument up to the next flag for a value."""
+def parse_flags(args: tuple[str, ...]) -> Iterator[Flag]:
+    """Yields every flag in order; a flag without `=` may have every argument up to the next flag for a value."""
     starts = [index for index, arg in enumerate(args) if arg.startswith("-")]
     for index, end in pairwise([*starts, len(args)]):
         name, equals, value = args[index].partition("=")
@@ -48,5 +48,5 @@ def read(args: tuple[str, ...]) -> Iterator[Flag]:
 
 
 def last_value(args: tuple[str, ...], name: str) -> str | None:
-    """Return what counts for a flag, which is its last value; None where it is not given."""
-    return next((flag.value for flag in reversed(tuple(read(args))) if flag.name == name), None)
+    """Returns the value that counts for a flag, the last; None where it is not given."""
+    return next((flag.value for flag in reversed(tuple(parse_flags(args))) if flag.name == name), None)

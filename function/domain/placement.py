@@ -41,6 +41,7 @@ class Placement:
     none yet), `next_reads` where it was told to and was not seen to (empty: nowhere else), `claim_mode` the access mode
     of the claim that they are on, `takes` what its service takes of a pool. `owner` is the uid of the composite that
     composed it, if any did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
+    `held_back`: it has said that it cannot start, since its own spec or what it refers to is missing or invalid.
     `apart`: no two of its replicas share a node.
     """
 
@@ -73,6 +74,7 @@ class Placement:
     labels: tuple[tuple[str, str], ...] = ()
     takes: Share | None = None
     over_quota: bool = False
+    held_back: bool = False
     apart: bool = False
 
     @property
@@ -90,8 +92,8 @@ class Placement:
 
     @property
     def claims(self) -> Share | None:
-        """What it wants of its pool: what it asks for, unless its namespace may not take that."""
-        return self.takes if self.over_quota else self.asks
+        """What it wants of its pool: what it asks for, unless its namespace may not take that or it cannot start."""
+        return self.takes if self.over_quota or self.held_back else self.asks
 
     @property
     def has_served(self) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """So many replicas, each with `gpus_per_node` GPUs on each of `nodes` distinct nodes of one pool. `apart`: no two
-    of them share a node.
+    of them share a node. `labels`: those by which its pods select their nodes; None where that is not recorded, and in
+    grants, which are for a pool by name.
     """
 
     pool: str
@@ -14,6 +15,7 @@ class Share:
     gpus_per_node: int
     replicas: int
     apart: bool = False
+    labels: tuple[tuple[str, str], ...] | None = None
 
     @property
     def together(self) -> int | None:

@@ -17,9 +17,9 @@ LABEL_OWNER = f"{GROUP}/owner"
 LABEL_SERVICE = f"{GROUP}/service"
 LABEL_CACHE_KEY = f"{GROUP}/cache-key"
 ANNOTATION_VRAM = f"{GROUP}/vram"
-ANNOTATION_APART = f"{GROUP}/replicas-apart"
+ANNOTATION_EXCLUSIVE_NODES = f"{GROUP}/exclusive-replica-nodes"
 ANNOTATION_RETRY = f"{GROUP}/retry"
-ANNOTATION_WISH = f"{GROUP}/wish"
+ANNOTATION_SPEC_DIGEST = f"{GROUP}/spec-digest"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 
 # KServe prefixes and suffixes the service's name; beyond 40 characters, with it, its own children break (docs/facts.md,

@@ -1,11 +1,15 @@
 """A decision becomes a ModelPlacement on the control plane."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from function.domain.cache import CacheChoice, NamedCache
 from function.domain.model import Shape
 from function.domain.placement import Deployment, Placement
-from function.kube.manifests import JSON, Manifest, prune
+from function.exchange import Composed
+from function.kube.manifests import JSON, Manifest, integer, mapping, prune, text
 from function.kube.names import (
-    ANNOTATION_APART,
+    ANNOTATION_EXCLUSIVE_NODES,
     ANNOTATION_VRAM,
     LABEL_CACHE,
     LABEL_DEPLOYMENT,
@@ -14,6 +18,8 @@ from function.kube.names import (
     VERSION,
     label_value,
 )
+
+KIND = "ModelPlacement"
 
 
 def labels(environment: str, cache: CacheChoice) -> dict[str, str]:
@@ -27,7 +33,7 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
     shape = placement.shape
     return {
         "apiVersion": VERSION,
-        "kind": "ModelPlacement",
+        "kind": KIND,
         "metadata": prune(
             {
                 "name": placement.name,
@@ -55,10 +61,25 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
     }
 
 
+def lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
+    """Return composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
+
+    Scaling down needs no model, environment or room, so a placement that is carried over is scaled down as well.
+    """
+    return {key: _lower_replicas(item, replicas) for key, item in composed.items()}
+
+
+def _lower_replicas(item: Composed, replicas: int) -> Composed:
+    manifest = item.manifest
+    if text(manifest, "kind") != KIND or integer(manifest, "spec.replicas", 1) <= replicas:
+        return item
+    return replace(item, manifest={**manifest, "spec": {**mapping(manifest, "spec"), "replicas": replicas}})
+
+
 def _annotations(placement: Placement) -> Manifest:
     """Return what of the profile the ledger of an environment and a later decision must know."""
     vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
-    return vram | ({ANNOTATION_APART: "true"} if placement.apart else {})
+    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.apart else {})
 
 
 def _topology(shape: Shape) -> Manifest:

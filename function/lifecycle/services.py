@@ -1,10 +1,10 @@
 """The LLMInferenceService of a placement: when it is written, on which bytes, and what happens to an earlier one.
 
-A running service changes only when the user asked for something that its pods must see. It carries its wish
-(serving/wish.py), and while that stays it is written as it is observed, whatever would be derived or built in by now.
-Only `replicas` are always taken, as far as the
-placement was admitted for them. It is first composed when its weights allow, and always after that. While other bytes
-are on their way, or cannot be planned, everything else waits with them: an edit is taken as one.
+A running service changes only when the user or the platform changes an input that its pods see. The service carries the
+digest of these inputs (serving/digest.py), and while the digest is unchanged the service is written as observed,
+whatever this release would derive or default. Only `replicas` are always taken, as far as the placement was admitted
+for them in the shape and pool that the service has. It is first composed when its weights allow, and always after that.
+While other bytes are on their way, or cannot be planned, everything else waits with them: an edit is taken as one.
 
 What the cluster refuses is no running service, nor is one that was never up: both are written as they would be now. An
 earlier service of another group or namespace goes when this one may be composed, and not before; one that cannot be
@@ -19,8 +19,8 @@ from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.shares import Share
 from function.exchange import Composed, Condition
-from function.kube.manifests import Manifest, get, integer, mapping, strings, text
-from function.kube.names import ANNOTATION_WISH, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
 from function.lifecycle import hydration
 from function.lifecycle.carry_over import carry_over, over_version, repeated
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
@@ -31,23 +31,16 @@ from function.observe.objects import ObservedObject, State, read
 from function.observe.weights import Finding, StorageState
 from function.report import services
 from function.scheduling.admission import Admission
-from function.serving.derived import (
-    as_observed,
-    initializer_as_observed,
-    shared_memory_as_built,
-    spread_as_observed,
-)
+from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
-from function.serving.service import build, identity
-from function.serving.spread import keeps_pods_apart
-from function.serving.wish import earlier_wish, wish
+from function.serving.service import build_service, identify_service
 from function.storage.plan import StoragePlan
 from function.storage.volume_claim import READ_WRITE_MANY
 
 SERVICE, PULL = "service-", "pull-"
 _MANIFEST = "spec.forProvider.manifest"
+_MIRRORED = "status.atProvider.manifest"
 _URI = "spec.model.uri"
-_WORKER = "spec.worker"
 # KServe leaves the strategy of its Deployments to Kubernetes, which up to so many replicas starts a new pod before it
 # ends one: a quarter of them, rounded down, may be missing [docs/facts.md].
 _ROLLS_BY_SURGE = 3
@@ -73,7 +66,7 @@ class Written:
 
 def service_name(placement: Placement, shape: Shape) -> str:
     """Return the service's name: another group is another object, since KServe refuses to change its size."""
-    return named(placement.name, placement.namespace, placement.name, *identity(shape))
+    return named(placement.name, placement.namespace, placement.name, *identify_service(shape))
 
 
 def write(
@@ -81,17 +74,22 @@ def write(
 ) -> Written:
     """Return the service under its key, or what was observed where it cannot or may not be written."""
     observed, placement = mapping(writer.observed.get(key), _MANIFEST), resolved.placement
-    granted = min(placement.replicas, admission.replicas)
-    replicas = min(placement.replicas, max(admission.replicas, _replicas(observed)))
+    granted, running = min(placement.replicas, admission.replicas), _replicas(observed)
     unshared = stored.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
+    same = _is_shaped(observed, resolved)
+    # A grant is for one shape in one pool: what runs in another grows only within its own.
+    may_grow_to = admission.replicas if same else admission.running
     if unshared:
         # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
-        replicas = min(replicas, _replicas(observed))
-    earlier = _earlier(writer, key, observed, replicas, placement)
+        may_grow_to = 0
+    earlier = _earlier(writer, key, observed, min(placement.replicas, max(may_grow_to, running)), resolved)
     if stored.plan is None or not admission.open or (unshared and not observed):
         return earlier
+    replicas = min(granted, running) if unshared else granted
+    if same:
+        replicas = min(placement.replicas, max(replicas, running))
     request = _request(resolved, stored.plan, replicas)
-    built = build(request)
+    built = build_service(request)
     if isinstance(built, tuple):
         return replace(earlier, refusal=services.invalid(built))
     # Another service goes for bytes of which the composite itself says that they are there: what a Job says may be
@@ -101,18 +99,17 @@ def write(
         return earlier
     service = built
     if observed and _runs(writer.read(key), served=placement.served):
-        service = _scaled(_kept(built, observed, request), replicas)
+        service = _scaled(_reuse_if_unchanged(built, observed), replicas)
     composed = _composed(writer, key, service)
     if observed and not (service == built == observed and replicas == granted):
         # What was seen may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = over_version(composed, writer.observed[key])
-    asks, tied = placement.asks, _tied(resolved, stored)
-    takes = replace(asks, replicas=replicas) if asks else None
+    written, tied = writer.named({key: composed}), _tied(resolved, stored)
     return Written(
-        composed=writer.named({key: composed}),
+        composed=written,
         secrets=writer.named(_pull_secrets(writer, request)),
         uncopied=_uncopied(writer, request),
-        takes=takes,
+        takes=_takes(writer, resolved, written, key),
         stuck=_stuck(observed, service, resolved.shape) and (tied or not admission.spare),
         tied=tied,
     )
@@ -143,19 +140,51 @@ def _uncopied(writer: ObjectWriter, request: ServingRequest) -> StorageState | N
     return next((state for state in states if state), None)
 
 
-def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, placement: Placement) -> Written:
-    """Return what runs as it is, with no more replicas; it takes what it took of the pool in which it was written.
+def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, resolved: ResolvedPlacement) -> Written:
+    """Return what runs as it is, with so many replicas; it takes what it took of the pool in which it was written.
 
     It is written over what was seen and nothing else: a call may have given its pods other bytes since.
     """
-    composed = _carried(writer, placement)
+    composed = _carried(writer, resolved.placement)
     if observed:
         same = _composed(writer, key, _scaled(observed, replicas))
         composed |= writer.named({key: over_version(same, writer.observed[key])})
-    took = placement.takes or placement.asks
     secrets = writer.named({k: repeated(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
-    takes = replace(took, replicas=most(composed)) if composed and took else None
-    return Written(composed=composed, secrets=secrets, takes=takes)
+    return Written(
+        composed=composed, secrets=secrets, takes=_takes(writer, resolved, composed, key) if composed else None
+    )
+
+
+def _is_shaped(service: Manifest, resolved: ResolvedPlacement) -> bool:
+    """Tell whether a service of the group that is asked for has the GPUs and the nodes that are asked for, too."""
+    pool, containers = resolved.pool, listing(service, "spec.template.containers")
+    limits = [mapping(container, "resources.limits").get(pool.gpu_resource) for container in containers]
+    return _selects(service) == pool.labels and str(resolved.shape.gpus_per_node) in limits
+
+
+def _selects(service: Manifest) -> tuple[tuple[str, str], ...]:
+    """Return the labels of the nodes that a service selects."""
+    return tuple(sorted(strings(service, "spec.template.nodeSelector").items()))
+
+
+def _takes(
+    writer: ObjectWriter, resolved: ResolvedPlacement, composed: Mapping[str, Composed], key: str
+) -> Share | None:
+    """Return what the services of a placement take: until the cluster has the one that is composed, what it had before,
+    and until it has fewer replicas, as many as it had.
+    """
+    there = {**writer.left, **{writer.name(key): manifest for key, manifest in writer.observed.items()}}
+    services = {name: mapping(m, _MIRRORED) for name, m in there.items() if name.startswith(SERVICE)}
+    running = {name: service for name, service in services.items() if service}
+    asks, took = resolved.placement.asks, resolved.placement.takes
+    desired = {name: mapping(item.manifest, _MANIFEST) for name, item in composed.items()}
+    wanted = asks and replace(asks, labels=resolved.pool.labels)
+    new = all(
+        name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in running.items()
+    )
+    shaped = _is_shaped(desired.get(writer.name(key), {}), resolved)
+    share = wanted if (new and shaped) or took is None else took
+    return share and replace(share, replicas=max(map(_replicas, (*desired.values(), *running.values())), default=0))
 
 
 def lowered(observed: Mapping[str, Manifest], placement: Placement | None) -> dict[str, Composed]:
@@ -181,6 +210,12 @@ def _lowered(observed: Manifest, placement: Placement) -> Composed:
 def most(services: Mapping[str, Composed]) -> int:
     """Return how many replicas the largest of some services has."""
     return max((_replicas(mapping(item.manifest, _MANIFEST)) for item in services.values()), default=0)
+
+
+def most_running(observed: Mapping[str, Manifest]) -> int:
+    """Return how many replicas the largest of the services has that were last seen on the cluster."""
+    services = (mapping(manifest, _MIRRORED) for key, manifest in observed.items() if key.startswith(SERVICE))
+    return max(map(_replicas, services), default=0)
 
 
 def _replicas(service: Manifest) -> int:
@@ -231,27 +266,15 @@ def _carried(writer: ObjectWriter, placement: Placement) -> dict[str, Composed]:
     return writer.named(lowered(writer.observed, placement)) | lowered(writer.left, placement)
 
 
-def _kept(built: Manifest, observed: Manifest, request: ServingRequest) -> Manifest:
-    """Return the service as observed, unless its pods must see something else now."""
-    asked, carries = _wish(built), _wish(observed)
-    if asked == carries or (carries == earlier_wish(request) and not keeps_pods_apart(mapping(observed, _WORKER))):
+def _reuse_if_unchanged(built: Manifest, observed: Manifest) -> Manifest:
+    """Returns the service as observed while its spec digest is the same, else as built."""
+    if _read_digest(built) == _read_digest(observed):
         return observed
-    same = as_observed(built, observed, request)
-    if carries:
-        # Since there are wishes nothing but one decides the size of shared memory.
-        same = shared_memory_as_built(same, built)
-    else:
-        # An earlier release wrote it. Where a wish is carried, what is said no longer shall go at once.
-        same = spread_as_observed(same, observed, request)
-        if request.initializer:
-            same = initializer_as_observed(same, observed, request.initializer)
-    if _scaled(same, 0).get("spec") == _scaled(observed, 0).get("spec"):
-        return same
     return built
 
 
-def _wish(service: Manifest) -> str:
-    return strings(service, "metadata.annotations").get(ANNOTATION_WISH, "")
+def _read_digest(service: Manifest) -> str:
+    return strings(service, "metadata.annotations").get(ANNOTATION_SPEC_DIGEST, "")
 
 
 def _scaled(service: Manifest, replicas: int) -> Manifest:
@@ -266,9 +289,9 @@ def _runs(remote: ObservedObject, *, served: bool) -> bool:
     return not remote.present or health.up or (served and health.level is not Level.FAILED)
 
 
-def wished(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
-    """Return the wish of the service of a placement: where it is another one, its pods restart."""
-    return wish(_request(resolved, plan, resolved.placement.replicas))
+def compute_planned_digest(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
+    """Returns the spec digest of the service of a placement; its pods restart when it differs from the running one."""
+    return compute_spec_digest(_request(resolved, plan, resolved.placement.replicas))
 
 
 def _request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:

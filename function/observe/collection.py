@@ -27,6 +27,7 @@ class Unobserved(Enum):
     NEVER = "the environment says so"
     IN_FILE = "it stands in a file"
     NO_POOLS = "there is no pool whose nodes could be looked at"
+    INVALID_POOLS = "no pool can be read"
     NO_LABELS = "no label tells the nodes of all pools"
     TOO_MANY = "more nodes are declared than Auto looks at"
     NO_KIND = "the control plane does not serve the kind that lists them"

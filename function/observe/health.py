@@ -110,9 +110,12 @@ def _sentence(found: Manifest) -> str:
 
 
 def current(manifest: Manifest) -> bool:
-    """Tell whether the status is about the current generation; where it does not say, it is believed."""
-    observed = integer(manifest, "status.observedGeneration", -1)
-    return observed < 0 or observed >= integer(manifest, "metadata.generation")
+    """Tell whether the status is about the current generation; where either does not say, it is believed.
+
+    A status that is ahead comes from a restored backup: the API server counts generations from 1 again.
+    """
+    generation = get(manifest, "metadata.generation")
+    return generation is None or get(manifest, "status.observedGeneration") in (None, generation)
 
 
 HEALTH: Mapping[str, Callable[[Manifest], Health]] = {

@@ -100,7 +100,7 @@ def lasting(node: Node) -> list[Taint]:
 
 
 def untolerated(node: Node, pool: Pool) -> list[Taint]:
-    """Return the taints of a node that pods of a pool do not tolerate (see serving/spread.py for what they do)."""
+    """Return the taints of a node that pods of a pool do not tolerate (domain/taints.py has what they tolerate)."""
     return [
         taint
         for taint in lasting(node)

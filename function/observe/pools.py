@@ -53,7 +53,7 @@ def _facts(pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]]
         gpus_per_node=min(counts, default=None),
         product=", ".join(sorted({name for node in nodes if (name := product_of(node))})[:NAMED])[:_SHOWN],
         memory_per_gpu=min(memories, default=None),
-        drift=(*_missing(pool, nodes, every), *_overlap(shared), *_contradictions(pool, nodes)),
+        drift=(*_missing(pool, nodes, shared, every), *_overlap(shared), *_contradictions(pool, nodes)),
     )
 
 
@@ -90,11 +90,16 @@ def _unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Unusable
     )
 
 
-def _missing(pool: Pool, nodes: Sequence[Node], every: Sequence[Node]) -> Iterable[Drift]:
-    """Say that a pool has fewer nodes than it counts on, and of one that has none which node comes nearest."""
+def _missing(
+    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], every: Sequence[Node]
+) -> Iterable[Drift]:
+    """Report that a pool has fewer nodes than it counts on, and the nearest node where no node has its labels.
+
+    Nodes that are shared with an earlier pool have the labels, although they do not count here.
+    """
     if pool.autoscaled:
         return
-    if not nodes and pool.max_nodes:
+    if not nodes and not shared and pool.max_nodes:
         wanted = ", ".join(f"{key}={value}" for key, value in pool.labels) or pool.gpu_resource
         near = min(every, key=lambda node: (len(_lacks(node, pool)), node.name), default=None)
         has = "" if near is None else ", ".join(_has(near, key) for key in _lacks(near, pool))

@@ -16,10 +16,15 @@ from pydantic import BaseModel
 
 from function.domain.problem import Problem
 from function.kube import quantity
+from function.kube.images import is_image
 from function.kube.manifests import JSON, Manifest
 from function.parse.problems import join, not_a_quantity, shape_problems, unknown, wrong
 
 _LONGEST = 32  # characters of a quantity, as in the XRDs
+_IMAGE = (
+    "a reference such as registry.example.com/team/engine:v1, with a path in lower case, at most one tag and a "
+    "complete digest"
+)
 
 
 class Faults:
@@ -135,6 +140,13 @@ class Block:
         """Return a text field whose emptiness differs from its absence."""
         found = self._get(key)
         return found if isinstance(found, str) else default
+
+    def image(self, key: str) -> str:
+        """Return the reference of an image; one that the kubelet cannot parse is a fault."""
+        found = self.text(key)
+        if found and self.sound(key) and not is_image(found):
+            self.deny(key, _IMAGE)
+        return found
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return the items of a list of texts."""

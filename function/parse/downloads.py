@@ -26,8 +26,9 @@ def read_download(block: Block, weaker: Download) -> Download:
     _check_groups(block.block("securityContext"))
     refuse_templates(block)
     pull_secrets = tuple(item.text("name") for item in block.blocks("imagePullSecrets"))
+    image = block.image("image")
     return Download(
-        image=block.text("image") if block.sound("image") else weaker.image,
+        image=image if block.sound("image") else weaker.image,
         resources=block.block("resources").fields if block.sound("resources") else weaker.resources,
         env=block.maps("env") if block.sound("env") else weaker.env,
         node_selector=dict(block.strings("nodeSelector")) if block.sound("nodeSelector") else weaker.node_selector,

@@ -38,6 +38,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
     environment = spec.block("inferenceEnvironmentRef").text("name")
     if not environment:
         return Parsed(None, spec.problems())
+    admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     placement = Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -52,7 +53,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=_vram(manifest),
-        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_APART) == "true",
+        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES) == "true",
         served=flag(manifest, "status.served"),
         ready=_answers(manifest),
         unreachable=_unreachable(manifest),
@@ -67,7 +68,8 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
-        over_quota=condition(manifest, ConditionType.ADMITTED).get("reason") == Admitted.QUOTA_EXCEEDED,
+        over_quota=admitted == Admitted.QUOTA_EXCEEDED,
+        held_back=admitted == Admitted.CANNOT_START,
     )
     takes = _takes(manifest, placement)
     placement = replace(placement, takes=takes and replace(takes, apart=placement.apart))

@@ -85,12 +85,12 @@ def _engine(block: Block, secrets: SecretRule) -> Engine | None:
     check_env(block)
     resources = _resources(block.block("resources"))
     pull_secrets = tuple(read_secret(item, secrets, KEY) for item in block.blocks("imagePullSecrets"))
-    name = block.text("name")
+    name, image = block.text("name"), block.image("image")
     if name not in tuple(EngineName):
         return None
     return Engine(
         name=EngineName(name),
-        image=block.text("image"),
+        image=image,
         args=block.texts("args"),
         env=block.maps("env"),
         version=block.text("version"),

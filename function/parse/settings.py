@@ -45,8 +45,8 @@ def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         fields = prune(fields)
     block = Block.checked(Defaults, fields, path)
     refuse_templates(block, _IMAGE)
-    image = block.text(_IMAGE) if block.sound(_IMAGE) else weaker.download.image
-    download = replace(weaker.download, image=image)
+    image = block.image(_IMAGE)
+    download = replace(weaker.download, image=image if block.sound(_IMAGE) else weaker.download.image)
     ttl = block.block("ttl")
     settings = Settings(
         download=read_download(block.block("download"), download),

@@ -88,7 +88,7 @@ def _parts(file: str) -> tuple[str, ...]:
 
 def _oci(block: Block, _: SecretRule) -> Source:
     refuse_expansions(block, "image")
-    return OciSource(image=block.text("image"))
+    return OciSource(image=block.image("image"))
 
 
 def _uri(block: Block, rule: SecretRule) -> Source:

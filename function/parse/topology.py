@@ -10,8 +10,9 @@ where the block does not mention it.
 
 from dataclasses import replace
 
-from function.domain.engine_args import EXPERT, parallel_flags
-from function.domain.model import Engine, EngineName, Parallelism, Shape
+from function.domain.engine_args import parallel_flags
+from function.domain.engine_spec import ENGINES, EXPERT
+from function.domain.model import Engine, Parallelism, Shape
 from function.parse.block import Block
 
 
@@ -33,8 +34,8 @@ def read_shape(topology: Block) -> Shape | None:
 def fit_engine(topology: Block, shape: Shape, engine: Engine, args_path: str) -> Shape:
     """Return the shape as this engine runs it; note where it cannot."""
     parallelism, data = topology.block("parallelism"), shape.parallelism.data
-    if engine.name is EngineName.SGLANG and shape.nodes > 1 and data is not None:
-        parallelism.deny("data", "left out, as SGLang spans nodes by pipeline only")
+    if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
+        parallelism.deny("data", f"left out, as {engine.name} spans nodes by pipeline only")
     flag = parallel_flags(engine.name, engine.args).values.get(EXPERT)
     if flag is None:
         return shape

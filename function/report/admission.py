@@ -20,6 +20,12 @@ def admitted(placement: Placement, found: Admission) -> Condition:
     )
 
 
+def cannot_start() -> Condition:
+    """Return Admitted of a placement that cannot start as it is, and of which nothing was begun."""
+    message = "Nothing of it is composed and no GPUs are held for it until its references resolve"
+    return Condition(type=ConditionType.ADMITTED, status=Status.FALSE, reason=Admitted.CANNOT_START, message=message)
+
+
 def stuck(placement: Placement, found: Admission, *, tied: bool) -> Event:
     """Return what is said as an edit is written that Kubernetes cannot roll out: KServe says Ready all the while.
 
@@ -45,6 +51,8 @@ def _message(placement: Placement, found: Admission) -> str:
         return f"metadata.labels: must have {labels}, by which it is found. Nothing starts until it has"
     if found.reason is Admitted.QUOTA_EXCEEDED:
         return _over_quota(placement, found)
+    if found.reason is Admitted.CANNOT_START:
+        return f"Its references resolve again: it starts once {placement.environment} has admitted it again"
     asks = placement.asks
     assert asks is not None  # what cannot be read comes to no environment
     if found.reason is Admitted.ADMITTED:

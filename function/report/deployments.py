@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.exchange import Condition
-from function.kube.manifests import JSON, Manifest, prune
+from function.kube.manifests import JSON, Manifest, integer, listing, prune
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Status
 from function.report.bounded import listed
 from function.report.conditions import faulty
@@ -80,6 +80,22 @@ def status(
             "unplaced": refused,
         }
     )
+
+
+def lower_replicas(status: Manifest, replicas: int) -> Manifest:
+    """Return a status that was written earlier, in which no placement has more than `replicas`."""
+    found = listing(status, "placements")
+    rows: list[JSON] = [{**row, "replicas": min(integer(row, "replicas"), replicas)} for row in found]
+    if rows == found:
+        return status
+    sizes = [(integer(row, "nodes") * integer(row, "gpusPerNode"), integer(row, "replicas")) for row in rows]
+    return {
+        **status,
+        # The placements that are carried along do not count, and their rows do not tell that.
+        "replicas": min(integer(status, "replicas"), integer(status, "environments.placed") * replicas),
+        "gpus": sum(gpus * count for gpus, count in sizes),
+        "placements": rows,
+    }
 
 
 def _row(placement: Placement) -> Manifest:

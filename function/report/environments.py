@@ -7,7 +7,7 @@ from function.domain.model import SecretKey
 from function.domain.problem import Problem
 from function.domain.shares import Grant
 from function.exchange import Condition
-from function.kube.manifests import JSON, Manifest, prune
+from function.kube.manifests import JSON, Manifest, listing, prune, text
 from function.kube.quantity import gib
 from function.observe import clusters
 from function.observe.objects import ObservedObject, State
@@ -116,9 +116,13 @@ def status(environment: Environment, storage_class: ObservedObject) -> Manifest:
     }
 
 
-def ledger(environment: Environment, found: EnvironmentLedger) -> Manifest:
-    """Return the part of the status that others decide by, whole: nothing in it changes unless who holds what does."""
+def ledger(environment: Environment, found: EnvironmentLedger, published: Manifest) -> Manifest:
+    """Return the part of the status that others decide by, whole: nothing in it changes unless who holds what does.
+
+    `published` is the status as it was written last.
+    """
     pools: list[JSON] = [_pool(pool, found.pools[pool.name]) for pool in environment.pools]
+    pools += _last_known(environment, published)
     admitted: list[JSON] = [_grant(grant) for grant in found.grants if grant.uid]
     yields: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in found.yields]
     return {
@@ -133,6 +137,17 @@ def ledger(environment: Environment, found: EnvironmentLedger) -> Manifest:
         "admitted": admitted,
         "yields": yields,
     }
+
+
+def _last_known(environment: Environment, published: Manifest) -> list[JSON]:
+    """Return what was observed of the nodes of pools that cannot be read now: it counts once they are mended.
+
+    Nothing else is known of such a pool. Without `free` it counts as full.
+    """
+    if not (environment.broken or environment.broken_pools):
+        return []
+    rows = [row for row in listing(published, "pools") if environment.pool(text(row, "name")) is None]
+    return [{"name": text(row, "name"), "observed": row["observed"]} for row in rows if "observed" in row]
 
 
 # What of the status is the ledger's.

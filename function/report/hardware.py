@@ -27,6 +27,7 @@ _UNOBSERVED: Mapping[Unobserved, str] = {
         "There is no pool whose nodes could be looked at; with spec.hardware.observe Always, "
         "`kubectl modelplane capacity --suggest` prints pools for those that are there"
     ),
+    Unobserved.INVALID_POOLS: "No pool can be read, see PoolsValid; what is known of the nodes is kept until then",
     Unobserved.NO_LABELS: (
         "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
     ),
@@ -86,14 +87,19 @@ def usable(pools: Sequence[Pool]) -> int | None:
     return sum(pool.usable_nodes * pool.gpus_per_node for pool in pools)
 
 
-def as_declared(pools: Sequence[Pool], sight: Sight) -> Condition:
-    """Return HardwareAsDeclared from the facts of the pools, where they are known to be so now."""
-    status, reason, message = _judged(pools, sight)
+def as_declared(pools: Sequence[Pool], sight: Sight, *, invalid: bool = False) -> Condition:
+    """Return HardwareAsDeclared from the facts of the pools, where they are known to be so now.
+
+    `pools` are the valid ones; `invalid` tells whether there are others.
+    """
+    status, reason, message = _judged(pools, sight, Unobserved.INVALID_POOLS if invalid else Unobserved.NO_POOLS)
     return Condition(type=ConditionType.HARDWARE_AS_DECLARED, status=status, reason=reason, message=message)
 
 
-def _judged(pools: Sequence[Pool], sight: Sight) -> tuple[Status, HardwareAsDeclared, str]:
+def _judged(pools: Sequence[Pool], sight: Sight, without: Unobserved) -> tuple[Status, HardwareAsDeclared, str]:
+    """Return the parts of the condition; `without` is the reason where there is no valid pool."""
     why = sight.why or (None if pools or sight.reason else Unobserved.NO_POOLS)
+    why = without if why is Unobserved.NO_POOLS else why
     if why is not None:
         return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[why]
     if sight.reason is not None:

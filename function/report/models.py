@@ -1,14 +1,14 @@
 """What is said of a ClusterModel or Model: whether it is valid, and what its profiles amount to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from function.domain.engine_spec import ENGINES
 from function.domain.engine_versions import version
 from function.domain.flags import last_value
 from function.domain.hardware import usable
 from function.domain.model import (
     GGUF,
-    EngineName,
     HuggingFaceSource,
     Model,
     OciSource,
@@ -28,8 +28,6 @@ from function.report.bounded import clip
 from function.report.conditions import faulty
 from function.report.sentences import count
 from function.storage import cachekey, sizing
-
-_TOKENIZERS: Mapping[EngineName, str] = {EngineName.VLLM: "--tokenizer", EngineName.SGLANG: "--tokenizer-path"}
 
 
 def invalid_source(problems: Sequence[Problem]) -> Condition:
@@ -61,8 +59,9 @@ def _remarks(profile: Profile, model: Model) -> Iterator[str]:
         yield "engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
         yield "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
-    if file.lower().endswith(GGUF) and last_value(engine.args, _TOKENIZERS[engine.name]) is None:
-        yield f"engine.args: engines read no tokenizer well from {file}; {_TOKENIZERS[engine.name]} names another"
+    tokenizer = ENGINES[engine.name].tokenizer_flag
+    if file.lower().endswith(GGUF) and last_value(engine.args, tokenizer) is None:
+        yield f"engine.args: engines read no tokenizer well from {file}; {tokenizer} names another"
     if shape and (beyond := beyond_memory(model, shape, profile.requires.memory_per_gpu)):
         yield f"replicaTopology: {beyond}"
 

@@ -59,7 +59,8 @@ def service(
     """Return which service it is, what it reads and will read next, and what it takes of which pool."""
     read = {"url": url(remote.manifest) or None, "uri": uri or None, "nextUri": next_uri or None}
     said = prune({"name": name, "namespace": namespace, **read})
-    return {**said, **(share(takes) if takes else {})}
+    selector: Manifest = {} if takes is None or takes.labels is None else {"nodeSelector": dict(takes.labels)}
+    return {**said, **(share(takes) if takes else {}), **selector}
 
 
 def with_fewer(status: Manifest, replicas: int) -> Manifest:

@@ -4,16 +4,17 @@ Nothing starts unadmitted, so that two services never hold the same GPUs. An adm
 shape in one pool, and grants that and no more, also to what served.
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.quota import Excess
-from function.domain.shares import Free, Grant
-from function.kube.names import LABEL_ENVIRONMENT, label_value
+from function.domain.shares import Free, Grant, Share
+from function.kube.names import LABEL_ENVIRONMENT
 from function.reasons import Admitted
-from function.scheduling.ledger import PoolLedger, by_name, holds_ever, kept, settle
+from function.scheduling.ledger import PoolLedger, by_name, holds_ever, kept, pools_of, settle, takes_part
 
 # Placements that an environment's status has room for, of the 1 MiB that an object may have: those admitted with some
 # 200 bytes each, those that there is no room for with 75 (docs/performance.md). Whoever is beyond the latter is not
@@ -39,31 +40,55 @@ class EnvironmentLedger:
 
 def admit(environment: Environment, placements: Collection[Placement]) -> EnvironmentLedger:
     """Return the ledger of an environment from all that is on it, and from what it has published."""
-    mine = [p for p in placements if p.environment == environment.name and _counts(environment, p)]
+    admitted = {grant.uid for grant in environment.admitted}
+    mine = [p for p in placements if p.environment == environment.name and takes_part(environment, p, admitted)]
     there = {p.uid: p for p in mine}
     # What names another environment by now has not moved: its objects are here until it is deleted.
     stays = there.keys() | {p.uid for p in placements if p.environment != environment.name and p.takes is not None}
     granted = [grant for grant in environment.admitted if grant.uid in stays]
-    elsewhere = {p.name: sum(grant.share.pool != p.name for grant in granted) for p in environment.pools}
-    pools = {pool.name: settle(pool, mine, granted, MOST - elsewhere[pool.name]) for pool in environment.pools}
-    unread = (kept(grant, there.get(grant.uid)) for grant in granted if grant.share.pool not in pools)
-    grants = [*(grant for grant in unread if grant), *(grant for ledger in pools.values() for grant in ledger.grants)]
-    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=by_name)))
+    concerned = _by_pool(environment, mine, granted)
+    rows = Counter(grant.share.pool for grant in granted)
+    pools: dict[str, PoolLedger] = {}
+    for pool in environment.pools:
+        here, grants = concerned[pool.name]
+        most = MOST - len(granted) + rows[pool.name]
+        pools[pool.name] = settle(pool, here, grants, most, environment.pools)
+    unread = (_unread(environment, grant, there.get(grant.uid)) for grant in granted if grant.share.pool not in pools)
+    every = [*(grant for grant in unread if grant), *(grant for ledger in pools.values() for grant in ledger.grants)]
+    return EnvironmentLedger(pools=pools, grants=tuple(sorted(every, key=by_name)))
 
 
-def _counts(environment: Environment, placement: Placement) -> bool:
-    """Tell whether a placement takes part: it was admitted, runs, or is labelled and not about to go unstarted."""
-    if not environment.uid:
-        return True
-    if environment.granted(placement.uid) or placement.takes is not None:
-        return True
-    labelled = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
-    return labelled and (placement.begun or not placement.deleting)
+def _by_pool(
+    environment: Environment, placements: Iterable[Placement], granted: Iterable[Grant]
+) -> Mapping[str, tuple[list[Placement], list[Grant]]]:
+    """Return for each pool those who ask for it, are granted or use some of it, and its grants."""
+    grants: dict[str, list[Grant]] = defaultdict(list)
+    names: dict[str, set[str]] = defaultdict(set)
+    for grant in granted:
+        grants[grant.share.pool].append(grant)
+        names[grant.uid].add(grant.share.pool)
+    found: dict[str, list[Placement]] = defaultdict(list)
+    for placement in placements:
+        uses = pools_of(placement.takes, environment.pools) if placement.takes else ()
+        for name in {placement.pool, *uses, *names[placement.uid]} if placement.uid else {placement.pool, *uses}:
+            found[name].append(placement)
+    return {pool.name: (found[pool.name], grants[pool.name]) for pool in environment.pools}
+
+
+def _unread(environment: Environment, grant: Grant, placement: Placement | None) -> Grant | None:
+    """Return how much stays of a grant of a pool that is gone or cannot be read; none, where the pool has another name
+    by now and is charged.
+    """
+    takes, name = placement.takes if placement else None, grant.share.pool
+    if name not in environment.broken_pools and takes and takes.is_like(grant.share):
+        return None if name not in pools_of(takes, environment.pools) else kept(grant, placement)
+    return kept(grant, placement)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `free` is what
+    """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `running`: how
+    many of another shape or in another pool, where its service has one; `free` is what
     its environment says is left of its pool, None where it does not say, `whole` whether each pod needs a node's GPUs
     though it takes fewer, `spare` whether there is room for one more pod beside those that it has, and `never` whether
     the pool would not hold what it asks for were nobody there. `labels`: those that it lacks, as they should be.
@@ -73,6 +98,7 @@ class Admission:
 
     reason: Admitted
     replicas: int = 0
+    running: int = 0
     judged: bool = False
     free: Free | None = None
     whole: bool = False
@@ -96,7 +122,7 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     asks, has = placement.asks, dict(placement.labels)
     if not environment.uid or asks is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), labels={})
-    granted = [g.share.replicas for g in environment.granted(placement.uid) if g.share.is_like(asks)]
+    granted, takes = _granted(environment, placement, asks), placement.takes
     # Whom the environment has admitted it finds by name as well.
     known = {LABEL_ENVIRONMENT} if granted else set[str]()
     missing = {key: value for key, value in labels.items() if key not in known and has.get(key) != value}
@@ -115,6 +141,7 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     return Admission(
         reason=reason,
         replicas=max(granted, default=0),
+        running=0 if takes is None or takes.is_like(asks) else max(_granted(environment, placement, takes), default=0),
         judged=judged,
         free=free,
         whole=whole,
@@ -123,6 +150,11 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
         labels=missing,
         bound=None if reason is Admitted.ADMITTED or granted else _bound(environment, judged=judged),
     )
+
+
+def _granted(environment: Environment, placement: Placement, share: Share) -> list[int]:
+    """Return how many replicas like a share a placement was admitted for."""
+    return [grant.share.replicas for grant in environment.granted(placement.uid) if grant.share.is_like(share)]
 
 
 def _bound(environment: Environment, *, judged: bool) -> int | None:
@@ -135,12 +167,16 @@ def _bound(environment: Environment, *, judged: bool) -> int | None:
 def limited(found: Admission, placement: Placement, environment: Environment, excess: Excess | None) -> Admission:
     """Return an admission within the quota of a namespace: beyond it a placement has what it has.
 
-    One that has said that it is beyond, and starts nothing, is left out of its environment's ledger. Once there is room
-    it says so when the environment has done that, and then is admitted anew: what it was granted before is another's.
+    One that has said that it is beyond, or that it cannot start, and starts nothing, is left out of its environment's
+    ledger. Once that is over it says so when the environment has done that, and then is admitted again: what it was
+    granted before is another's.
     """
-    stale = placement.over_quota and not placement.begun and bool(environment.granted(placement.uid))
+    left_out = (placement.over_quota or placement.held_back) and not placement.begun
+    stale = left_out and bool(environment.granted(placement.uid))
     if found.reason is Admitted.LABEL_MISSING or (excess is None and not stale):
         return found
+    if excess is None and placement.held_back:
+        return replace(found, reason=Admitted.CANNOT_START, replicas=0, running=0)
     asks, has = placement.asks, placement.takes
     took = has.replicas if has and asks and has.is_like(asks) else 0
-    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), excess=excess)
+    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), running=0, excess=excess)

@@ -12,7 +12,7 @@ from function.domain.model import Shape, Spread
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, STORAGE_REASONS, shared_storage
-from function.scheduling.judge import poolless, shortage_step
+from function.scheduling.judge import poolless, step_of
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
 from function.scheduling.request import SchedulingRequest
@@ -66,7 +66,7 @@ def _hindrance(
     refusals = (*unstorable, *([full] if full else ()))
     if not refusals:
         return None
-    step = shortage_step(full) if full and not unstorable else CHECKS.index(shared_storage)
+    step = step_of(full) if full and not unstorable else CHECKS.index(shared_storage)
     return Miss(environment=environment.name, refusals=refusals, step=step, keeps=placement.replicas)
 
 

@@ -2,13 +2,16 @@
 
 Profiles in declared order, then pools in declared order, unless the smallest is preferred (preference.py). An
 environment that a selector refuses is judged no further. A pool runs all checks and keeps every refusal, so that nobody
-fixes one fault to meet the next. The nearest pool is the one whose first failing check lies furthest down the chain:
-selectors, `CHECKS`, capacity, readiness, the quota of the namespace.
+fixes one fault to meet the next. The nearest pool is the one whose first failing check lies furthest down the chain,
+and the nearest environment is the one with the nearest pool: selectors, `CHECKS`, a pool or a quota that is too small,
+capacity, readiness, the quota of the namespace. The quota comes last because it holds everywhere: an environment that
+the quota alone refuses has room and is Ready.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
@@ -29,6 +32,12 @@ _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
 _UNSUITED = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 NEVER, NOT_NOW, READINESS, QUOTA = range(len(CHECKS), len(CHECKS) + 4)
+_STEPS = {
+    Refused.POOL_TOO_SMALL: NEVER,
+    Refused.INSUFFICIENT_CAPACITY: NOT_NOW,
+    Refused.ENVIRONMENT_NOT_READY: READINESS,
+    Refused.QUOTA_EXCEEDED: QUOTA,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +164,9 @@ def _steps(request: SchedulingRequest, candidate: Candidate, ledger: Ledger, lat
         if refusal is not None:
             yield step, refusal
     full = capacity(request, candidate, ledger)
-    if full is not None:
-        yield shortage_step(full), full
-    if late is not None:
-        yield READINESS, late
     over = _over_quota(request, candidate)
-    if over is not None:
-        yield QUOTA, over
+    found = [refusal for refusal in (full, late, over) if refusal is not None]
+    yield from sorted(((step_of(refusal), refusal) for refusal in found), key=itemgetter(0))
 
 
 def _over_quota(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
@@ -187,9 +192,14 @@ def over_quota(environment: str, profile: str, pool: str, shape: Shape, excess: 
     )
 
 
-def shortage_step(refusal: Refusal) -> int:
-    """Return where a refusal for want of room stands in the chain."""
-    return NEVER if refusal.reason is Refused.POOL_TOO_SMALL else NOT_NOW
+def step_of(refusal: Refusal) -> int:
+    """Return the step of a refusal after `CHECKS`.
+
+    A quota that the request alone exceeds is as far away as a pool that is too small: waiting never helps.
+    """
+    if refusal.excess is not None and refusal.excess.never:
+        return NEVER
+    return _STEPS[refusal.reason]
 
 
 def _fit(request: SchedulingRequest, candidate: Candidate | None, ledger: Ledger) -> Fit:

@@ -6,7 +6,8 @@ see:
 
 1. What was granted, as much of it as is still asked for or taken. A grant ends when its placement is gone, asks for
    less or for another pool, and not before its service lets go.
-2. What serves without a grant, since it runs: an earlier release started it, or the environment lost its status.
+2. What runs without a grant: the environment lost its status, or the pool has another name or other labels by now. A
+   service is charged to the pools that select the nodes on which it runs.
 3. What asks for anything else, where there is room: those that ever served first, then those of which something was
    composed (nothing is before it was admitted), then by creation, uid and name. One that does not fit yields, and is
    not charged to those after it.
@@ -16,16 +17,15 @@ granted or serves is taken in whole nodes, and one that holds more than fits has
 now are not there for what is new; what was granted or serves keeps its place whatever becomes of them.
 """
 
-import itertools
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
+from function.kube.names import LABEL_ENVIRONMENT, label_value
+from function.scheduling.holdings import Holdings, empty, take, whole
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.verdicts import Use
 
@@ -52,57 +52,97 @@ class PoolLedger:
 
 
 def settle(
-    pool: Pool, placements: Iterable[Placement], granted: Iterable[Grant] = (), most: int | None = None
+    pool: Pool,
+    placements: Iterable[Placement],
+    granted: Iterable[Grant] = (),
+    most: int | None = None,
+    pools: Sequence[Pool] = (),
 ) -> PoolLedger:
     """Charge what is on an environment to one of its pools; `granted` are the environment's grants so far.
 
-    A grant whose placement is not among these, or cannot be read, stays. Beyond `most` nobody new is granted anything.
+    `pools` are all pools of the environment, where the nodes of a service may be another pool's by now. A grant whose
+    placement is not among these, or cannot be read, stays. Beyond `most` nobody new is granted anything.
     What is granted one by one may fit closer together once all of it is known, so whoever was refused is asked again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
-    found, more = _settled(pool, known, granted, most)
+    held = _holdings(pool, known, granted, pools)
+    yields, more = _grant_in_turn(pool, known.values(), held, most)
     while more:  # somebody is granted more in each turn, and nobody twice
-        found, more = _settled(pool, known, found.grants, most)
-    return found
+        held = _holdings(pool, known, held.grants(), pools)
+        yields, more = _grant_in_turn(pool, known.values(), held, most)
+    return PoolLedger(room=held.room(), grants=tuple(sorted(held.grants(), key=by_name)), yields=yields)
 
 
-def _settled(
-    pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], most: int | None
-) -> tuple[PoolLedger, bool]:
-    """Return the ledger after one turn, and whether anybody was granted anything in it."""
-    held: dict[str, list[Grant]] = defaultdict(list)
+def _holdings(pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], pools: Sequence[Pool]) -> Holdings:
+    """Return what is granted and what runs."""
+    by_key: dict[str, list[Grant]] = defaultdict(list)
     for grant in granted:
         stays = kept(grant, known.get(grant.uid))
         if stays and _is_of(stays, pool):
-            held[_key(stays)].append(stays)
+            by_key[_key(stays)].append(stays)
     for key, placement in known.items():
-        share = placement.takes or placement.asks
-        if placement.has_served and key not in held and share and share.pool == pool.name:
-            held[key].append(_grant(placement, share))
-    room, yields, rows, more = _charged(pool, _all(held)), list[Placement](), sum(map(len, held.values())), False
-    for key, placement in known.items():
-        asks = placement.claims
+        share = _runs_on(pool, placement, pools)
+        if share and not any(grant.share.is_like(share) for grant in by_key.get(key, ())):
+            by_key[key].append(_grant(placement, share))
+    held = Holdings(pool)
+    for key, grants in by_key.items():
+        held.put(key, grants)
+    return held
+
+
+def _grant_in_turn(
+    pool: Pool, placements: Iterable[Placement], held: Holdings, most: int | None
+) -> tuple[tuple[Placement, ...], bool]:
+    """Grant what is asked for and fits, in the order of the placements; return who yields, and whether anything was
+    granted.
+    """
+    yields, more = list[Placement](), False
+    room: PoolCapacity | None = None  # what all leave, as long as that is known
+    refused: set[tuple[Share, ...]] = set()  # what was refused since anything was granted
+    for placement in placements:
+        key, asks = _key(placement), placement.claims
         if asks is None or asks.pool != pool.name or not asks.replicas:
             continue
-        mine = held.get(key, [])
+        mine = held.of(key)
         if any(grant.share.is_like(asks) and grant.share.replicas >= asks.replicas for grant in mine):
             continue
-        full = not mine and most is not None and rows >= most
-        others = (grant for grant in _all(held) if _key(grant) != key)
         fitting = asks if placement.uid else _shrunk(asks, pool)
-        if full or not _fits(_charged(pool, others) if mine else room, fitting):
-            yields.append(placement)
-            continue
-        # What it still holds in another shape counts beside it, until its service has let go.
-        held[key] = [*(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)]
-        rows += len(held[key]) - len(mine)
-        room, more = _charged(pool, _all(held)) if mine else take(room, asks), True
-    every = tuple(sorted(_all(held), key=by_name))
-    return PoolLedger(room=_charged(pool, every), grants=every, yields=tuple(yields)), more
+        # Of those who hold and ask for as much as one another, the first is refused for all.
+        size = (fitting, *(grant.share for grant in mine))
+        full = not mine and most is not None and held.rows >= most
+        if size not in refused and not full:
+            if not mine and room is None:
+                room = held.room()
+            if _fits(room if room and not mine else held.room(key), fitting):
+                # What it still holds in another shape counts beside it, until its service has let go.
+                held.put(key, [*(grant for grant in mine if not grant.share.is_like(asks)), _grant(placement, asks)])
+                room, more = take(room, asks) if room and not mine else None, True
+                refused.clear()
+                continue
+            refused.add(size)
+        yields.append(placement)
+    return tuple(yields), more
 
 
-def _all(held: Mapping[str, Iterable[Grant]]) -> Iterable[Grant]:
-    return itertools.chain.from_iterable(held.values())
+def _runs_on(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share | None:
+    """Return what the service of a placement takes of a pool, which may have another name than when it was written."""
+    share = placement.takes or (placement.asks if placement.has_served else None)
+    if share is None or pool.name not in pools_of(share, pools):
+        return None
+    return replace(share, pool=pool.name, labels=None)
+
+
+def pools_of(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
+    """Return the names of the pools whose nodes a share is on: that of its name, unless the labels of its nodes are
+    another's by now. Where none has the same labels, all count that select some of the nodes.
+    """
+    named = next((pool for pool in pools if pool.name == share.pool), None)
+    if share.labels is None or (named and dict(named.labels) == dict(share.labels)):
+        return frozenset({share.pool})
+    labels = set(share.labels)
+    same = frozenset(pool.name for pool in pools if set(pool.labels) == labels)
+    some = frozenset(pool.name for pool in pools if set(pool.labels) <= labels or labels <= set(pool.labels))
+    return same or some or frozenset({share.pool})
 
 
 def _key(who: Placement | Grant) -> str:
@@ -116,12 +156,6 @@ def by_name(grant: Grant) -> tuple[str, str, str, str, int, int]:
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
 
-def _hardest_first(room: PoolCapacity, grant: Grant) -> tuple[bool, int, int, tuple[str, str, str, str, int, int]]:
-    """Sorts so that what is hardest to fit is charged first: what was granted one by one fits together."""
-    share = grant.share
-    return not share.apart, -room.charged(share.nodes, share.gpus_per_node), -share.nodes, by_name(grant)
-
-
 def _is_of(grant: Grant, pool: Pool) -> bool:
     return grant.share.pool == pool.name and grant.share.nodes > 0 and grant.share.gpus_per_node > 0
 
@@ -132,7 +166,7 @@ def _grant(placement: Placement, share: Share) -> Grant:
 
 def kept(grant: Grant, placement: Placement | None) -> Grant | None:
     """Return how much of a grant stays."""
-    if placement is None or placement.asks is None:
+    if placement is None or (placement.asks is None and not placement.held_back):
         return grant
     uses = [use.replicas for use in (placement.claims, placement.takes) if use and use.is_like(grant.share)]
     if not any(uses):
@@ -148,35 +182,6 @@ def kept(grant: Grant, placement: Placement | None) -> Grant | None:
             apart=placement.apart,
         ),
     )
-
-
-def _empty(pool: Pool) -> PoolCapacity:
-    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=pool.max_nodes - pool.usable_nodes, whole=whole(pool))
-
-
-def whole(pool: Pool) -> tuple[bool, bool]:
-    """Return whether pods of a pool have their nodes to themselves, of replicas of one node and of several."""
-    return pool.keeps_whole(1, 0), pool.keeps_whole(2, 0)
-
-
-def _charged(pool: Pool, held: Iterable[Grant]) -> PoolCapacity:
-    room = _empty(pool)
-    for grant in sorted(held, key=partial(_hardest_first, room)):
-        take(room, grant.share)
-    return room
-
-
-def take(room: PoolCapacity, share: Share) -> PoolCapacity:
-    """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
-    gpus = min(share.gpus_per_node, room.gpus_per_node)
-    if min(gpus, share.nodes, share.replicas) > 0:  # a status may say anything
-        if lacking := room.take(share.nodes, gpus, share.replicas, share.together):
-            room.free.clear()
-            room.beyond += math.ceil(
-                lacking / (1 if share.apart else room.gpus_per_node // room.charged(share.nodes, gpus))
-            )
-        room.placements += 1
-    return room
 
 
 def _fits(room: PoolCapacity, asks: Share) -> bool:
@@ -201,15 +206,17 @@ class Ledger:
     those that keep no ledger. Every other environment is believed.
     """
 
-    __slots__ = ("_mine", "_on", "_rooms", "_used")
+    __slots__ = ("_mine", "_on", "_own", "_rooms")
 
     def __init__(self, others: Iterable[Placement], own: Iterable[Placement] = ()) -> None:
         self._on: dict[str, list[Placement]] = defaultdict(list)
+        self._own: dict[str, list[Placement]] = defaultdict(list)
         self._rooms: dict[tuple[str, str], PoolCapacity] = {}
         for placement in others:
             self._on[placement.environment].append(placement)
-        self._used = {placement.environment for placement in own}
-        self._mine = {placement.uid for placement in own if placement.uid}
+        for placement in sorted(own, key=charge_order):
+            self._own[placement.environment].append(placement)
+        self._mine = {placement.uid for each in self._own.values() for placement in each if placement.uid}
 
     def knows(self, environment: Environment, pool: Pool) -> bool:
         """Tell whether it is known what is left of a pool."""
@@ -220,7 +227,7 @@ class Ledger:
         key = (environment.name, pool.name)
         if key not in self._rooms:
             counted = self._counts(environment)
-            self._rooms[key] = self._settled(environment, pool).room if counted else _published(environment, pool)
+            self._rooms[key] = self.left(environment, pool).room if counted else _published(environment, pool)
         return self._rooms[key]
 
     def counted(self, environment: Environment) -> tuple[tuple[Placement, ...], frozenset[str]] | None:
@@ -230,7 +237,8 @@ class Ledger:
         if not self._counts(environment):
             return None
         mine = frozenset(grant.uid for grant in environment.admitted if grant.uid in self._mine)
-        return tuple(sorted(self._on.get(environment.name, ()), key=id)), mine
+        own = self._own.get(environment.name, ()) if environment.uid else ()
+        return (*sorted(self._on.get(environment.name, ()), key=id), *own), mine
 
     def keeps(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
         """Tell whether a placement need not yield: it has served, or there is room for it in its turn."""
@@ -238,22 +246,57 @@ class Ledger:
             return True
         if environment.uid:
             return (placement.uid, placement.pool) not in environment.yields
-        return placement not in self._settled(environment, pool, placement).yields
+        others = self._on.get(environment.name, ())
+        return placement not in settle(pool, (*others, placement), pools=environment.pools).yields
 
     def _counts(self, environment: Environment) -> bool:
-        return not environment.uid or environment.name in self._used
+        return not environment.uid or environment.name in self._own
 
-    def _settled(self, environment: Environment, pool: Pool, *more: Placement) -> PoolLedger:
-        granted = [grant for grant in environment.admitted if grant.uid not in self._mine]
-        return settle(pool, (*self._on.get(environment.name, ()), *more), granted)
+    def left(self, environment: Environment, pool: Pool) -> PoolLedger:
+        """Return what others hold of a pool, and what that leaves.
+
+        Where the environment keeps a ledger, that is what it would find when it is the deployment's own turn: what is
+        granted and what runs, and of those who wait only what it grants to those who come first.
+        """
+        others, own = self._on.get(environment.name, []), self._own.get(environment.name)
+        if not environment.uid or not own:
+            granted = [grant for grant in environment.admitted if grant.uid not in self._mine]
+            return settle(pool, others, granted, pools=environment.pools)
+        admitted, turn = {grant.uid for grant in environment.admitted}, charge_order(own[-1])
+        granted = [grant for grant in environment.admitted if grant.share.pool == pool.name]
+        here = {grant.uid for grant in granted}
+        counting = [
+            p
+            for p in others
+            if (p.pool == pool.name or p.uid in here or _runs_on(pool, p, environment.pools))
+            and takes_part(environment, p, admitted)
+        ]
+        known = {_key(p): p for p in sorted((*counting, *own), key=charge_order)}
+        held = _holdings(pool, known, granted, environment.pools)
+        _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], held, None)
+        for placement in own:
+            held.put(_key(placement), ())
+        return PoolLedger(room=held.room(), grants=tuple(sorted(held.grants(), key=by_name)), yields=())
+
+
+def takes_part(environment: Environment, placement: Placement, admitted: Collection[str]) -> bool:
+    """Tell whether a placement takes part in an environment's ledger: it was admitted, runs, or has the label and does
+    not go unstarted. `admitted`: the uids of all that were admitted.
+    """
+    if not environment.uid or placement.uid in admitted or placement.takes is not None or placement.has_served:
+        return True
+    labelled = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
+    return labelled and (placement.begun or not placement.deleting)
 
 
 def _published(environment: Environment, pool: Pool) -> PoolCapacity:
-    room, free = _empty(pool), environment.free.get(pool.name)
+    room, free = empty(pool), environment.free.get(pool.name)
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
     if room.lost:
-        room.beyond = _charged(pool, (grant for grant in environment.admitted if _is_of(grant, pool))).beyond
+        held = Holdings(pool)
+        held.put(environment.name, [grant for grant in environment.admitted if _is_of(grant, pool)])
+        room.beyond = held.room().beyond
     return room
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from function.domain.placement import Placement
 from function.domain.quota import Excess, Limits
 from function.reasons import Refused
-from function.scheduling.judge import QUOTA, over_quota
+from function.scheduling.judge import over_quota, step_of
 from function.scheduling.ledger import charge_order
 from function.scheduling.verdicts import Assignment, Decision, Miss
 
@@ -58,6 +58,17 @@ class _Book:
         )
 
 
+def may_exceed(placement: Placement, limits: Limits) -> bool:
+    """Tell whether other placements of its namespace can leave a placement without room in the quota.
+
+    False for one that was composed and asks for no more GPUs than it has: `excess` is None whatever the others have, so
+    that it need not know them.
+    """
+    book = _Book.of({_key(placement): placement}, limits)
+    more = book.more(_key(placement), placement)
+    return bool((limits.placements and not placement.begun) or (limits.gpus and more))
+
+
 def excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> Excess | None:
     """Return why a placement is beyond the quota of its namespace; None where it is within. `others` may hold it."""
     me = _key(placement)
@@ -97,7 +108,7 @@ def within_quota(
         existing, wanted = assignment.placement, made(assignment)
         # What is new comes after everything that is there, and after what was new before it.
         wanted = wanted if existing else replace(wanted, created="~" * (1 + len(kept)))
-        beyond = excess(wanted, charged, limits) if existing is None or _takes_more(existing, wanted) else None
+        beyond = excess(wanted, charged, limits) if existing is None or takes_more(existing, wanted) else None
         keeps = _keeps(existing, wanted) if existing and beyond else None
         if beyond is None:
             charged.append(wanted)
@@ -122,6 +133,16 @@ def refused(decision: Decision) -> Excess | None:
     return next((refusal.excess for refusal in beyond if refusal.reason is Refused.QUOTA_EXCEEDED), None)
 
 
+def takes_more(existing: Placement, wanted: Placement) -> bool:
+    """Tell whether more replicas or another shape are wanted than it has, or was given."""
+    has, asks = _keeps(existing, wanted), wanted.asks
+    if asks is None or existing.claims is None:
+        return False
+    if has is not None:
+        return asks.replicas > has
+    return existing.asks is None or not existing.asks.is_like(asks)
+
+
 def _what_is_there_first(assignment: Assignment) -> tuple[bool, tuple[bool, bool, str, str, str, str] | None]:
     """Return an order: what is there as the ledger charges it, then what is new as it was decided."""
     there = assignment.placement
@@ -134,20 +155,10 @@ def _keeps(existing: Placement, wanted: Placement) -> int | None:
     return has.replicas if has and asks and has.is_like(asks) else None
 
 
-def _takes_more(existing: Placement, wanted: Placement) -> bool:
-    """Tell whether more replicas or another shape are wanted than it has, or was given."""
-    has, asks = _keeps(existing, wanted), wanted.asks
-    if asks is None or existing.claims is None:
-        return False
-    if has is not None:
-        return asks.replicas > has
-    return existing.asks is None or not existing.asks.is_like(asks)
-
-
 def _over_quota(assignment: Assignment, found: Excess, keeps: int | None) -> Miss:
     """Return why it is not had; nothing else stood in its way, so that no other came nearer."""
     refusal = over_quota(assignment.environment, assignment.profile, assignment.pool, assignment.shape, found)
-    return Miss(environment=assignment.environment, refusals=(refusal,), step=QUOTA, keeps=keeps)
+    return Miss(environment=assignment.environment, refusals=(refusal,), step=step_of(refusal), keeps=keeps)
 
 
 def _key(placement: Placement) -> tuple[str, str]:

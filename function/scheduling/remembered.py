@@ -3,13 +3,14 @@
 A deployment that nothing can take asks every environment, at every call, and nearly all answer as before. What is kept
 is an answer with all that it was made from, so that it counts only where judging again would give the same: the need
 (what is asked for, whoever asks), the environment, and what is counted on it, if anything is: who is there himself
-counts, and leaves out his own, where others believe what is published. Few needs are kept, each with as many
-environments as there are. A memo hands out the same object for the same content, so that looking at objects is enough
+counts, and leaves out his own, where others believe what is published. The needs that were asked about last are kept,
+within two bounds. A memo hands out the same object for the same content, so that looking at objects is enough
 to see that nothing changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
@@ -20,8 +21,10 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Verdict
 
-# Measured, one need over a thousand environments takes about a megabyte.
-_KEPT = 8
+# As many different needs as may be pending in a fleet. They are compared one by one.
+MOST_NEEDS = 64
+# A verdict takes 0.6 kB (docs/performance.md), so that all of them take 40 MB.
+MOST_VERDICTS = 64_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Verdicts:
         self.tally = Tally()
 
     def judging(
-        self, request: SchedulingRequest, environments: Iterable[Environment], pause: Callable[[], None] = never
+        self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = never
     ) -> Judge:
         """Return what judges these environments for a request as `judge` does; `pause` is called before each that is
         not known.
@@ -47,8 +50,10 @@ class Verdicts:
         need = _need(request)
         before: dict[str, _Known] = next((known for asked, known in self._needs if asked == need), {})
         known = {e.name: before[e.name] for e in environments if e.name in before}
-        others = [each for each in self._needs if each[0] != need]
-        self._needs = [(need, known), *others[: _KEPT - 1]]
+        others = [each for each in self._needs if each[0] != need][: MOST_NEEDS - 1]
+        taken = accumulate((len(verdicts) for _, verdicts in others), initial=len(environments))
+        kept = sum(total <= MOST_VERDICTS for total in taken) - 1
+        self._needs = [(need, known), *others[: max(0, kept)]]
 
         def remembered(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
             counted = ledger.counted(environment)

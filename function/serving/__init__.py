@@ -1,1 +1,1 @@
-"""Pure: one decided placement becomes one LLMInferenceService, as KServe v0.20 and later read it."""
+"""Builds the LLMInferenceService of a placement. Pure: no observation reaches this room."""

@@ -1,7 +1,7 @@
 """The one preset that KServe looks up for pipeline parallelism and no release ships.
 
-Without it a service stays stuck. It is empty on purpose: all that such a service needs stands in the service
-itself, hence a change of ours never restarts what runs.
+Without it a service stays stuck. It is empty on purpose: the service itself has everything that it needs, so that a
+change of ours never restarts a running service.
 """
 
 from function.domain.settings import Kserve
@@ -12,12 +12,12 @@ API_VERSION = "serving.kserve.io/v1alpha2"
 
 
 def pipeline_preset_name(kserve: Kserve) -> str:
-    """Return the name that KServe's controller looks up, and that a service lists in `baseRefs`."""
+    """Returns the name that KServe's controller looks up, and that a service lists in `baseRefs`."""
     return f"{kserve.config_prefix}config-llm-worker-pipeline-parallel"
 
 
-def pipeline_preset(kserve: Kserve) -> Manifest:
-    """Return the preset, in KServe's own namespace."""
+def build_pipeline_preset(kserve: Kserve) -> Manifest:
+    """Returns the preset, in KServe's own namespace."""
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceServiceConfig",

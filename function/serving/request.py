@@ -1,4 +1,4 @@
-"""What is known when a service is written: the recorded decision, and where its weights lie."""
+"""What is known when a service is written: the recorded decision, and where its weights are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,31 +11,25 @@ from function.domain.settings import Initializer, Kserve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingRequest:
-    """One service on one remote cluster.
+    """One service on one remote cluster."""
 
-    `name` (at most 40 characters) changes with `identity(shape)`. `shape` is the recorded decision, not what
-    the profile says today. `weights`, in bytes, and `bandwidth`, the bytes per second at which they are read, decide
-    how long the engine may take to start; None = not known.
-    `pull_secrets` are those of the environment.
-    """
-
-    name: str
+    name: str  # at most 40 characters; another `identify_service(shape)` is another name
     namespace: str
     labels: Mapping[str, str]
     model: Model
     profile: Profile
-    shape: Shape
+    shape: Shape  # the recorded decision, not what the profile says today
     pool: Pool
     replicas: int
-    uri: str
+    uri: str  # where KServe reads the weights
     kserve: Kserve
-    initializer: Initializer | None = None
-    pull_secrets: tuple[PullSecret, ...] = ()
-    weights: int | None = None
-    bandwidth: int | None = None
+    initializer: Initializer | None = None  # None: the weights are not downloaded into the pod
+    pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
+    weights: int | None = None  # bytes; None: unknown
+    bandwidth: int | None = None  # bytes per second at which a pod reads the weights; None: unknown
 
     @property
     def pulled_with(self) -> tuple[PullSecret, ...]:
-        """With what the pods' images are pulled, the engine's Secrets and the environment's, by the names they have."""
+        """The Secrets with which the images are pulled, by their names on the remote cluster."""
         own = (of_control_plane(secret.name, secret.namespace) for secret in self.profile.engine.pull_secrets)
         return placed((*own, *self.pull_secrets), self.name, self.namespace)

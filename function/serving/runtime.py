@@ -1,100 +1,162 @@
-"""What every pod of a service is given besides its start: how it ends, and what its engine must know of its place.
+"""How the engine's container runs: when it counts as started and ready, how it ends, and which variables it gets.
 
-**Ending.** An engine that is told to stop refuses new requests, and KServe's gateway needs some seconds to hear of it:
-hence a pause before. A leader then finishes what it has, where its version can, within the grace. Its workers end at
-once when they are told to, which breaks whatever the leader still computes: they pause until it is done. Pods that a
-preset starts have its pause and grace, groups that we start have ours.
+**Start.** Loading takes as long as the weights are big: ten minutes for the engine itself, eight seconds for each Gi
+of weights (128 MiB/s, a slow network file system) or, where the speed of the storage is known, four times what
+reading them takes at it, and half an hour for the other pods of a group to be scheduled and join. One hour where the
+size is unknown. Only an engine that hangs without exiting costs that time. Four times, because a checkpoint that is
+read page by page came from network file systems at a quarter of the speed of one that was read ahead, or slower
+(docs/storage.md).
 
-**Variables.** Those of the author count, ours are added where they are missing. Several API servers wait for their
-engines no longer than `VLLM_ENGINE_READY_TIMEOUT_S`, 600 seconds unless it is set. Without service links no Service
-called `vllm` puts an address into a variable that vLLM reads as a port.
+**Probes.** KServe's presets have probes, of which only the startup budget is changed. An own command is asked in
+plain HTTP, unless the environment says that KServe's TLS is on (docs/facts.md, KServe).
 
-**Weights on a claim** are all that an engine needs, unless something names another repository: it asks no hub for news
-of them. What engines compile at their first start goes to a volume that any user may write to.
+**End.** An engine that is stopped refuses new requests, and KServe's gateway needs some seconds to learn of it, so
+that the container pauses first. A leader then finishes its requests, where its version can, within the grace period.
+A stopped worker ends at once, which breaks whatever the leader still computes, so that workers pause until the leader
+is done. Pods that a preset starts have the preset's pause and grace period.
 
-**Certificates** of KServe's TLS are mounted where no preset does.
+**Variables.** Those of the author count, others are added where they are missing. Several API servers wait for their
+engines no longer than `VLLM_ENGINE_READY_TIMEOUT_S`, 600 seconds unless it is set. An engine that reads its weights
+from a claim asks no hub for news of them, unless something names another repository, and what it compiles at its
+first start goes to a volume that any user may write to.
 """
 
+import hashlib
 from collections.abc import Mapping
 
-from function.domain.flags import read
-from function.kube.manifests import JSON, Manifest, listing, text
-from function.serving import probes, tls
-from function.serving.engines import Mode, Run, drain, mode_of, several_api_servers
+from function.domain.engine_spec import PORT
+from function.domain.flags import parse_flags
+from function.kube.manifests import JSON, Manifest, text
+from function.kube.quantity import GIB
+from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of, starts_several_api_servers
 from function.serving.request import ServingRequest
+from function.storage.loading import seconds
 
-READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
-CACHE = "engine-cache"
-_CACHE_PATH = "/var/cache/engine"
-_OFFLINE: Mapping[str, str] = {"HF_HUB_OFFLINE": "1"}
-_CACHES: Mapping[str, str] = {
+_PERIOD = 10  # seconds between two probes, as in KServe's presets
+_ENGINE_SECONDS, _GROUP_SECONDS, _UNKNOWN_SECONDS = 600, 1800, 3600
+_SECONDS_PER_GIB = 8
+_PAGE_BY_PAGE = 4
+_PAUSE_SECONDS, _GRACE_SECONDS, _MARGIN_SECONDS = 15, 60, 5  # the first two as in KServe's presets
+
+_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
+_CACHE, _CACHE_PATH = "engine-cache", "/var/cache/engine"
+_CACHE_VARIABLES: Mapping[str, str] = {
     "VLLM_CACHE_ROOT": f"{_CACHE_PATH}/vllm",
     "TRITON_CACHE_DIR": f"{_CACHE_PATH}/triton",
     "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE_PATH}/inductor",
 }
-VARIABLES = frozenset({READY_TIMEOUT, *_OFFLINE, *_CACHES})
-# What may name another repository than the model's, and variables that speak of a hub.
-_OTHER_REPOSITORIES = (
+_OFFLINE_VARIABLES: Mapping[str, str] = {"HF_HUB_OFFLINE": "1"}
+# Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
+_REPOSITORY_FLAGS = (
     *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
     *("--tokenizer-path", "--speculative-draft-model-path", "--lora-paths"),
 )
-_HUB = ("HF_", "HUGGING_FACE_")
-_PAUSE, _GRACE, _MARGIN = 15, 60, 5  # seconds; the first two as in KServe's presets
+_HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
+
+_TLS_VOLUME, _TLS_SUFFIX = "tls-certs", "-kserve-self-signed-certs"  # the volume as KServe's presets name it
+_LONGEST_NAME, _HASH = 63, 32
 
 
-def completed(pod: Manifest, request: ServingRequest, run: Run, *, leads: bool) -> Manifest:
-    """Return a pod of the service with all of that."""
-    found = listing(pod, "containers")
-    containers: list[JSON] = [_container(container, request, run, leads=leads) for container in found]
-    done: Manifest = {**pod, "containers": containers, "enableServiceLinks": False}
-    if any(_ends_our_way(container, run) for container in found):
-        done["terminationGracePeriodSeconds"] = max(_GRACE, _PAUSE + drain(run.engine) + _MARGIN)
-    added: list[JSON] = [{"name": CACHE, "emptyDir": {}}] if _on_a_claim(request) else []
-    added += [tls.volume(request.name)] if _brings_certificates(request) else []
-    if added:
-        done["volumes"] = [*listing(pod, "volumes"), *added]
-    return done
+def startup_seconds(request: ServingRequest) -> int:
+    """Returns how many seconds the engine may take to start, a multiple of the probes' period."""
+    starting = _ENGINE_SECONDS + _load_seconds(request) if request.weights is not None else _UNKNOWN_SECONDS
+    return -(-(starting + (_GROUP_SECONDS if request.shape.nodes > 1 else 0)) // _PERIOD) * _PERIOD
 
 
-def _container(container: Manifest, request: ServingRequest, run: Run, *, leads: bool) -> Manifest:
-    given = listing(container, "env")
-    names = {text(entry, "name") for entry in given}
-    ours = _variables(request, run, leads=leads)
-    added: list[JSON] = [{"name": name, "value": ours[name]} for name in sorted(ours) if name not in names]
-    done: Manifest = {**container, **({"env": [*given, *added]} if given or added else {})}
-    if _ends_our_way(container, run):
-        pause = _PAUSE if leads else _PAUSE + drain(run.engine)
-        done["lifecycle"] = {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}}
-    mounts: list[JSON] = [{"name": CACHE, "mountPath": _CACHE_PATH}] if _on_a_claim(request) else []
-    mounts += [tls.mount()] if _brings_certificates(request) else []
-    if mounts:
-        done["volumeMounts"] = [*listing(container, "volumeMounts"), *mounts]
-    return done
-
-
-def _ends_our_way(container: Manifest, run: Run) -> bool:
-    return run.shape.nodes > 1 and "command" in container
-
-
-def _brings_certificates(request: ServingRequest) -> bool:
-    """Tell whether no preset mounts the certificate that the engine serves with."""
-    return request.kserve.tls and mode_of(request.shape) is Mode.PIPELINE
-
-
-def _on_a_claim(request: ServingRequest) -> bool:
-    return request.uri.startswith("pvc://")
-
-
-def _variables(request: ServingRequest, run: Run, *, leads: bool) -> Mapping[str, str]:
-    ready = str(probes.budget(request))
+def build_ports_and_probes(request: ServingRequest, run: Run, launch: Launch) -> Manifest:
+    """Returns the port and the probes of a leader; a preset's container only gets the startup budget."""
+    budget: Manifest = {"failureThreshold": startup_seconds(request) // _PERIOD}
+    if not launch.command:
+        return {"startupProbe": budget}
+    probe, scheme = run.spec.probe, "HTTPS" if request.kserve.tls else "HTTP"
+    check: Manifest = {
+        "httpGet": {"path": probe.path, "port": PORT, "scheme": scheme},
+        "timeoutSeconds": probe.timeout_seconds,
+        "periodSeconds": _PERIOD,
+    }
     return {
-        **({READY_TIMEOUT: ready} if leads and several_api_servers(run) else {}),
-        **(_CACHES if _on_a_claim(request) else {}),
-        **(_OFFLINE if _on_a_claim(request) and not _speaks_of_a_hub(run) else {}),
+        "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+        "startupProbe": {**check, **budget},
+        "readinessProbe": {**check, "failureThreshold": 3},
+        # A whole group restarts when its leader does, which may cost hours of loading.
+        "livenessProbe": {**check, "failureThreshold": 30},
     }
 
 
-def _speaks_of_a_hub(run: Run) -> bool:
+def build_pre_stop(run: Run, launch: Launch, *, is_leader: bool) -> Manifest | None:
+    """Returns the pause before a container of a group ends; None where a preset has it."""
+    if not _starts_group(run, launch):
+        return None
+    pause = _PAUSE_SECONDS if is_leader else _PAUSE_SECONDS + drain_seconds(run.engine)
+    return {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}}
+
+
+def grace_seconds(run: Run, launch: Launch) -> int | None:
+    """Returns the grace period of a pod of a group in seconds; None where a preset has it."""
+    if not _starts_group(run, launch):
+        return None
+    return max(_GRACE_SECONDS, _PAUSE_SECONDS + drain_seconds(run.engine) + _MARGIN_SECONDS)
+
+
+def list_variables(request: ServingRequest, run: Run, given: list[Manifest], *, is_leader: bool) -> list[JSON]:
+    """Returns the variables of the engine: the given ones, and those that are added where they are missing."""
+    on_claim = _reads_claim(request)
+    added: Mapping[str, str] = {
+        **({_READY_TIMEOUT: str(startup_seconds(request))} if is_leader and starts_several_api_servers(run) else {}),
+        **(_CACHE_VARIABLES if on_claim else {}),
+        **(_OFFLINE_VARIABLES if on_claim and not _may_need_hub(run) else {}),
+    }
+    names = {text(entry, "name") for entry in given}
+    missing: list[JSON] = [{"name": name, "value": added[name]} for name in sorted(added) if name not in names]
+    return [*given, *missing]
+
+
+def list_volumes(request: ServingRequest) -> list[JSON]:
+    """Returns the volumes of an engine's pod for its cache, and for the certificate that no preset mounts."""
+    cache: list[JSON] = [{"name": _CACHE, "emptyDir": {}}] if _reads_claim(request) else []
+    if not _mounts_certificate(request):
+        return cache
+    return [*cache, {"name": _TLS_VOLUME, "secret": {"secretName": name_tls_secret(request.name)}}]
+
+
+def list_volume_mounts(request: ServingRequest) -> list[JSON]:
+    """Returns where the engine's container has these volumes."""
+    cache: list[JSON] = [{"name": _CACHE, "mountPath": _CACHE_PATH}] if _reads_claim(request) else []
+    if not _mounts_certificate(request):
+        return cache
+    return [*cache, {"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True}]
+
+
+def name_tls_secret(service: str) -> str:
+    """Returns the name of KServe's Secret, which is cut and hashed where it is too long: knative's kmeta.ChildName."""
+    if len(service) + len(_TLS_SUFFIX) <= _LONGEST_NAME:
+        return service + _TLS_SUFFIX
+    hashed = hashlib.md5(service.encode(), usedforsecurity=False).hexdigest()
+    return service[: _LONGEST_NAME - _HASH - len(_TLS_SUFFIX)] + hashed + _TLS_SUFFIX
+
+
+def _load_seconds(request: ServingRequest) -> int:
+    weights = request.weights or 0
+    if request.bandwidth:
+        return seconds(weights, request.bandwidth) * _PAGE_BY_PAGE
+    return -(-weights // GIB) * _SECONDS_PER_GIB
+
+
+def _starts_group(run: Run, launch: Launch) -> bool:
+    """Tells whether an own command starts a pod of a group, so that no preset says how it ends."""
+    return run.shape.nodes > 1 and bool(launch.command)
+
+
+def _mounts_certificate(request: ServingRequest) -> bool:
+    """Tells whether no preset mounts the certificate that the engine serves with."""
+    return request.kserve.tls and mode_of(request.shape) is Mode.PIPELINE
+
+
+def _reads_claim(request: ServingRequest) -> bool:
+    return request.uri.startswith("pvc://")
+
+
+def _may_need_hub(run: Run) -> bool:
     variables = (text(entry, "name") for entry in run.engine.env)
-    flags = {flag.name for flag in read(run.engine.args)}
-    return not flags.isdisjoint(_OTHER_REPOSITORIES) or any(name.startswith(_HUB) for name in variables)
+    flags = {flag.name for flag in parse_flags(run.engine.args)}
+    return not flags.isdisjoint(_REPOSITORY_FLAGS) or any(name.startswith(_HUB_VARIABLES) for name in variables)

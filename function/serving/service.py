@@ -1,73 +1,48 @@
-"""One LLMInferenceService: the recorded decision in the words of KServe.
+"""One LLMInferenceService, as KServe v0.20 and later read it: the recorded decision of a placement.
 
-`template` and, over several nodes, `worker` are pods; the size of a group follows from `parallelism` and
-equals the shape's nodes. KServe refuses to change that size, hence `identity`: a service of another identity
-is another object. Pipeline mode names our own preset in `baseRefs`, without which a service created before
+`template` and, over several nodes, `worker` are pods; the size of a group follows from `parallelism` and equals the
+nodes of the shape. KServe refuses to change that size, so that a service of another size is another object
+(`identify_service`). Pipeline mode names our own preset in `baseRefs`, without which a service that was created before
 the preset stays stuck.
 
-What contradicts the recorded shape is refused here a second time, because a placement may be older than its
-profile or written by hand, and because the GPU memory of a pool may have decided the shape.
+What contradicts the recorded shape is refused here a second time, because a placement may be older than its profile or
+written by hand, and because the GPU memory of a pool may have decided the shape.
 """
 
 from dataclasses import replace
 
 from function.domain.engine_faults import model_faults, shape_faults, tls_faults
+from function.domain.engine_spec import ENGINES
 from function.domain.environment import Pool
-from function.domain.model import EngineName, Profile, Shape, single_file
+from function.domain.managed_flags import drop_repeated_flags
+from function.domain.model import Profile, Shape, single_file
 from function.domain.problem import Problem
-from function.domain.settled_flags import PORT, without_settled
 from function.kube.manifests import Manifest, prune
-from function.kube.names import ANNOTATION_WISH, LABEL_SERVICE
-from function.serving import probes
-from function.serving.engines import Launch, Mode, Run, mode_of, start
-from function.serving.platform import conflicts
-from function.serving.pods import pod
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE
+from function.serving.digest import compute_spec_digest
+from function.serving.engine import Mode, Run, mode_of, start_group
+from function.serving.pod import build_pod, find_preset_conflicts
 from function.serving.presets import API_VERSION, pipeline_preset_name
 from function.serving.request import ServingRequest
-from function.serving.runtime import completed
-from function.serving.wish import wish
 
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 
 
-def identity(shape: Shape) -> tuple[str, str]:
-    """Return what of a shape no living service can change: its mode and the size of its group."""
+def identify_service(shape: Shape) -> tuple[str, str]:
+    """Returns what KServe cannot change in a service: the mode of its shape and the size of its group."""
     return mode_of(shape).value, str(shape.nodes)
 
 
-def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
-    """Return the service, or every reason why it cannot be written."""
-    problems = _problems(request) or unservable(request.profile, request.shape, request.pool)
+def build_service(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
+    """Returns the service, or every reason why it cannot be written."""
+    problems = _find_problems(request) or find_pool_problems(request.profile, request.shape, request.pool)
     if problems:
         return problems
-    engine, mode = request.profile.engine, mode_of(request.shape)
-    args = without_settled(engine.name, engine.args, request.model.source)
-    run = Run(
-        engine=replace(engine, args=args),
-        shape=request.shape,
-        names=_served_names(request),
-        file=single_file(request.model.source),
-        tls=request.kserve.tls,
-    )
-    group = start(run)
-    leader, worker = pod(request, group.leader, _listening(request, group.leader)), None
-    if group.worker:
-        worker = completed(pod(request, group.worker, {}), request, run, leads=False)
-    given = request.pool.given(request.shape.nodes)
-    spec = prune(
-        {
-            "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if mode is Mode.PIPELINE else None,
-            "model": {"uri": request.uri, "name": request.model.served_name},
-            "replicas": request.replicas,
-            "parallelism": _parallelism(request.shape) or None,
-            "labels": {**dict(given.labels), **request.labels, LABEL_SERVICE: request.name},
-            "annotations": {**dict(given.annotations), **_annotations(request)} or None,
-            "template": completed(leader, request, run, leads=True),
-            "worker": worker,
-            "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
-        }
-    )
+    run = _prepare_run(request)
+    group = start_group(run)
+    leader = build_pod(request, run, group.leader, is_leader=True)
+    worker = build_pod(request, run, group.worker, is_leader=False) if group.worker else None
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceService",
@@ -76,53 +51,65 @@ def build(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
             "namespace": request.namespace,
             "labels": {**request.labels},
             # KServe hands none of these on to pods: they may change under a running service (docs/facts.md, KServe).
-            "annotations": {ANNOTATION_WISH: wish(request)},
+            "annotations": {ANNOTATION_SPEC_DIGEST: compute_spec_digest(request)},
         },
-        "spec": spec,
+        "spec": _build_spec(request, leader, worker),
     }
 
 
-def unservable(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
-    """Return why a profile cannot run in this shape on what the pool gives its pods."""
+def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
+    """Returns why a profile cannot run in this shape with what the pool gives its pods."""
     between = pool.between(shape.nodes)
     if between is None:
         return ()
-    group = start(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
-    return conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
+    group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
+    return find_preset_conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
 
 
-def _problems(request: ServingRequest) -> tuple[Problem, ...]:
+def _find_problems(request: ServingRequest) -> tuple[Problem, ...]:
     engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
     found = [
         *model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
         *shape_faults(engine, request.shape, f"{path}.engine.args"),
         *(tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
     ]
-    if engine.name is EngineName.SGLANG and mode_of(request.shape) is Mode.DATA:
-        found.append(
-            Problem(
-                f"{path}.replicaTopology.parallelism.data", "must be left out, as SGLang spans nodes by pipeline only"
-            )
-        )
+    if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
+        why = f"must be left out, as {engine.name} spans nodes by pipeline only"
+        found.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
     return tuple(sorted(found))
 
 
-def _served_names(request: ServingRequest) -> tuple[str, ...]:
-    name = request.model.served_name
-    return name, f"publishers/{request.namespace}/models/{name}"
+def _prepare_run(request: ServingRequest) -> Run:
+    engine, source, name = request.profile.engine, request.model.source, request.model.served_name
+    return Run(
+        engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
+        shape=request.shape,
+        names=(name, f"publishers/{request.namespace}/models/{name}"),
+        file=single_file(source),
+        tls=request.kserve.tls,
+    )
 
 
-def _annotations(request: ServingRequest) -> Manifest:
-    return {_ROUTED_BY_NAME: "true"} if mode_of(request.shape) is Mode.PIPELINE else {}
+def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | None) -> Manifest:
+    additions = request.pool.given(request.shape.nodes)
+    in_pipeline = mode_of(request.shape) is Mode.PIPELINE
+    annotations = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
+    return prune(
+        {
+            "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if in_pipeline else None,
+            "model": {"uri": request.uri, "name": request.model.served_name},
+            "replicas": request.replicas,
+            "parallelism": _build_parallelism(request.shape) or None,
+            "labels": {**dict(additions.labels), **request.labels, LABEL_SERVICE: request.name},
+            "annotations": {**annotations} or None,
+            "template": leader,
+            "worker": worker,
+            "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
+        }
+    )
 
 
-def _listening(request: ServingRequest, leader: Launch) -> Manifest:
-    if leader.command:
-        return probes.serving(request, PORT)
-    return probes.patience(request)
-
-
-def _parallelism(shape: Shape) -> Manifest:
+def _build_parallelism(shape: Shape) -> Manifest:
     split, mode = shape.parallelism, mode_of(shape)
     return prune(
         {

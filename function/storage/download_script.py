@@ -72,7 +72,7 @@ WORDS = {
 BY_ERRNO = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Exit.DISK_FULL)
 BY_ERRNO |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Exit.NOT_WRITABLE)
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|-headers", re.IGNORECASE)
-SERIES = re.compile(r"(.+)-([0-9]{5,6})-of-([0-9]{5,6})(\.[a-z]+)")
+SERIES = re.compile(r"(.+[-_])([0-9]{1,6})-of-([0-9]{1,6})(\.[a-z]+)")
 TORCH = (".bin", ".pt", ".pth", ".ckpt")
 SECOND_CHOICE = (*TORCH, ".bin.index.json", ".h5", ".msgpack", ".onnx")  # not opened where safetensors lie beside them
 ALONE = (".safetensors", ".gguf", ".onnx", ".engine", ".tflite")
@@ -169,8 +169,7 @@ def partials(root: Path) -> set[Path]:
 
 def files(root: Path) -> list[Path]:
     """Return the model's own files."""
-    own = [path for path in root.rglob("*") if path.is_file()]
-    return sorted(path for path in own if path.relative_to(root).parts[0] not in (".cache", STATE))
+    return sorted(p for p in root.rglob("*") if p.is_file() and p.relative_to(root).parts[0] not in (".cache", STATE))
 
 
 def faults(root: Path) -> dict[Path, str]:
@@ -200,10 +199,12 @@ def announced(path: Path) -> Iterator[Path]:
     """Yield the files whose presence this one promises: an index its shards, a shard its series."""
     if path.name.endswith(INDEXES):
         yield from (path.parent / name for name in shards(path))
-    elif series := SERIES.fullmatch(path.name):
-        stem, first, last, suffix = series.groups()
-        for number in range(1, min(int(last), SHARDS) + 1):
-            yield path.parent / f"{stem}-{number:0{len(first)}}-of-{last}{suffix}"
+    elif (series := SERIES.fullmatch(path.name)) and path.suffix in WEIGHTS:
+        stem, digits, last, suffix = series.groups()
+        width = 1 if (path.parent / f"{stem}1-of-{last}{suffix}").exists() else len(digits)
+        first = int(not (path.parent / f"{stem}{0:0{width}}-of-{last}{suffix}").exists())  # some count from 0
+        for part in range(first, min(int(last), SHARDS) + first):
+            yield path.parent / f"{stem}{part:0{width}}-of-{last}{suffix}"
 
 
 def shards(index: Path) -> list[str]:
@@ -226,9 +227,8 @@ def damage(path: Path) -> str:
     """Return the fault of a file, by its own header where its format has one."""
     if not path.stat().st_size:
         return "is empty"
-    check = CHECKS.get(path.suffix)
     try:
-        return check(path) if check else ""
+        return CHECKS[path.suffix](path) if path.suffix in CHECKS else ""
     except UNREADABLE:
         return "has no readable header"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest
 from tests.cli.api import ApiServer, serving
 from tests.composers.plane import call, manifests, plane
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 

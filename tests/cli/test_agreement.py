@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from function.cli.asked import Sources
-from function.cli.gathered import World, gather
-from function.cli.planning import Plan, make
-from function.cli.rendering import composed, settle
+from function.cli.inputs import World, gather
+from function.cli.options import Sources
+from function.cli.planning import Plan, compose_given, plan_deployments
+from function.cli.render import list_composed
 from function.cli.store import Store
 from function.composers import compose
 from function.exchange import Call
@@ -25,7 +25,7 @@ STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 def test_plan_decides_as_the_controller(story: str) -> None:
     reported = plane(story).store
     world = gather(Sources(files=(str(EXAMPLES / story),)))
-    for plan in make(world, world.deployments()):
+    for plan in plan_deployments(world, world.deployments()):
         scheduled = condition(reported.get(plan.ref), "Scheduled")
         assert (plan.decision.reason, plan.decision.message) == (text(scheduled, "reason"), text(scheduled, "message"))
         wanted = [m["spec"] for m in reported.owned(plan.ref).values()]
@@ -35,10 +35,10 @@ def test_plan_decides_as_the_controller(story: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_render_writes_what_the_controller_composes(story: str) -> None:
     controller = plane(story).store
-    wanted = dict(composed(controller, controller.refs(*WISHES)))
+    wanted = dict(list_composed(controller, controller.refs(*WISHES)))
     world = gather(Sources(files=(str(EXAMPLES / story),)))
-    settle(world)
-    found = dict(composed(world.store, world.store.refs(*WISHES)))
+    compose_given(world)
+    found = dict(list_composed(world.store, world.store.refs(*WISHES)))
     assert found.keys() == wanted.keys()
     assert {str(place): found[place] for place in found if found[place] != wanted[place]} == {}
 
@@ -136,7 +136,7 @@ def _deployment(dice: random.Random, name: str) -> Manifest:
 def planned(manifests: list[Manifest]) -> list[Plan]:
     """Plan every deployment among manifests, as they are."""
     world = World(Store(manifests), "")
-    return make(world, world.deployments())
+    return plan_deployments(world, world.deployments())
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from function.cli.purge import SCRIPT
-from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
 from tests.cli.process import cells, run, said, told
@@ -78,7 +78,6 @@ def test_preload_by_labels(server: ApiServer, options: list[str]) -> None:
 def test_a_dry_run_writes_nothing(server: ApiServer, options: list[str]) -> None:
     shown = said("cache", "preload", "qwen3-235b", "-l", "", "--dry-run", "-o", "yaml", *options)
     assert "kind: ModelCache" in shown
-    assert "would be tried again" in said("cache", "retry", CACHE, "--dry-run", *options)
     without_users(server)
     assert "would be deleted" in said("cache", "clear", CACHE, "--dry-run", *options)
     assert written(server) == []
@@ -108,9 +107,9 @@ def test_waiting_ends_when_it_cannot_succeed(server: ApiServer, options: list[st
         condition(cache, "Hydrated")["reason"] = "DownloadFailed"
 
     server.controller = fail
-    done = run("cache", "retry", CACHE, "--wait", *options)
+    done = run("cache", "preload", "qwen3-235b", "-e", "h100-paris", "--wait", *options)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: the token was refused. Then run 'cache retry")
+    assert done.stderr.splitlines()[-1] == "error: the token was refused. Then set another value of spec.retry"
 
 
 def test_waiting_has_an_end(server: ApiServer, options: list[str]) -> None:
@@ -120,13 +119,6 @@ def test_waiting_has_an_end(server: ApiServer, options: list[str]) -> None:
     server.controller = never
     done = run("cache", "preload", "qwen3-235b", "-l", "", "--wait", "--timeout", "1", *options)
     assert (done.returncode, "it goes on" in done.stderr) == (1, True)
-
-
-def test_retry_sets_what_starts_another_job(server: ApiServer, options: list[str]) -> None:
-    said("cache", "retry", CACHE, *options)
-    cache = server.get("ModelCache", NAMESPACE, CACHE)
-    assert text(cache, "spec.retry")
-    assert get(cache, "spec.modelRef.name") == "qwen3-235b", "nothing else is changed"
 
 
 def test_clear_refuses_while_somebody_uses_it(server: ApiServer, options: list[str]) -> None:

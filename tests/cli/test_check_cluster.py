@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from function.cli import cluster_checks
-from function.cli.remote_rights import REVIEWS, RIGHTS
+from function.cli import check_cluster
+from function.cli.check_cluster import REVIEWS, RIGHTS
 from function.kube.manifests import JSON, Manifest
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, run
@@ -267,9 +267,9 @@ def test_it_asks_for_the_rights_that_are_granted() -> None:
 @pytest.mark.parametrize(
     ("row", "least"),
     [
-        ("| Kubernetes | v1.31:", cluster_checks.KUBERNETES),
-        ("| KServe with its LLMInferenceService controller and presets | v0.20 |", cluster_checks.KSERVE),
-        ("| LeaderWorkerSet, installed before KServe's controller starts | v0.8 |", cluster_checks.LWS),
+        ("| Kubernetes | v1.31:", check_cluster.KUBERNETES),
+        ("| KServe with its LLMInferenceService controller and presets | v0.20 |", check_cluster.KSERVE),
+        ("| LeaderWorkerSet, installed before KServe's controller starts | v0.8 |", check_cluster.LWS),
     ],
 )
 def test_versions_are_those_of_the_documentation(row: str, least: tuple[int, int]) -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from function.cli.composition import first_call
-from function.cli.errors import CliError, Code
+from function.cli.composing import first_call
+from function.cli.options import CliError, Code
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, mapping
 from function.kube.names import VERSION

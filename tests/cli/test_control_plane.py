@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.cli.control_plane import ControlPlane, Rendered, UnsettledError, in_turn
-from function.cli.remote_stages import AtOnce, StepByStep
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, listing
 from function.kube.names import VERSION
+from tools.control_plane import ControlPlane, Rendered, UnsettledError
 
 DEPLOYMENT, PLACEMENT = Ref("ModelDeployment", "team", "run"), Ref("ModelPlacement", "team", "run-east")
 OBJECT = Ref("Object", "team", "run-east-job")
@@ -97,26 +96,3 @@ def test_what_keeps_changing_is_named() -> None:
     plane.apply([manifest(DEPLOYMENT)])
     with pytest.raises(UnsettledError, match="still changing after 40 rounds: ModelPlacement team/run-east"):
         plane.settle()
-
-
-def test_at_once_everything_is_up_in_the_first_round_after_its_own() -> None:
-    told = Told({DEPLOYMENT: lambda: {"job": DESCRIBED}})
-    plane = ControlPlane(told, AtOnce(), Store([manifest(DEPLOYMENT)]), in_turn([DEPLOYMENT]))
-    plane.settle()
-    assert len(plane.rounds) == 2
-    end = StepByStep().advance(DESCRIBED, 99)["status"]
-    assert plane.store[OBJECT]["status"] == end, "as it is in the end, step by step"
-
-
-def test_one_after_the_other_each_sees_what_the_one_before_it_made() -> None:
-    first, second = Ref("ModelDeployment", "team", "a"), Ref("ModelDeployment", "team", "b")
-    store = Store([manifest(second), manifest(first)])
-    seen: list[bool] = []
-
-    def look() -> dict[str, Manifest]:
-        seen.append(PLACEMENT in store)
-        return {}
-
-    told = Told({first: lambda: {"placement": manifest(PLACEMENT)}, second: look})
-    ControlPlane(told, AtOnce(), store, in_turn([second, first])).advance()
-    assert seen == [True]

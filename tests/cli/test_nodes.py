@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.cli.nodes import contradictions
+from function.cli.nodes import find_contradictions, suggest_pools
 from function.cli.store import Store
-from function.cli.suggest import suggest
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.lifecycle.node_collection import MEMBERSHIP, collection_name
@@ -130,7 +129,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_is_suggested_is_as_declared(case: Case) -> None:
     nodes = list(map(read_node, case.nodes))
-    pools = suggest(nodes)
+    pools = suggest_pools(nodes)
     manifest: Manifest = {"metadata": {"name": "east"}, "spec": {"nodePools": pools, "cluster": CLUSTER}}
     parsed = read_environment(manifest, BUILT_IN)
     assert parsed.problems == ()
@@ -148,13 +147,13 @@ def test_nodes_that_no_label_tells_apart_are_told_by_their_gpus() -> None:
     labels = {POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}
     nodes = [node(name, labels, gpus=gpus) for name, gpus in (("a", "8"), ("b", "8"), ("c", "4"), ("d", "4"))]
     want: list[JSON] = [{POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}] * 2
-    assert [mapping(pool, "labels") for pool in suggest(map(read_node, nodes))] == want
+    assert [mapping(pool, "labels") for pool in suggest_pools(map(read_node, nodes))] == want
 
 
 def test_one_node_of_its_kind_is_told_by_a_label_before_its_name() -> None:
     nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
-    assert [mapping(pool, "labels") for pool in suggest(map(read_node, nodes))] == [{"size": "4"}, {"size": "8"}]
+    assert [mapping(pool, "labels") for pool in suggest_pools(map(read_node, nodes))] == [{"size": "4"}, {"size": "8"}]
 
 
 def test_what_is_no_environment_contradicts_nothing() -> None:
-    assert contradictions(Store(), {"kind": "ModelCache"}) == []
+    assert find_contradictions(Store(), {"kind": "ModelCache"}) == []

@@ -114,14 +114,14 @@ def test_a_file_is_laid_over_what_is_live(live: Live, tmp_path: Path) -> None:
     assert line.endswith("spec.replicas: 1 -> 2")
 
 
-def test_what_if_there_were_another_environment(live: Live, tmp_path: Path) -> None:
+def test_another_environment_from_a_file_places_what_is_live(live: Live, tmp_path: Path) -> None:
     deployment, other = kimi("ModelDeployment"), kimi("InferenceEnvironment")
     mapping(deployment, "spec")["environments"] = 2
     mapping(other, "metadata")["name"] = "h200-west"
     options = (*live(deployment), "--diff")
     refused = run("plan", *options)
     assert (refused.returncode, "PartiallyPlaced" in refused.stdout) == (1, True)
-    placed = said("plan", "kimi-k2", "--what-if", write(tmp_path, other), *options)
+    placed = said("plan", "kimi-k2", "-f", write(tmp_path, other), "--live", *options)
     (line,) = [line for line in placed.splitlines() if line.startswith("+ ModelPlacement")]
     assert "on h200-west (profile h200-two-nodes, pool h200)" in line
 

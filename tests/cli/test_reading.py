@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from function.cli import files
-from function.cli.asked import Sources, Target
-from function.cli.gathered import gather
-from function.cli.store import Ref, Store, owned_by
+from function.cli.inputs import gather
+from function.cli.options import Sources, Target
+from function.cli.store import Ref, Store, set_owner
 from function.exchange import Requirement
 from function.kube.manifests import Manifest, get, text
 from function.kube.names import VERSION
@@ -66,7 +66,7 @@ def test_what_is_laid_over_keeps_identity_and_status() -> None:
 def test_only_its_composite_owns_what_is_composed() -> None:
     placement: Manifest = {"apiVersion": VERSION, "kind": "ModelPlacement", "metadata": {"name": "p"}}
     by_hand: Manifest = {**placement, "metadata": {"name": "q", "namespace": "team"}}
-    store = Store([XR, owned_by(XR, "placement-east", placement), by_hand])
+    store = Store([XR, set_owner(XR, "placement-east", placement), by_hand])
     assert [text(m, "metadata.name") for m in store.owned(Ref.of(XR)).values()] == ["p"]
     store.drop(Ref.of(XR))
     assert store.refs("ModelPlacement") == [Ref("ModelPlacement", "team", "q")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.kv_cache import read_attention
+from function.cli.size import read_attention
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import Live, example
 from tests.cli.process import ROOT, cells, run, said, write

@@ -9,7 +9,7 @@ import yaml
 
 from function.cli.files import Found
 from function.cli.store import Store
-from function.cli.validate import Fault, check
+from function.cli.validate import Fault, check_manifests
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
 from tests.cli.conftest import Live, example
@@ -251,14 +251,16 @@ def errors(found: list[Fault]) -> list[Fault]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_faults(case: Case) -> None:
-    found = errors(check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"))
+    found = errors(
+        check_manifests([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    )
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
 @pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_is_valid(story: str) -> None:
     found = [Found(manifest, story) for manifest in example(story)]
-    assert errors(check(found, Store(), "default")) == []
+    assert errors(check_manifests(found, Store(), "default")) == []
 
 
 def test_exit_status_for_ci(tmp_path: Path) -> None:
@@ -351,7 +353,7 @@ DOUBTS = (
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
 def test_doubts(case: Case) -> None:
-    found = check([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    found = check_manifests([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
     assert errors(found) == [], case.reason
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
@@ -370,24 +372,6 @@ def test_names_and_environment_configs_are_checked(tmp_path: Path) -> None:
         "data.modelplane.ttl.settled",
         "metadata.name",
     ]
-
-
-def test_sarif(tmp_path: Path) -> None:
-    file = write(tmp_path, sized(resources={"disk": "55Gi"}), deployment(environmnts=2))
-    done = run("validate", file, "-o", "sarif")
-    assert done.returncode == 1
-    log = json.loads(done.stdout)
-    ((results, rules),) = [(r["results"], r["tool"]["driver"]["rules"]) for r in log["runs"]]
-    assert (log["version"], [rule["id"] for rule in rules]) == ("2.1.0", ["invalid", "caution"])
-    assert [(result["ruleId"], result["level"]) for result in results] == [
-        ("invalid", "error"),
-        ("caution", "warning"),
-        ("caution", "warning"),
-    ]
-    (where,) = results[0]["locations"]
-    (line,) = [n for n, said in enumerate(Path(file).read_text().splitlines(), 1) if "environmnts" in said]
-    assert where["physicalLocation"] == {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
-    assert where["logicalLocations"] == [{"fullyQualifiedName": "ModelDeployment/team/run/spec.environmnts"}]
 
 
 def test_files_are_named_with_or_without_the_flag_of_the_other_commands(tmp_path: Path) -> None:

@@ -69,7 +69,10 @@ def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi:
     mapping(placement, "spec")["replicas"] = 0
     mapping(other, "metadata").update({"name": "other", "uid": "other", "ownerReferences": [], "annotations": {}})
     mapping(other, "spec").update({"deploymentRef": {"name": "other"}, "replicas": 2})
-    shown = said("why", "kimi-k2", *live(placement, other))
+    # What is held counts, and not what a placement only waits for.
+    mapping(placement, "status.service")["replicas"] = 0
+    mapping(other, "status.service")["replicas"] = 2
+    shown = said("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (not now)" in shown
     assert "pool h200 has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0" in shown
@@ -99,23 +102,23 @@ def hundred(tmp_path: Path) -> list[str]:
     return ["-f", write(tmp_path, *[m for m in manifests if m is not environment], *many)]
 
 
-def test_a_fleet_is_grouped_by_what_is_missing_and_fits_a_screen(hundred: list[str]) -> None:
+def test_groups_a_fleet_by_reason(hundred: list[str]) -> None:
     shown = said("why", *hundred)
     assert (
         shown.partition("\n\n")[2]
         == """\
 1. 40 environments: PoolTooSmall (never as things are)
-   wanted: 1 replica
-   found: room for 0, 0 of 1 node in use: e60, e61, e62, e63 and 36 more
+   e60, e61, e62, e63 and 36 more
+   - e60, profile h200-two-nodes: pool h200 is too small: 1 replica of 2 nodes x 8 GPUs wanted, \
+the whole pool (1 node) holds 0
 
 2. 40 environments: NoPoolSatisfiesRequirements (never as things are)
-   wanted: memoryPerGpu 141Gi
-   found: 80Gi: e30, e31, e32, e33 and 26 more
-   found: 40Gi: e20, e21, e22, e23 and 6 more
+   e20, e21, e22, e23 and 36 more
+   - e20, profile h200-two-nodes: pool h200 has memoryPerGpu 40Gi, 141Gi wanted (101Gi missing)
 
 3. 20 environments: NoEnvironmentMatches (never as things are)
-   wanted: modelplane.ai/tier=production
-   found: no modelplane.ai/tier: e00, e01, e02, e03 and 16 more
+   e00, e01, e02, e03 and 16 more
+   - e00: the model's environmentSelector wants modelplane.ai/tier=production (found no such label)
 
 Every environment: --all
 """

@@ -10,12 +10,12 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.adapter.structs import merge
 from function.cli import files
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref, Store
 from function.composers import compose
 from function.exchange import Call, Outcome, Requirement
 from function.fn import Runner
 from function.kube.manifests import Manifest, condition, get, mapping, text
+from tools.control_plane import ControlPlane
 from tools.engine import Engine, requirement
 from tools.world import World
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose
 from function.exchange import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.reasons import ConditionType
 from tests.composers.plane import change, fetched, only, plane, said
+from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
 LEDGER = ("pools", "gpus", "admitted", "yields")
@@ -176,3 +176,46 @@ def test_an_answer_that_nobody_asked_for_is_ignored(name: str) -> None:
     first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
     call = fetched(first, control.composites.values())
     assert compose(replace(call, answers={**call.answers, name: ()})) == compose(call)
+
+
+def _admitted(control: ControlPlane) -> list[str]:
+    return [text(row, "name") for row in listing(_environment(control), "status.admitted")]
+
+
+def test_what_refers_to_a_model_that_does_not_exist_holds_no_gpus_until_it_does() -> None:
+    control = plane(STORY)
+    mine = _by_hand(control, modelRef={"kind": "ClusterModel", "name": "later"})
+    control.settle()
+    assert "by-hand" not in _admitted(control)
+    assert said(control, mine, "Admitted") == ("False", "CannotStart")
+    model = copy.deepcopy(control.composites[only(control, "ClusterModel")])
+    model["metadata"] = {"name": "later"}
+    model.pop("status", None)
+    control.apply([model])
+    control.settle()
+    assert "by-hand" in _admitted(control)
+    assert said(control, mine, "ServiceReady") == ("True", "Serving")
+
+
+@pytest.mark.parametrize(("path", "wrong"), [("spec.replicas", 10**9), ("spec.topology", {"nodes": 2})])
+def test_what_the_schema_does_not_allow_holds_no_gpus_until_it_is_corrected(path: str, wrong: object) -> None:
+    control = plane(STORY)
+    mine = _by_hand(control)
+    right = copy.deepcopy(get(control.composites[mine], path))
+    change(control, mine, path, wrong)
+    control.settle()
+    assert "by-hand" not in _admitted(control)
+    assert said(control, mine, "Admitted") == ("False", "CannotStart")
+    change(control, mine, path, right)
+    control.settle()
+    assert said(control, mine, "ServiceReady") == ("True", "Serving")
+
+
+def test_what_serves_keeps_its_gpus_when_its_model_is_gone() -> None:
+    control = plane(STORY)
+    before = _admitted(control)
+    del control.composites[only(control, "ClusterModel")]
+    control.settle()
+    assert before
+    assert _admitted(control) == before
+    assert said(control, only(control, "ModelPlacement"), "Admitted")[1] != "CannotStart"

@@ -9,14 +9,14 @@ from crossplane.function.resource import struct_to_dict, update
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.cli.control_plane import ControlPlane
-from function.cli.remote_stages import uid
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name
 from tests.composers.plane import call, change, manifests, only, request_of, said
 from tests.observe.nodes import POOL, member, node
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
+from tools.remote_stages import uid
 from tools.world import World
 
 EAST = "h200-east"
@@ -252,3 +252,19 @@ def test_a_fault_in_how_nodes_are_looked_at_is_said_where_it_belongs() -> None:
     control.settle()
     found = condition(control.composites[only(control, "InferenceEnvironment")], "HardwareAsDeclared")
     assert text(found, "message").startswith('spec.hardware.observe: "Sometimes" is not ')
+
+
+def test_two_pools_with_equal_labels_overlap() -> None:
+    """Every node has the labels of both pools and counts for the first, so that none is left for the second."""
+    control = at_rest()
+    ref = only(control, "InferenceEnvironment")
+    (h200,) = listing(control.composites[ref], "spec.nodePools")
+    change(control, ref, "spec.nodePools", [h200, {**h200, "name": "again"}])
+    control.settle()
+    show(control, four())
+    assert said(control, ref, "HardwareAsDeclared") == ("False", "NodesOverlap")
+    assert text(condition(control.composites[ref], "HardwareAsDeclared"), "message") == (
+        "pool again: nodes are of pool h200 as well, and count there (gpu1, gpu2, gpu3); "
+        "pool again: 4 nodes declared, 0 there"
+    )
+    assert [get(pool, "observed.usable") for pool in pools(control)] == [4, 0]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest, listing, mapping
 from tests.composers.plane import only, plane, remote, said
+from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
 ROUNDS = 4

@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose, recover
 from function.exchange import Answered, Call, Composed, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
 from tests.composers.plane import change, only, plane
+from tools.control_plane import ControlPlane
 
 ME = "uid-of-the-placement"
 SEVERAL_NODES, ONE_NODE, ON_A_CACHE = "kimi-k2-two-nodes", "gemma-one-gpu", "model-cache"

@@ -1,10 +1,10 @@
 """A namespace that wants more than the platform allows it: nobody else loses a GPU to it, and what runs stays."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import compose
 from function.composers.deployment import Considered, consider
@@ -19,6 +19,7 @@ from function.scheduling.shortage import capacity
 from function.scheduling.verdicts import Refusal
 from tests.composers.plane import call, change, fetched, manifests, only, plane, said
 from tests.e2e import objects
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 
@@ -183,18 +184,59 @@ def test_what_was_written_beyond_the_quota_is_written_back_to_what_runs() -> Non
     assert _reason(outcome, SCHEDULED) == "QuotaExceeded"
 
 
-@pytest.mark.parametrize("kind", ["ModelDeployment", "ModelPlacement"])
-def test_only_where_a_limit_is_set_the_namespace_is_asked_for(kind: str) -> None:
+KINDS = pytest.mark.parametrize(
+    ("kind", "path"), [("ModelDeployment", "spec.scaling.fixed.replicas"), ("ModelPlacement", "spec.replicas")]
+)
+
+
+@KINDS
+def test_what_has_what_it_asks_for_does_not_require_the_namespace(kind: str, path: str) -> None:
+    """No quota can refuse it, and every change in the namespace would wake it."""
     control = plane(STORY)
     ref = only(control, kind)
-    first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
-    assert not _lists(compose(fetched(first, control.composites.values())))
-    limits: Manifest = {"limits": {"gpusPerNamespace": 1_000}}
-    first = Call(xr=control.composites[ref], observed=control.store.owned(ref), input=limits)
-    found = fetched(first, control.composites.values())
-    assert _lists(compose(found)) == [ref.namespace]
-    waiting = compose(first)
-    assert set(waiting.composed) == set(control.store.owned(ref)), "while it is not answered everything stays"
+    assert not _lists(_outcome(control, ref, gpusPerNamespace=1, placementsPerNamespace=1))
+    change(control, ref, path, 2)
+    assert not _lists(_outcome(control, ref, gpusPerNamespace=1, placementsPerNamespace=1)), "fewer are no more"
+
+
+@KINDS
+def test_what_wants_more_requires_the_namespace_and_keeps_everything_until_it_is_answered(kind: str, path: str) -> None:
+    control = plane(STORY)
+    ref = only(control, kind)
+    change(control, ref, path, 5)
+    assert not _lists(_outcome(control, ref))
+    if kind == "ModelPlacement":
+        assert not _lists(_outcome(control, ref, placementsPerNamespace=1)), "it is one already"
+    first = Call(
+        xr=control.composites[ref], observed=control.store.owned(ref), input={"limits": {"gpusPerNamespace": 9}}
+    )
+    answered = fetched(first, control.composites.values())
+    assert _lists(compose(answered)) == [ref.namespace]
+    others = {name: found for name, found in answered.answers.items() if not name.startswith("placements")}
+    waiting = compose(replace(answered, answers=others))
+    assert set(waiting.composed) == set(first.observed)
+    assert {c.status for c in waiting.conditions if c.type in {ADMITTED, SCHEDULED}} == {"Unknown"}
+    assert _lists(waiting) == [ref.namespace]
+
+
+def test_what_waits_for_the_quota_requires_the_namespace() -> None:
+    """So that it is woken once there is room."""
+    control = limited(placementsPerNamespace=1)
+    waiting = by_hand(control, 1)
+    (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
+    mapping(given, "metadata")["name"] = "another"
+    control.apply([given])
+    control.settle()
+    assert said(control, waiting, ADMITTED)[1] == "QuotaExceeded"
+    assert said(control, Ref.of(given), SCHEDULED)[1] == "QuotaExceeded"
+    for ref in (waiting, Ref.of(given)):
+        assert _lists(_outcome(control, ref, placementsPerNamespace=1)) == [ref.namespace]
+
+
+def _outcome(control: ControlPlane, ref: Ref, **limits: int) -> Outcome:
+    """Return the outcome of the last call of a reconcile."""
+    first = Call(xr=control.composites[ref], observed=control.store.owned(ref), input={"limits": dict(limits)})
+    return compose(fetched(first, control.composites.values()))
 
 
 def _lists(outcome: Outcome) -> list[str | None]:

@@ -11,8 +11,6 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from bench import sizes
 from bench.fleet import CACHE, MODEL, environment
 from function import composers
-from function.cli.control_plane import ControlPlane, Round
-from function.cli.remote_stages import StepByStep
 from function.composers import cache
 from function.exchange import RESPONSE_BYTES, Call, Composed, Outcome
 from function.fn import Runner
@@ -20,6 +18,8 @@ from function.kube.manifests import Manifest, condition, get, listing, mapping, 
 from function.reasons import Unfinished
 from function.report import caches
 from tests.composers.plane import only, plane, request_of
+from tools.control_plane import ControlPlane, Round
+from tools.remote_stages import StepByStep
 
 # What is beyond it is composed in parts, which costs a minute: see the tests with a smaller bound.
 STORIES = {name: story for name, story in sizes.STORIES.items() if "selected" not in name}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest
 from tests.conformance import crossplane
 from tests.conformance.rest import Rest, at_rest
 from tools import programs
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 EVERYTHING_THERE = World()

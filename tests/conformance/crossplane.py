@@ -14,13 +14,13 @@ from pathlib import Path
 
 import yaml
 
-from function.cli.composition import composition_of
-from function.cli.control_plane import Rendered
+from function.cli.composing import composition_of
 from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing, text
 from function.kube.names import COMPOSITION_KEY
 from tools import programs
+from tools.control_plane import Rendered
 from tools.documents import LOADER, documents
 
 APIS = programs.ROOT / "apis"

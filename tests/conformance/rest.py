@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from function.cli.control_plane import ControlPlane, Rendered, Round
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, mapping, text
 from tests.conformance import crossplane, openapi
+from tools.control_plane import ControlPlane, Rendered, Round
 from tools.world import SECRET_VALUE
 
 

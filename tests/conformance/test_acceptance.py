@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.control_plane import Rendered
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.conformance.preset import run_single_node_preset
 from tests.conformance.rest import Rest, status_of
+from tools.control_plane import Rendered
 from tools.world import World
 
 pytestmark = pytest.mark.conformance

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from function.kube.manifests import Manifest, listing, mapping, text
-from function.serving.service import build
+from function.serving.service import build_service
 from tests.conformance.crossplane import read
 from tests.serving.requests import KSERVE, PIPELINE, engine, request
 from tools import programs
@@ -29,7 +29,7 @@ def _named(entries: list[Manifest]) -> Manifest:
 def test_our_commands_serve_tls_as_kserves_presets_do(part: str) -> None:
     (preset,) = read(programs.module_dir("kserve", "github.com/kserve/kserve") / PRESET)
     theirs = mapping(preset, f"spec.{part}")
-    service = build(request(PIPELINE, engine(), kserve=replace(KSERVE, tls=True)))
+    service = build_service(request(PIPELINE, engine(), kserve=replace(KSERVE, tls=True)))
     assert isinstance(service, dict), service
     ours = mapping(service, f"spec.{part}")
     script = "".join(map(str, _container(theirs)["command"]))  # type: ignore[arg-type]  # a list of text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_args import disagreements, parallel_flags
+from function.domain.engine_args import find_parallelism_faults, parallel_flags
 from function.domain.model import EngineName, Parallelism, Shape
 from function.domain.problem import Problem
 
@@ -91,8 +91,8 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_disagreements(case: Fault) -> None:
-    assert disagreements(VLLM, case.args, case.shape) == (case.want,), case.reason
+def test_sizes_that_contradict_the_shape(case: Fault) -> None:
+    assert find_parallelism_faults(VLLM, case.args, case.shape) == (case.want,), case.reason
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_disagreements(case: Fault) -> None:
     ],
 )
 def test_what_repeats_the_shape_agrees(engine: EngineName, args: tuple[str, ...], shape: Shape) -> None:
-    assert disagreements(engine, args, shape) == ()
+    assert find_parallelism_faults(engine, args, shape) == ()
 
 
 def test_problems_stand_where_the_caller_says() -> None:
-    (problem,) = disagreements(VLLM, ("-tp=1",), PIPELINE, "spec.serving[0].engine.args")
+    (problem,) = find_parallelism_faults(VLLM, ("-tp=1",), PIPELINE, "spec.serving[0].engine.args")
     assert problem.path == "spec.serving[0].engine.args[0]"

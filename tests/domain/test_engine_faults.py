@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.engine_faults import model_faults, shape_faults
-from function.domain.executor import by_ray
+from function.domain.engine_faults import model_faults, shape_faults, uses_ray
 from function.domain.model import Engine, EngineName, OciSource, Parallelism, Shape, Source, UriSource, single_file
 from function.domain.problem import Problem
 from tests.builders import HUB, shape
@@ -84,7 +83,7 @@ def test_sizes_are_looked_at_as_well() -> None:
     ],
 )
 def test_ray_is_needed(reason: str, engine: Engine, want: bool) -> None:  # a row of a table
-    assert by_ray(engine) is want, reason
+    assert uses_ray(engine) is want, reason
 
 
 FILE = replace(HUB, file="Q4/kimi.gguf")
@@ -102,7 +101,7 @@ FILE = replace(HUB, file="Q4/kimi.gguf")
 )
 def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  # a row of a table
     why = f"'{image}' reads no GGUF, which left the stock images with 0.24.0"
-    allowed = "must be an earlier one, or one's own with vllm-gguf-plugin"
+    allowed = "use an earlier image, or a custom image with vllm-gguf-plugin"
     want = (Problem("engine.image", f"{why}; {allowed}"),) if refused else ()
     assert model_faults(vllm(image), source, "kimi", "engine") == want, reason
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.flags import last_value, read
+from function.domain.flags import last_value, parse_flags
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from function.domain.flags import last_value, read
     ],
 )
 def test_flags(reason: str, args: tuple[str, ...], want: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert [(flag.name, flag.values) for flag in read(args)] == want, reason
+    assert [(flag.name, flag.values) for flag in parse_flags(args)] == want, reason
 
 
 def test_a_flag_in_words_is_never_long() -> None:
-    (flag,) = read((f"--a={'b' * 4096}",))
+    (flag,) = parse_flags((f"--a={'b' * 4096}",))
     assert flag.text == f"--a={'b' * 60}…"
 
 

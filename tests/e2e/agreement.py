@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from function.cli.gathered import KINDS
-from function.cli.gathered import World as Read
-from function.cli.planning import make
+from function.cli.inputs import KINDS
+from function.cli.inputs import World as Read
+from function.cli.planning import plan_deployments
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, condition, mapping, text
 from tests.e2e.world import World
@@ -30,7 +30,7 @@ def _agree(world: World) -> bool:
     decided = {str(ref): _decided(read.store.get(ref) or {}, read.store.owned(ref).values()) for ref in refs}
     planned = {
         str(plan.ref): (plan.decision.reason, plan.decision.message, _where(plan.placements))
-        for plan in make(read, refs)
+        for plan in plan_deployments(read, refs)
     }
     differ = {name: (decided[name], planned[name]) for name in planned if planned[name] != decided[name]}
     if differ:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.world import World
-from tools.stack.__main__ import HOME_VARIABLE
+from tools.stack.__main__ import FAILURES_VARIABLE, HOME_VARIABLE
 from tools.stack.layout import Home
 from tools.stack.stack import connect
 
@@ -49,10 +49,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell what scenarios measured, wherever they ran."""
+    """Print what scenarios measured, and write the files with a failure where the caller wants them."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             terminalreporter.write_line(f"{report.nodeid}: {name}: {value}")
+    if FAILURES_VARIABLE in os.environ:
+        failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+        files = dict.fromkeys(report.nodeid.partition("::")[0] for report in failed)
+        Path(os.environ[FAILURES_VARIABLE]).write_text("\n".join(files))
 
 
 @pytest.hookimpl(wrapper=True)

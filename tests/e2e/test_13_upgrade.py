@@ -1,7 +1,7 @@
-"""Scenario 13: an earlier release, then this one, and back, over what runs and what downloads: nothing is made again.
+"""Scenario 13: an upgrade of the function and its rollback restart no service and no download.
 
-The earlier one is the latest in the history, or the commit that EARLIER_RELEASE names. What runs is what
-`tests/lifecycle/before` has on paper: one service of each mode, with weights from everywhere.
+The earlier release is the latest in the history, or the commit that EARLIER_RELEASE names. `upgrades.yaml` has the
+models: one service of each mode, with weights from each source.
 """
 
 import io
@@ -15,7 +15,6 @@ import pytest
 from function.kube.manifests import Manifest, mapping, text
 from tests.e2e.objects import cache, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
-from tests.lifecycle.test_before import BEFORE
 from tools.documents import document
 from tools.stack import inventory, release
 from tools.stack.layout import SOURCE
@@ -23,7 +22,7 @@ from tools.stack.waiting import steady
 
 pytestmark = pytest.mark.e2e
 TEAM = "upgraded"
-CASES: dict[str, Manifest] = {path.stem: document(path) for path in BEFORE}
+CASES: dict[str, Manifest] = document(Path(__file__).parent / "upgrades.yaml")
 CLASS = "earlier"
 CLAIMS = ("weights", "staged")
 # The pod of the download finds no node.

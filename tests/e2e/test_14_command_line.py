@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.cli.errors import Code
+from function.cli.options import Code
 from function.kube.manifests import JSON, Manifest, listing, text
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
@@ -135,7 +135,6 @@ def test_weights_come_and_go_by_command(world: World) -> None:
     said(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept", *wait, user="keeper")
     (entry,) = json.loads(said(world, "cache", "list", "-o", "json"))
     assert (entry["name"], entry["environment"], entry["phase"]) == ("kept", "commanded", "Ready")
-    said(world, "cache", "retry", "kept", *wait, user="keeper")
     said(world, "cache", "clear", "kept", "--purge", user="keeper")
     until("the cache to go", lambda: world.stack.hub.get("ModelCache", "kept", TEAM) is None)
     world.remove(TEAM, "runs", "waits")

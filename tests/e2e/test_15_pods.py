@@ -11,7 +11,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.quantity import parse
 from function.parse.environments import read_environment
 from function.parse.presets import named
-from function.serving.service import build
+from function.serving.service import build_service
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
 from tests.parse.test_presets import GIVEN, SHARED, Given
@@ -50,7 +50,7 @@ def _service(case: Given, name: str, *, data: bool) -> Manifest:
     asked = replace(
         request(DATA if data else PIPELINE, pool=nodes, uri="hf://org/kimi:main"), name=name, namespace=TEAM
     )
-    built = build(asked)
+    built = build_service(asked)
     assert isinstance(built, dict), built
     return built
 

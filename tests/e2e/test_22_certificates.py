@@ -10,7 +10,7 @@ import pytest
 from function.domain.model import Engine
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.serving.service import build
+from function.serving.service import build_service
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
 from tests.serving.requests import ONE_NODE, PIPELINE, engine, request
@@ -45,7 +45,7 @@ def on(world: World, empty: None) -> Iterator[None]:  # noqa: ARG001  # it comes
 
 def _pods(world: World, name: str, run: Engine, *, nodes: int) -> list[Manifest]:
     asked = request(PIPELINE if nodes == 2 else ONE_NODE, run, uri="hf://org/kimi:main", kserve=Kserve(tls=True))
-    built = build(replace(asked, name=name, namespace=TEAM))
+    built = build_service(replace(asked, name=name, namespace=TEAM))
     assert isinstance(built, dict), built
     world.stack.remote.apply(built)
     until("its pods", lambda: [running(pod) for pod in world.pods(built)] == [True] * nodes)

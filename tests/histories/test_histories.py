@@ -35,5 +35,5 @@ def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> Non
 def test_a_defect_that_is_brought_back_is_found(name: str, seed: int) -> None:
     mutant = named(name)
     with planted(mutant):
-        assert play(seed, aim=mutant.aim).violations
-    assert play(seed, aim=mutant.aim).violations == []
+        assert play(seed, aim=mutant.aim, tight=mutant.tight).violations
+    assert play(seed, aim=mutant.aim, tight=mutant.tight).violations == []

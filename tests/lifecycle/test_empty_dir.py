@@ -19,7 +19,6 @@ from tests.lifecycle.scene import (
     placement,
     put,
     running,
-    scaled,
     scene,
 )
 
@@ -88,54 +87,11 @@ def test_a_token_that_is_there_already_reaches_it() -> None:
     assert mapping(token, "valueFrom.secretKeyRef")["name"] == "hub"
 
 
-SAID: dict[str, Edit] = {
-    "pull-secrets": environment("storage.download.imagePullSecrets", [{"name": "mirror"}]),
-    "certificates": environment("storage.download.env", CERTIFICATES),
-}
-
-
-def _without_wish(found: Scene) -> None:
-    for manifest in found.observed.values():
-        for path in ("spec.forProvider.manifest", "status.atProvider.manifest"):
-            mapping(manifest, f"{path}.metadata").pop("annotations", None)
-
-
-def _as_an_earlier_release(found: Scene) -> None:
-    """Let the service be as it was before this reached its pods."""
-    for key, manifest in found.observed.items():
-        for path in ("spec.forProvider.manifest", "status.atProvider.manifest"):
-            template = mapping(manifest, f"{path}.spec.template")
-            if key.startswith("service-") and template:
-                template.pop("imagePullSecrets", None)
-                kept = [v for v in listing(template, "volumes") if v["name"] != "initializer-certificates"]
-                template["volumes"] = [*kept]
-                if not kept:
-                    del template["volumes"]
-                container(template).pop("volumeMounts", None)
-
-
-@pytest.mark.parametrize("story", SAID)
-def test_a_service_that_runs_without_is_left_alone(story: str) -> None:
-    """What an environment said all along did not reach these pods; an upgrade restarts none of them for it."""
-    before = scene(ONE_NODE).edited(SAID[story]).settled()
-    unmarked = before.edited(_as_an_earlier_release, _without_wish)
-    marked = only(unmarked)
-    assert scaled(marked, 1)["spec"] == scaled(running(unmarked), 1)["spec"]
-    if story == "certificates":
-        carrying = before.edited(_as_an_earlier_release)
-        assert only(carrying) == running(carrying)
-
-
-def test_pull_secrets_of_downloads_are_taken_with_the_next_wish_and_go_when_they_are_said_no_longer() -> None:
-    """Nothing tells a service of an earlier release from one that was written before the Secret was named."""
-    added = scene(ONE_NODE).edited(SAID["pull-secrets"])
-    assert only(added.edited(environment("storage.download.imagePullSecrets", None))) == running(scene(ONE_NODE))
-    with_more = added.edited(model("serving.0.engine.args", ["--seed=2"]))
-    assert mapping(only(with_more), "spec.template")["imagePullSecrets"] == [{"name": "mirror"}]
-    unmarked = with_more.settled().edited(_without_wish)
-    assert only(unmarked)["spec"] == running(unmarked)["spec"], "what it has it keeps"
-    without = with_more.settled().edited(environment("storage.download.imagePullSecrets", None))
-    assert "imagePullSecrets" not in mapping(only(without), "spec.template")
+def test_pull_secrets_of_downloads_come_and_go_with_the_setting() -> None:
+    rest, secrets = scene(ONE_NODE), "storage.download.imagePullSecrets"
+    added = rest.edited(environment(secrets, [{"name": "mirror"}])).settled()
+    assert mapping(running(added), "spec.template")["imagePullSecrets"] == [{"name": "mirror"}]
+    assert only(added.edited(environment(secrets, None))) == running(rest)
 
 
 @dataclass(frozen=True)

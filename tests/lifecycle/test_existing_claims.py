@@ -6,7 +6,6 @@ is.
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.exchange import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.storage.checks import FaultKind, StorageFault, of_existing
@@ -14,6 +13,7 @@ from tests.composers.plane import call, change, only, reconciled, remote, said
 from tests.e2e import objects
 from tests.lifecycle.scene import SEVERAL_NODES, Scene, environment, observed, put, scene
 from tests.lifecycle.test_node_local import Local
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 

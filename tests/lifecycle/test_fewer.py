@@ -52,7 +52,9 @@ def test_fewer_replicas_need_nothing_that_is_missing(missing: Edit, asks: int) -
     before, after = there.edited(missing).composed(), held.composed()
     assert after == {key: scaled(service, asks) for key, service in before.items()}
     status = held.outcome().status
-    assert (get(status, "service.replicas"), status["gpus"]) == (asks, asks * 16), "what goes is not charged any more"
+    assert (get(status, "service.replicas"), status["gpus"]) == (3, 48), "the cluster still has them"
+    confirmed = held.edited(observed("service-", "status.atProvider.manifest.spec.replicas", asks)).outcome().status
+    assert (get(confirmed, "service.replicas"), confirmed["gpus"]) == (asks, asks * 16), "what is gone is not charged"
     assert held.said("ServiceReady").reason == ("Serving" if asks else "ScaledToZero")
     assert held.outcome().ready is None
 
@@ -86,7 +88,8 @@ def test_a_service_of_another_group_has_another_number_unless_none_are_asked_for
     """One replica of the larger group is no reason to serve with fewer of the smaller one until it comes."""
     there = scene(SEVERAL_NODES).edited(runs(3), REVISION, LARGER, placement("replicas", asks))
     assert [get(service, "spec.replicas") for service in there.composed().values()] == [want]
-    assert get(there.outcome().status, "service.replicas") == want
+    confirmed = there.edited(observed("service-", "status.atProvider.manifest.spec.replicas", want))
+    assert get(confirmed.outcome().status, "service.replicas") == want
 
 
 def test_a_service_that_is_refused_is_not_ready_without_replicas() -> None:

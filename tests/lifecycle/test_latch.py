@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, listing, mapping, text
 from tests.composers.plane import change, manifests, only, plane, remote, said
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 SILENT = "observe failed: cannot get object: Get https://east/api: dial tcp 10.0.0.1:443: i/o timeout"

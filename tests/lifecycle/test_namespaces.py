@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.composers import requirements
 from function.kube.manifests import Manifest, condition, get, listing, text
 from tests.composers.plane import only, plane, remote, said
 from tests.lifecycle.scene import ONE_NODE, SEVERAL_NODES, Scene, at_rest, defaults
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 
 ROUNDS = 14

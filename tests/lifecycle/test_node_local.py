@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.exchange import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.storage.scripts import DOWNLOAD, SCRIPTS
 from tests.composers.plane import change, manifests, only, plane, reconciled, remote, said
 from tests.lifecycle.scene import put
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 STORY, POOLS = "gemma-one-gpu", "spec.nodePools"

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from function.cli.control_plane import ControlPlane
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
 from function.lifecycle import preparation
 from function.lifecycle.object_writer import Lifetime, ObjectWriter
 from tests.composers.plane import manifests, only, plane, remote, said
 from tests.lifecycle.scene import put
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 STORY = "kimi-k2-two-nodes"

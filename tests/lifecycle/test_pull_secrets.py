@@ -1,11 +1,11 @@
 """With which Secrets images are pulled: copies of the control plane's, and what the cluster has already."""
 
-from function.cli.control_plane import ControlPlane
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from tests.composers.plane import manifests, only, plane, remote
 from tests.lifecycle.scene import environment, model, put, scene
 from tests.lifecycle.scene import only as service
 from tests.lifecycle.test_shared_jobs import Slow
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 STORY = "kimi-k2-two-nodes"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import pytest
 from crossplane.function import resource
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.domain.cache import ModelCache, NamedCache, Reader
 from function.domain.placement import Placement
@@ -15,6 +14,7 @@ from function.lifecycle import readers
 from function.observe.objects import ObservedObject, State
 from tests import builders
 from tests.composers.plane import call, change, only, plane, remote, request_of
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 STORY = "model-cache"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 from crossplane.function import resource
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, get, mapping, text
 from tests.composers.plane import call, change, manifests, only, plane, remote, request_of
+from tools.control_plane import ControlPlane
 from tools.world import World
 
 COMPLETE: Manifest = {"type": "Complete", "status": "True"}

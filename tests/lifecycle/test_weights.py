@@ -3,10 +3,10 @@
 import copy
 from dataclasses import dataclass, replace
 
-from function.cli.control_plane import ControlPlane
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.composers.plane import change, manifests, only, plane, remote, said
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 

@@ -1,6 +1,7 @@
-// Command oracle prints what the real k8s.io/apimachinery makes of quantities and label selectors.
+// Command oracle prints what the real k8s.io/apimachinery makes of quantities and label selectors, and which images the
+// kubelet's own parser accepts (github.com/distribution/reference).
 //
-// The tables beside it are its output: `go run . quantities > quantities.json`, `go run . selectors > selectors.json`.
+// The tables beside it are its output: `go run . quantities > quantities.json`, and so for selectors and images.
 // Tests of function/kube compare with the tables, so that no expectation there is our own opinion.
 package main
 
@@ -9,7 +10,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
+	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,7 +23,7 @@ type table struct {
 	rows func() any
 }
 
-var tables = []table{{"quantities", quantities}, {"selectors", selectors}}
+var tables = []table{{"quantities", quantities}, {"selectors", selectors}, {"images", images}}
 
 func main() {
 	for _, t := range tables {
@@ -34,7 +37,7 @@ func main() {
 			return
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: oracle quantities|selectors")
+	fmt.Fprintln(os.Stderr, "usage: oracle quantities|selectors|images")
 	os.Exit(2)
 }
 
@@ -149,6 +152,62 @@ func selectors() any {
 			matches := selector.Matches(labels.Set(set))
 			rows = append(rows, match{Selector: given, Labels: set, Matches: &matches})
 		}
+	}
+	return rows
+}
+
+// image is one row: whether a reference can be parsed as the kubelet does it.
+type image struct {
+	Text  string `json:"text"`
+	Valid bool   `json:"valid"`
+}
+
+// hex is so many hexadecimal digits.
+func hex(digits int) string { return strings.Repeat("0a", digits/2) }
+
+// imageTexts are the inputs: hosts and ports, paths, tags and digests, alone and together, and what looks like them.
+func imageTexts() []string {
+	texts := []string{
+		"engine", "engine:1", "vllm/vllm-openai:v0.15.0", "a/b/c/d:e", "registry.example.com/team/engine:v1",
+		"registry.example.com:5000/engine:v1", "registry.example.com:5000/engine", "localhost/engine",
+		"localhost:5000/engine", "10.0.0.1:5000/engine:v1", "[::1]:5000/engine:v1", "[::1]/engine", "[::1]:x/engine",
+		"::1/engine", "[fe80::1%25eth0]/engine", "[]/engine", "registry:5000/engine", "registry:5000", "registry:/engine",
+		"registry:http/engine", "registry.example.com:5000", "registry.example.com", "registry.example.com/",
+		"UPPER/Case:v1", "UPPER/case:v1", "Upper:v1", "UPPER", "team/Engine:v1", "registry.example.com/Team/engine:v1",
+		"Registry.Example.com/team/engine:v1", "engine:V1", "engine:LATEST", "UPPER:5000/engine",
+		"a:b:c", "a:b/c:d", "a/b:c:d", "a/b:c/d", "a@b@c", "engine:", "engine:@", "engine@", ":v1", "@", ":", "/", "",
+		"/engine", "engine/", "a//b", "a/./b", "a/../b", ".engine", "engine.", "-engine", "engine-", "_engine", "engine_",
+		"a.b", "a..b", "a_b", "a__b", "a___b", "a-b", "a--b", "a---b", "a._b", "a-_b", "a.-b", "a+b", "a~b", "a!b",
+		"a_b.c/d", "a-.b/c", "-a.b/c", "a.b-/c", "a..b/c", ".a/b", "a./b", "a_b:5000/c", "a_b/c", "A_B/c", "a.b.c.d/e",
+		"engine:_v1", "engine:.v1", "engine:-v1", "engine:v1.", "engine:v1-", "engine:v+1", "engine:v/1", "engine:v1 ",
+		" engine:v1", "engine :v1", "engine:v1\n", "engine\n", "eng ine", "engine:v1\t", "engine:é", "éngine", "engine:１",
+		"٣ngine", "engine:v1\u00a0", "https://registry.example.com/engine", "oci://registry.example.com/engine:v1",
+		"docker://engine", "engine:$(TAG)", "engine:${TAG}", "engine:{{ .Tag }}", "engine:latest?", "engine#v1",
+		"engine:" + strings.Repeat("t", 128), "engine:" + strings.Repeat("t", 129),
+		strings.Repeat("a", 247), strings.Repeat("a", 248), strings.Repeat("a", 255), "a/" + strings.Repeat("a", 253),
+		"a/" + strings.Repeat("a", 254), "registry.example.com/" + strings.Repeat("a", 255),
+		"registry.example.com/" + strings.Repeat("a", 256), strings.Repeat("h", 300) + ".com/engine",
+		"localhost/" + strings.Repeat("a", 255), "A/" + strings.Repeat("a", 255), "A/" + strings.Repeat("a", 256),
+		hex(64), hex(62), hex(66), hex(64) + ":v1", "a/" + hex(64), strings.ToUpper(hex(64)),
+	}
+	for _, digest := range []string{
+		"sha256:" + hex(64), "sha256:" + hex(62), "sha256:" + hex(66), "sha256:" + strings.ToUpper(hex(64)), "sha256:zz",
+		"sha256:" + strings.Repeat("z", 64), "sha256:", "sha256", "sha384:" + hex(96), "sha384:" + hex(64),
+		"sha512:" + hex(128), "sha512:" + hex(64), "sha1:" + hex(40), "md5:" + hex(32), "blake3:" + hex(64),
+		"SHA256:" + hex(64), "sha256+b64:" + hex(64), ":" + hex(64), hex(64), "sha256:" + hex(64) + ":v1",
+		"sha256:" + hex(64) + "@sha256:" + hex(64), "sha256:" + hex(64) + " ",
+	} {
+		texts = append(texts, "engine@"+digest, "engine:v1@"+digest, "registry.example.com:5000/team/engine@"+digest)
+	}
+	return texts
+}
+
+func images() any {
+	texts := imageTexts()
+	rows := make([]image, 0, len(texts))
+	for _, text := range texts {
+		_, err := reference.ParseNormalizedNamed(text)
+		rows = append(rows, image{Text: text, Valid: err == nil})
 	}
 	return rows
 }

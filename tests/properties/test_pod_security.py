@@ -13,7 +13,7 @@ import pytest
 from function.domain.model import Engine, Shape
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, listing, mapping, text
-from function.serving.service import build
+from function.serving.service import build_service
 from function.storage import job
 from function.storage.credentials import credential
 from tests.serving.requests import DATA, ONE_GPU, PIPELINE, engine, request
@@ -116,7 +116,7 @@ PRESET: Manifest = {
 
 def _service(shape: Shape, run: Engine | None = None) -> Manifest:
     """Return the leader's pod of a service, over a preset's rights where it has a preset."""
-    made = build(request(shape, run))
+    made = build_service(request(shape, run))
     assert isinstance(made, dict), made
     spec = mapping(made, "spec.template")
     if shape is PIPELINE:

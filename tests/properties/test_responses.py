@@ -10,10 +10,10 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.cli.control_plane import ControlPlane
 from function.kube.manifests import JSON, Manifest
 from function.report.conditions import OWNED
 from tests.composers.plane import call, change, manifests, only, plane, request_of
+from tools.control_plane import ControlPlane
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 10**6) | st.floats(allow_nan=False) | st.text(max_size=12)

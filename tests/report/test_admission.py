@@ -52,6 +52,12 @@ CASES = (
         "again",
     ),
     Case(
+        "can-start-again",
+        Admission(reason=Admitted.CANNOT_START, labels={}),
+        "False",
+        "Its references resolve again: it starts once env has admitted it again",
+    ),
+    Case(
         "by-hand",
         Admission(reason=Admitted.WAITING, judged=True, free=NOTHING, labels={}),
         "False",

@@ -16,7 +16,7 @@ from function.scheduling.judge import attempts, judge, judge_again
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Fit, Miss, Use
-from function.serving.service import unservable
+from function.serving.service import find_pool_problems
 from tests.builders import (
     deployment,
     engine,
@@ -284,7 +284,7 @@ def test_what_a_pools_preset_sets_no_profile_sets() -> None:
     given = InterNode(preset="eks-efa", preset_env=frozenset({"NCCL_NET"}))
     author = replace(engine(), env=({"name": "NCCL_NET", "value": "Socket"},))
     request = SchedulingRequest(
-        deployment=deployment(), model=model(profile("wide", shape(2), engine=author)), unservable=unservable
+        deployment=deployment(), model=model(profile("wide", shape(2), engine=author)), unservable=find_pool_problems
     )
     verdict = judge(request, environment("env", replace(pool("efa"), inter_node=given)), Ledger(()))
     assert isinstance(verdict, Miss)

@@ -7,7 +7,8 @@ import pytest
 from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement
 from function.domain.shares import Free, Grant, Share
-from function.scheduling.ledger import Ledger, charge_order, take, use
+from function.scheduling.holdings import take
+from function.scheduling.ledger import Ledger, charge_order, use
 from function.scheduling.pool_capacity import Demand, PoolCapacity
 from function.scheduling.verdicts import Use
 from tests.builders import environment, placement, pool, shape
@@ -148,9 +149,9 @@ def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
     there = other("a", "2026-01-01")
     assert Ledger((there,)).counted(environment("env", uid="e")) is None
     assert Ledger((there,)).counted(environment("env")) == ((there,), frozenset())
-    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == ((there,), frozenset())
+    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == ((there, MINE), frozenset())
     admitted = environment("env", uid="e", admitted=(grant("m", 1), grant("other", 1)))
-    assert Ledger((there,), (MINE,)).counted(admitted) == ((there,), frozenset({"m"}))
+    assert Ledger((there,), (MINE,)).counted(admitted) == ((there, MINE), frozenset({"m"}))
 
 
 def grant(uid: str, replicas: int, pool: str = "pool") -> Grant:

@@ -41,6 +41,7 @@ def left(replicas: int, excess: Excess | None = BEYOND) -> Admission:
 
 
 SAID_SO = replace(MINE, over_quota=True)
+HELD_BACK = replace(MINE, held_back=True)
 CASES = (
     Case("within", "nothing is taken away", MINE, GRANTED, None, FOUND),
     Case("unlabelled", "that comes first", MINE, GRANTED, BEYOND, BARE, BARE),
@@ -54,6 +55,13 @@ CASES = (
     Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, NEW, None, FOUND),
     Case("room-again-and-begun", "what was begun never left the ledger", replace(SAID_SO, uri="pvc://x"), GRANTED, None,
          FOUND),
+    Case("can-start-again", "its grant may be another's by now", HELD_BACK, GRANTED, None,
+         replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
+    Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, NEW, None, FOUND),
+    Case("can-start-again-and-begun", "it never left the ledger", replace(HELD_BACK, uri="pvc://x"), GRANTED, None,
+         FOUND),
+    Case("running", "what runs in another shape does not grow either", SERVES, GRANTED, BEYOND, left(1),
+         replace(FOUND, running=3)),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 from function.domain.placement import Placement
 from function.domain.quota import Excess, Limits
 from function.domain.shares import Share
-from function.scheduling.quota import excess, within_quota
+from function.scheduling.quota import excess, may_exceed, within_quota
 from function.scheduling.verdicts import Assignment, Decision
 from tests import builders
 
@@ -158,6 +158,37 @@ def test_who_is_beyond_the_quota(case: Case) -> None:
     assert found == want, case.reason
     assert excess(case.me, case.others[::-1], case.limits) == found, "whatever the order"
     assert excess(case.me, (*case.others, case.me), case.limits) == found, "once"
+
+
+# They have served, and leave nothing of any limit below.
+GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(), Limits(placements=2), Limits(gpus=8), Limits(placements=2, gpus=8)], ids=str
+)
+@pytest.mark.parametrize(
+    "me",
+    [
+        FIRST,
+        SERVES,
+        placement("p9", begun=True),
+        placement("p9", begun=True, has=1, replicas=2),
+        placement("p9", begun=True, has=2, replicas=1),
+        placement("p9", replicas=0),
+        placement("p9", begun=True, has=1, replicas=0),
+        replace(FIRST, shape=None),
+        replace(SERVES, shape=None),
+        replace(SERVES, deleting=True),
+        replace(SERVES, over_quota=True, replicas=3),
+        replace(placement("p9"), uri="pvc://weights"),
+    ],
+    ids=lambda p: f"{p.begun}-{p.replicas}-{p.takes and p.takes.replicas}-{p.shape and p.shape.gpus}",
+)
+def test_may_exceed_exactly_where_others_can_leave_no_room(me: Placement, limits: Limits) -> None:
+    """A placement for which it is False is not told who else there is."""
+    assert may_exceed(me, limits) is (excess(me, GREEDY, limits) is not None)
+    assert excess(me, (), limits) is None or may_exceed(me, limits)
 
 
 def test_what_is_beyond_and_has_nothing_waits_as_it_is() -> None:

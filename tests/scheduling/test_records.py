@@ -98,7 +98,7 @@ FULL = Refusal(
 TAKES = Excess(namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, wanted=16, holders=(("other", 4),))
 
 
-def over_quota(wanted: int) -> Miss:
+def over_quota(wanted: int, step: int) -> Miss:
     refusal = Refusal(
         reason=Refused.QUOTA_EXCEEDED,
         field=Field.QUOTA,
@@ -109,12 +109,14 @@ def over_quota(wanted: int) -> Miss:
         wanted=wanted,
         excess=replace(TAKES, wanted=wanted),
     )
-    return Miss(environment="env", refusals=(refusal,), step=QUOTA)
+    return Miss(environment="env", refusals=(refusal,), step=step)
 
 
 CASES = (
-    Case("beyond a quota", replace(asked(model(profile("default", shape(gpus=16)))), excess=TAKES),
-         environment("env", pool(gpus=16)), over_quota(16)),
+    Case("beyond a quota", replace(asked(model(profile("default", shape(gpus=12)))), excess=TAKES),
+         environment("env", pool(gpus=16)), over_quota(12, QUOTA)),
+    Case("beyond any quota", replace(asked(model(profile("default", shape(gpus=16)))), excess=TAKES),
+         environment("env", pool(gpus=16)), over_quota(16, NEVER)),
     Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
          Miss(environment="env", refusals=(FULL,), step=NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
@@ -141,7 +143,7 @@ def test_a_refusal_says_who_what_and_where(case: Case) -> None:
 )
 def test_what_a_quota_never_has_room_for_is_not_waited_for(wanted: int, outlook: Outlook) -> None:
     """Four of twelve are another's, who may leave."""
-    assert over_quota(wanted).outlook is outlook
+    assert over_quota(wanted, QUOTA).outlook is outlook
 
 
 @pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])

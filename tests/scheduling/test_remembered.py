@@ -134,15 +134,52 @@ def test_an_environment_that_goes_is_forgotten(judged: list[str]) -> None:
     assert judged == ["east", "west", "west"]
 
 
-def test_few_needs_are_kept(judged: list[str]) -> None:
-    verdicts = Verdicts()
-    needs = [replace(ASKED, deployment=deployment(replicas=n)) for n in range(9)]
+def replicas(count: int) -> SchedulingRequest:
+    """Return one of several different needs."""
+    return replace(ASKED, deployment=deployment(replicas=count))
+
+
+def test_keeps_the_verdicts_of_as_many_pending_needs_as_a_fleet_has(judged: list[str]) -> None:
+    verdicts, needs = Verdicts(), [replicas(n) for n in range(64)]
+    for need in needs:
+        ask(verdicts, need, (EAST,), ())
+    judged.clear()
+    for need in needs:
+        ask(verdicts, need, (EAST,), ())
+    assert judged == []
+
+
+def test_forgets_the_need_that_was_asked_longest_ago_beyond_64(judged: list[str]) -> None:
+    verdicts, needs = Verdicts(), [replicas(n) for n in range(65)]
     for need in needs:
         ask(verdicts, need, (EAST,), ())
     judged.clear()
     for need in reversed(needs):
         ask(verdicts, need, (EAST,), ())
-    assert judged == ["east"], "the oldest one was given up, and the others were still there"
+    assert judged == ["east"]
+
+
+def test_keeps_a_bounded_number_of_verdicts_and_always_those_of_the_last_need(
+    judged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a bound of three verdicts: two for two environments, and beside them those of no other need."""
+    monkeypatch.setattr(remembered, "MOST_VERDICTS", 3)
+    verdicts, both = Verdicts(), (EAST, WEST)
+    for asked, environments, found in (
+        (1, both, "east west"),
+        (2, (EAST,), "east"),
+        (1, both, ""),
+        (2, (EAST,), ""),
+        (3, both, "east west"),  # 2 + 1 of 3
+        (2, (EAST,), ""),
+        (1, both, "east west"),
+        (4, (EAST, WEST, environment("north"), environment("south")), "east west north south"),
+        (4, (EAST, WEST), ""),
+        (1, both, "east west"),
+    ):
+        judged.clear()
+        ask(verdicts, replicas(asked), environments, ())
+        assert " ".join(judged) == found
 
 
 _MEMORY = Verdicts()

@@ -5,9 +5,10 @@ from dataclasses import replace
 from function.domain.environment import Pool
 from function.domain.model import Engine, EngineName, Parallelism, Shape, Source, Spread
 from function.domain.settings import Initializer, Kserve
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, listing, mapping
 from function.kube.names import MANAGED_BY
 from function.serving.request import ServingRequest
+from function.serving.service import build_service
 from tests.builders import GIB, HUB, model, pool, profile, shape
 
 NAME, NAMESPACE = "kimi-1a2b3c4d", "team"
@@ -67,3 +68,17 @@ def request(
         weights=weights,
         bandwidth=bandwidth,
     )
+
+
+def build_pods(asked: ServingRequest) -> list[Manifest]:
+    """Returns the pods of a service: the leader's, and the worker's if there is one."""
+    service = build_service(asked)
+    assert isinstance(service, dict), service
+    spec = mapping(service, "spec")
+    return [mapping(spec, part) for part in ("template", "worker") if part in spec]
+
+
+def get_main(pod: Manifest) -> Manifest:
+    """Returns the engine's container."""
+    (container,) = listing(pod, "containers")
+    return container

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from function.domain.model import Engine, Shape
-from function.serving.engines import Group, Launch, Run, start
-from function.serving.platform import sourced
+from function.serving.engine import Group, Launch, Run, start_group, wrap_in_shell
 from tests.serving.requests import (
     DATA,
     ONE_GPU,
@@ -33,7 +32,7 @@ from tests.serving.requests import (
     VLLM_RANKS,
     engine,
 )
-from tests.serving.test_engines import AS_PRESET, AWKWARD, NAMES
+from tests.serving.test_engine import AS_PRESET, AWKWARD, NAMES
 
 ENGINE = """\
 import json, os, signal, sys, time
@@ -142,7 +141,7 @@ class Case:
     def group(self, *args: str) -> Group:
         """Return how its pods start with an author's arguments."""
         given = engine(*args, image=self.engine.image)
-        return start(Run(engine=given, shape=self.shape, names=NAMES, file=self.file, tls=self.tls))
+        return start_group(Run(engine=given, shape=self.shape, names=NAMES, file=self.file, tls=self.tls))
 
 
 CASES = [
@@ -207,7 +206,7 @@ def test_a_line_that_a_pools_preset_begins_with_changes_nothing(
 ) -> None:
     (place.directory / "profile.sh").write_text("export NCCL_NET=gIB\n")
     line = f"source {place.directory / 'profile.sh'}"
-    process = place.begin(sourced(_launch(case.group(*AWKWARD), index), line), index)
+    process = place.begin(wrap_in_shell(_launch(case.group(*AWKWARD), index), line), index)
     running.append(process)
     if case.id.startswith("ray") and index:
         assert _line(process, "ray") == "ray start --address=kimi-0.kimi.team:6379 --block"

@@ -1,11 +1,11 @@
 """The preset that no release of KServe ships."""
 
 from function.domain.settings import Kserve
-from function.serving.presets import pipeline_preset, pipeline_preset_name
+from function.serving.presets import build_pipeline_preset, pipeline_preset_name
 
 
 def test_the_preset_is_empty_and_lies_where_kserve_looks() -> None:
-    assert pipeline_preset(Kserve(namespace="kserve", config_prefix="kserve-", gateway=True)) == {
+    assert build_pipeline_preset(Kserve(namespace="kserve", config_prefix="kserve-", gateway=True)) == {
         "apiVersion": "serving.kserve.io/v1alpha2",
         "kind": "LLMInferenceServiceConfig",
         "metadata": {

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.model import EngineName
-from function.serving import probes
+from function.kube.manifests import get
 from tests.builders import GIB
-from tests.serving.requests import ONE_GPU, PIPELINE, engine, request
+from tests.serving.requests import ONE_GPU, PIPELINE, SGLANG, VLLM_OLD, build_pods, engine, get_main, request
 
 
 @dataclass(frozen=True)
@@ -37,29 +36,32 @@ CASES = [
 def test_startup_grows_with_the_weights(case: Case) -> None:
     shape = ONE_GPU if case.nodes == 1 else PIPELINE
     asked = request(shape, weights=case.weights, bandwidth=case.bandwidth)
-    assert probes.startup(asked) == {"failureThreshold": case.want}, case.reason
+    assert get(get_main(build_pods(asked)[0]), "startupProbe.failureThreshold") == case.want, case.reason
 
 
-def test_a_presets_probes_are_only_given_more_time() -> None:
-    assert probes.patience(request(weights=0)) == {"startupProbe": {"failureThreshold": 60}}
+def test_preset_container_gets_only_the_startup_budget() -> None:
+    (pod,) = build_pods(request(weights=0))
+    assert get_main(pod)["startupProbe"] == {"failureThreshold": 60}
+    assert not {"ports", "readinessProbe", "livenessProbe"} & get_main(pod).keys()
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "seconds", "reason"),
+    ("image", "path", "seconds", "reason"),
     [
-        (EngineName.VLLM, "/health", 5, "503 when the engine is dead, at once otherwise"),
-        (EngineName.SGLANG, "/health_generate", 25, "makes a token, for which it takes up to 20 s"),
+        (VLLM_OLD, "/health", 5, "503 when the engine is dead, at once otherwise"),
+        (SGLANG, "/health_generate", 25, "makes a token, for which it takes up to 20 s"),
     ],
 )
-def test_our_own_server_is_asked_in_plain_http(name: EngineName, path: str, seconds: int, reason: str) -> None:
-    asked = {
+def test_own_server_is_probed_in_plain_http(image: str, path: str, seconds: int, reason: str) -> None:
+    check = {
         "httpGet": {"path": path, "port": 8000, "scheme": "HTTP"},
         "timeoutSeconds": seconds,
         "periodSeconds": 10,
     }
-    assert probes.serving(request(run=engine(name=name), weights=0), 8000) == {
+    main = get_main(build_pods(request(PIPELINE, engine(image=image), weights=0))[0])
+    assert {key: main[key] for key in main if key == "ports" or key.endswith("Probe")} == {
         "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],
-        "startupProbe": {**asked, "failureThreshold": 60},
-        "readinessProbe": {**asked, "failureThreshold": 3},
-        "livenessProbe": {**asked, "failureThreshold": 30},
+        "startupProbe": {**check, "failureThreshold": 240},
+        "readinessProbe": {**check, "failureThreshold": 3},
+        "livenessProbe": {**check, "failureThreshold": 30},
     }, reason

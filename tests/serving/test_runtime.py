@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Engine, Parallelism, Shape
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, listing, text
 from function.serving.request import ServingRequest
-from function.serving.service import build
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
     DATA,
@@ -22,7 +21,9 @@ from tests.serving.requests import (
     VLLM_NEW,
     VLLM_OLD,
     VLLM_RANKS,
+    build_pods,
     engine,
+    get_main,
     request,
 )
 
@@ -31,17 +32,8 @@ HUB_URI = "hf://org/kimi:main"
 DRAINS = engine(image=VLLM_DRAINS)
 
 
-def pods(asked: ServingRequest) -> list[Manifest]:
-    """Return the pods of a service: the leader's, and the worker's if there is one."""
-    service = build(asked)
-    assert isinstance(service, dict), service
-    spec = mapping(service, "spec")
-    return [mapping(spec, part) for part in ("template", "worker") if part in spec]
-
-
 def variables(pod: Manifest) -> dict[str, JSON]:
-    (main,) = listing(pod, "containers")
-    return {text(entry, "name"): entry.get("value") for entry in listing(main, "env")}
+    return {text(entry, "name"): entry.get("value") for entry in listing(get_main(pod), "env")}
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ ENDINGS = [
 
 @pytest.mark.parametrize("case", ENDINGS, ids=lambda c: c.id)
 def test_how_pods_end(case: Ending) -> None:
-    found = pods(request(case.shape, case.engine))
+    found = build_pods(request(case.shape, case.engine))
     stops = [get(listing(pod, "containers")[0], "lifecycle.preStop.exec.command") for pod in found]
     assert stops == [pause and ["/bin/sleep", str(pause)] for pause in case.pauses], case.reason
     assert {pod.get("terminationGracePeriodSeconds") for pod in found} == {case.grace}, case.reason
@@ -83,7 +75,7 @@ def test_how_pods_end(case: Ending) -> None:
 @pytest.mark.parametrize("shape", [ONE_GPU, PIPELINE, DATA])
 @pytest.mark.parametrize("image", [VLLM_NEW, VLLM_RANKS])
 def test_no_service_puts_an_address_into_a_variable(shape: Shape, image: str) -> None:
-    assert all(pod["enableServiceLinks"] is False for pod in pods(request(shape, engine(image=image))))
+    assert all(pod["enableServiceLinks"] is False for pod in build_pods(request(shape, engine(image=image))))
 
 
 READY = "VLLM_ENGINE_READY_TIMEOUT_S"
@@ -101,11 +93,10 @@ READY = "VLLM_ENGINE_READY_TIMEOUT_S"
     ],
 )
 def test_several_servers_wait_as_long_as_the_probe(reason: str, asked: ServingRequest, want: list[str | None]) -> None:
-    found = pods(replace(asked, weights=100 * GIB))
+    found = build_pods(replace(asked, weights=100 * GIB))
     assert [variables(pod).get(READY) for pod in found] == want, reason
     if "7" not in want and want[0]:
-        (main,) = listing(found[0], "containers")
-        assert get(main, "startupProbe.failureThreshold") == int(want[0]) // 10
+        assert get(get_main(found[0]), "startupProbe.failureThreshold") == int(want[0]) // 10
 
 
 CACHES = {
@@ -117,15 +108,14 @@ CACHES = {
 
 @pytest.mark.parametrize("asked", [request(), request(PIPELINE), request(ONE_GPU, engine(image=SGLANG))])
 def test_on_a_claim_no_hub_is_asked_and_caches_can_be_written(asked: ServingRequest) -> None:
-    for pod in pods(asked):
+    for pod in build_pods(asked):
         assert variables(pod) == {"HF_HUB_OFFLINE": "1", **CACHES}
         assert {"name": "engine-cache", "emptyDir": {}} in listing(pod, "volumes")
-        (main,) = listing(pod, "containers")
-        assert {"name": "engine-cache", "mountPath": "/var/cache/engine"} in listing(main, "volumeMounts")
+        assert {"name": "engine-cache", "mountPath": "/var/cache/engine"} in listing(get_main(pod), "volumeMounts")
 
 
 def test_elsewhere_nothing_is_added() -> None:
-    (pod,) = pods(request(uri=HUB_URI))
+    (pod,) = build_pods(request(uri=HUB_URI))
     assert variables(pod) == {}
     assert "volumes" not in pod
     assert "volumeMounts" not in listing(pod, "containers")[0]
@@ -144,6 +134,6 @@ def test_elsewhere_nothing_is_added() -> None:
     ids=["tokenizer", "config", "draft", "code", "token", "said"],
 )
 def test_who_speaks_of_the_hub_may_ask_it(run: Engine) -> None:
-    (pod,) = pods(request(run=run, source=HUB))
+    (pod,) = build_pods(request(run=run, source=HUB))
     assert variables(pod).get("HF_HUB_OFFLINE") in {None, "0"}
     assert variables(pod).keys() >= CACHES.keys()

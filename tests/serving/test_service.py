@@ -12,10 +12,10 @@ from function.domain.model import Engine, Parallelism, Shape, Spread
 from function.domain.problem import Problem
 from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
-from function.kube.names import ANNOTATION_WISH
+from function.kube.names import ANNOTATION_SPEC_DIGEST
+from function.serving.digest import compute_spec_digest
 from function.serving.request import ServingRequest
-from function.serving.service import build, identity
-from function.serving.wish import wish
+from function.serving.service import build_service, identify_service
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
     DATA,
@@ -31,7 +31,7 @@ from tests.serving.requests import (
 
 
 def built(request: ServingRequest) -> Manifest:
-    service = build(request)
+    service = build_service(request)
     assert isinstance(service, dict), service
     return service
 
@@ -106,7 +106,7 @@ def test_one_node() -> None:
         weights=55 * GIB,
     )
     service = built(asked)
-    assert mapping(service, "metadata").pop("annotations") == {ANNOTATION_WISH: wish(asked)}
+    assert mapping(service, "metadata").pop("annotations") == {ANNOTATION_SPEC_DIGEST: compute_spec_digest(asked)}
     assert service == GEMMA
 
 
@@ -158,7 +158,7 @@ class Case:
 
 BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 CASES = [
-    Case("scaled-to-zero", "a wish like any other", request(replicas=0), "spec.replicas", 0),
+    Case("scaled-to-zero", "zero replicas are served like any other number", request(replicas=0), "spec.replicas", 0),
     Case("no-gateway", "a cluster without one", request(kserve=Kserve(config_prefix="kserve-", gateway=False)),
          "spec.router", None),
     Case("tensor-on-one-node", "the preset renders it", request(ONE_NODE), "spec.parallelism", {"tensor": 8}),
@@ -213,10 +213,10 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_refused(case: Fault) -> None:
-    assert build(request(case.shape, case.engine)) == case.want, case.reason
+    assert build_service(request(case.shape, case.engine)) == case.want, case.reason
 
 
-def test_what_no_living_service_can_change_is_its_identity() -> None:
-    assert identity(ONE_NODE) == identity(ONE_GPU), "GPUs of one pod may change"
-    assert identity(PIPELINE) == ("pipeline", "2")
-    assert len({identity(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
+def test_what_no_living_service_can_change_is_its_identify_service() -> None:
+    assert identify_service(ONE_NODE) == identify_service(ONE_GPU), "GPUs of one pod may change"
+    assert identify_service(PIPELINE) == ("pipeline", "2")
+    assert len({identify_service(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4

@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Engine, HuggingFaceSource, Shape
-from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.serving.request import ServingRequest
-from function.serving.service import build
-from function.serving.tls import secret_name
-from function.serving.wish import wish
+from function.kube.manifests import JSON, Manifest, listing, text
+from function.serving.digest import compute_spec_digest
+from function.serving.service import build_service
 from tests.serving.requests import (
     DATA,
     KSERVE,
@@ -20,7 +18,9 @@ from tests.serving.requests import (
     TENSOR,
     VLLM_OLD,
     VLLM_RANKS,
+    build_pods,
     engine,
+    get_main,
     request,
 )
 
@@ -32,19 +32,8 @@ VOLUME: Manifest = {"name": "tls-certs", "secret": {"secretName": "kimi-1a2b3c4d
 MOUNT: Manifest = {"name": "tls-certs", "mountPath": "/var/run/kserve/tls", "readOnly": True}
 
 
-def pods(asked: ServingRequest) -> list[Manifest]:
-    service = build(asked)
-    assert isinstance(service, dict), service
-    return [mapping(service, f"spec.{part}") for part in ("template", "worker") if mapping(service, f"spec.{part}")]
-
-
-def main(pod: Manifest) -> Manifest:
-    (container,) = listing(pod, "containers")
-    return container
-
-
 def flags(pod: Manifest) -> list[JSON]:
-    args = main(pod).get("args", [])
+    args = get_main(pod).get("args", [])
     assert isinstance(args, list)
     return [arg for arg in args if str(arg).startswith(("--ssl", "--enable-ssl"))]
 
@@ -77,37 +66,37 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_the_leader_serves_with_kserves_certificate(case: Case) -> None:
-    leader, *workers = pods(request(case.shape, case.engine, source=case.source, kserve=ON))
+    leader, *workers = build_pods(request(case.shape, case.engine, source=case.source, kserve=ON))
     assert flags(leader) == case.want, case.reason
     for pod in (leader, *workers):
-        assert (VOLUME in listing(pod, "volumes"), MOUNT in listing(main(pod), "volumeMounts")) == (
+        assert (VOLUME in listing(pod, "volumes"), MOUNT in listing(get_main(pod), "volumeMounts")) == (
             case.mounted,
             case.mounted,
         ), case.reason
-    scheme = text(main(leader), "startupProbe.httpGet.scheme")
+    scheme = text(get_main(leader), "startupProbe.httpGet.scheme")
     assert scheme == ("HTTPS" if case.want else ""), "a preset's own probes ask as KServe says"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_nothing_of_it_is_there_where_nobody_asked(case: Case) -> None:
-    service = build(request(case.shape, case.engine, source=case.source))
+    service = build_service(request(case.shape, case.engine, source=case.source))
     assert "ssl" not in str(service)
     assert "tls" not in str(service)
     assert "HTTPS" not in str(service)
 
 
 def test_an_engine_that_serves_no_https_is_refused() -> None:
-    (problem,) = build(request(PIPELINE, engine(image=SGLANG), kserve=ON))
+    (problem,) = build_service(request(PIPELINE, engine(image=SGLANG), kserve=ON))
     assert str(problem) == (
         "spec.serving[default].engine.image: 'lmsysorg/sglang:v0.5.4' serves no HTTPS, and kserve.tls of the "
         "environment asks for it; must be SGLang 0.5.10 or later"
     )
 
 
-def test_switching_it_on_is_a_wish_and_leaving_it_off_is_none() -> None:
+def test_only_switching_tls_on_changes_the_digest() -> None:
     off = request(PIPELINE)
-    assert wish(replace(off, kserve=ON)) != wish(off)
-    assert wish(replace(off, kserve=replace(KSERVE, tls=False))) == wish(off)
+    assert compute_spec_digest(replace(off, kserve=ON)) != compute_spec_digest(off)
+    assert compute_spec_digest(replace(off, kserve=replace(KSERVE, tls=False))) == compute_spec_digest(off)
 
 
 @pytest.mark.parametrize(
@@ -123,5 +112,6 @@ def test_switching_it_on_is_a_wish_and_leaving_it_off_is_none() -> None:
     ],
 )
 def test_the_secrets_name_is_kserves(service: str, secret: str, reason: str) -> None:
-    assert secret_name(service) == secret, reason
+    leader, _ = build_pods(replace(request(PIPELINE, kserve=ON), name=service))
+    assert {"name": "tls-certs", "secret": {"secretName": secret}} in listing(leader, "volumes"), reason
     assert len(secret) <= 63

@@ -23,6 +23,13 @@ def test_what_is_measured_is_the_change_alone() -> None:
     assert set(more.meter.called) >= set(status.meter.called), "whoever a status wakes, a whole placement wakes too"
 
 
+def test_with_a_quota_a_status_wakes_no_other_placement_of_the_namespace() -> None:
+    more, status = stories.one_more(Settings(), 4, 4, quota=True)
+    assert more.notes == ("5/5 Ready",)
+    for kind in ("ModelPlacement", "ModelDeployment"):
+        assert len([xr for xr in status.meter.called if xr.kind == kind]) == 1
+
+
 def test_a_herd_comes_to_rest_in_its_slots() -> None:
     (row,) = stories.herd(Settings(), 3, 3)
     assert row.notes[0] == "3/3 Ready"

@@ -177,18 +177,6 @@ FILES = (
         {},
     ),
     Files(
-        "series-without-index",
-        "engines load all that are there; the names say how many that must be",
-        {"config.json": b"{}", weights.FIRST: weights.safetensors()},
-        {weights.SECOND: f"is missing, {weights.FIRST} promises it"},
-    ),
-    Files(
-        "series-of-six-digits",
-        "DeepSeek's numbers have five digits before and six behind",
-        {"config.json": b"{}", "model-00002-of-000002.safetensors": weights.safetensors()},
-        {"model-00001-of-000002.safetensors": "is missing, model-00002-of-000002.safetensors promises it"},
-    ),
-    Files(
         "own-incomplete",
         "a repository may call a file so: the client keeps its partial files elsewhere",
         {**weights.SINGLE, "x.incomplete": b"x"},

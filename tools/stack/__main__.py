@@ -12,9 +12,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import pytest
 
 from tools.stack import stack
 from tools.stack.layout import SOURCE, Home
@@ -23,9 +25,12 @@ from tools.stack.needs import KEPT, kept
 from tools.stack.processes import Processes
 from tools.stack.shell import environment
 
-# Side by side: each mostly waits. Scenarios chosen by arguments for pytest need no second one.
+# Stacks run side by side because each mostly waits.
 _STACKS = 2
+# A flaky scenario must not cost a day; more failures than this are never only that.
+_MAX_RERUNS = 2
 HOME_VARIABLE = "MODELPLANE_STACK"
+FAILURES_VARIABLE = "MODELPLANE_FAILED_FILES"
 
 
 @click.group()
@@ -73,20 +78,43 @@ def down() -> None:
 @cli.command(context_settings={"ignore_unknown_options": True})
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(pytest_arguments: tuple[str, ...]) -> None:
-    """Run scenarios on stacks of their own, which end whatever happens; the logs of a failure are kept.
+    """Run scenarios on fresh stacks, which are stopped afterwards; the logs of a failed run are kept.
 
-    Each stack takes the next file of scenarios when it is done with one.
+    Without arguments all scenarios run, and each file with a failure runs once more, alone on a fresh stack. Both
+    results are printed. The run fails if a file fails twice, or if more than two files would need a second attempt.
     """
-    homes = [
-        Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-")))
-        for _ in range(1 if pytest_arguments else _STACKS)
-    ]
+    stack.prepare()
+    if pytest_arguments:
+        sys.exit(_run(1, pytest_arguments).code)
+    everything = _run(_STACKS, ("tests/e2e",))
+    if not 0 < len(everything.failed_files) <= _MAX_RERUNS:
+        sys.exit(everything.code)
+    codes = {file: _run(1, (file,)).code for file in everything.failed_files}
+    for file, code in codes.items():
+        print(f"{file}: failed beside the other scenarios, {'failed again' if code else 'passed'} alone")
+    print(f"reruns: {len(codes)} of at most {_MAX_RERUNS}")
+    sys.exit(max(codes.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """Exit code of pytest and the test files with a failure, in the order in which they ran."""
+
+    code: int
+    failed_files: tuple[str, ...]
+
+
+def _run(stacks: int, arguments: Sequence[str]) -> _Result:
+    """Run pytest on fresh stacks; each stack takes the next file when it has finished one."""
+    homes = [Home(Path(tempfile.mkdtemp(prefix="function-modelplane-e2e-"))) for _ in range(stacks)]
     code = 1
     try:
-        stack.prepare()
         with ThreadPoolExecutor() as threads:
             prefixes = tuple(threads.map(_bring_up, homes))
-        code = _pytest(homes, prefixes, pytest_arguments or ("tests/e2e",))
+        failures = homes[0].root / "failed-files"
+        code = _pytest(homes, prefixes, arguments, failures)
+        # Other exit codes mean that pytest itself failed: there is no result that could be compared.
+        failed = failures.read_text().split() if code == pytest.ExitCode.TESTS_FAILED else []
     finally:
         for home in homes:
             Processes(home).stop_all()
@@ -94,18 +122,21 @@ def test(pytest_arguments: tuple[str, ...]) -> None:
                 shutil.rmtree(home.root, ignore_errors=True)
         if code:
             print("failed; logs are in", *(home.logs for home in homes), file=sys.stderr)
-    sys.exit(code)
+    return _Result(code, tuple(failed))
 
 
-def _pytest(homes: Sequence[Home], prefixes: Sequence[tuple[str, ...]], arguments: Sequence[str]) -> int:
-    """Run pytest with a worker inside each stack's network namespace."""
+def _pytest(
+    homes: Sequence[Home], prefixes: Sequence[tuple[str, ...]], arguments: Sequence[str], failures: Path
+) -> int:
+    """Run pytest with a worker in each stack's network namespace; it writes the names of failed files to `failures`."""
     workers = (
         f"--tx=popen//python={shlex.join((*prefix, sys.executable))}//env:{HOME_VARIABLE}={home.root}"
         for home, prefix in zip(homes, prefixes, strict=True)
     )
     order = ("--dist=loadfile", "--no-loadscope-reorder")
     command = (sys.executable, "-m", "pytest", "-m", "e2e", "-v", "--durations=10", *order, *workers, *arguments)
-    return subprocess.run(command, cwd=SOURCE, check=False).returncode
+    variables = os.environ | {FAILURES_VARIABLE: str(failures)}
+    return subprocess.run(command, cwd=SOURCE, env=variables, check=False).returncode
 
 
 @cli.command(hidden=True)

@@ -1,0 +1,87 @@
+"""What a pool has left at rest beside what is held: granted to placements that exist, or run by their services.
+
+A placement that only waits holds nothing, and neither does one that was granted something and can never start.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from bench.simulator.invariants import NODE_LABEL, Held
+from bench.simulator.objects import Version
+from function.kube.manifests import Manifest, condition, integer, listing, strings, text
+from function.parse.environments import provider_config
+from function.parse.shares import read_share
+from function.scheduling.pool_capacity import PoolCapacity
+
+Shape: TypeAlias = tuple[int, int]  # nodes of a replica, and GPUs on each
+
+
+class Holding(NamedTuple):
+    """So many replicas of a shape."""
+
+    nodes: int
+    gpus: int
+    replicas: int
+
+
+def room_beside(
+    placement: str,
+    environment: Version,
+    pool: Manifest,
+    placements: Mapping[str, Version],
+    services: Iterable[tuple[str, Held]],
+    lost: int,
+) -> PoolCapacity:
+    """Returns what the others leave of a pool for one placement, or for a new one where `placement` is empty.
+
+    `placements` are those that exist, by uid; `services` are what runs, each with the uid of its placement; `lost` is
+    the number of nodes that cannot be used.
+    """
+    room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"), lost=lost)
+    held = _held(environment, pool, placements, services)
+    if not take_all(room, (holding for uid, holdings in held.items() if uid != placement for holding in holdings)):
+        room.free.clear()
+    return room
+
+
+def take_all(room: PoolCapacity, holdings: Iterable[Holding]) -> bool:
+    """Takes what is held, the largest first, and tells whether there was room for all of it."""
+    ordered = sorted((h for h in holdings if h.replicas), key=lambda h: (-h.gpus, -h.nodes))
+    return not any(room.take(h.nodes, h.gpus, h.replicas) for h in ordered)
+
+
+def _held(
+    environment: Version,
+    pool: Manifest,
+    placements: Mapping[str, Version],
+    services: Iterable[tuple[str, Held]],
+) -> dict[str, list[Holding]]:
+    """Returns what each placement holds of a pool, by uid.
+
+    A grant is of a pool's name, and a service is on nodes with its labels. A grant of a name that no pool has may be on
+    the nodes of any.
+    """
+    most: dict[str, dict[Shape, int]] = defaultdict(dict)
+    names = {text(other, "name") for other in listing(environment.manifest, "spec.nodePools")} - {text(pool, "name")}
+    services = [(uid, held) for uid, held in services if uid in placements]
+    running = {uid for uid, _ in services}
+    for row in listing(environment.manifest, "status.admitted"):
+        uid, share = text(row, "uid"), read_share(row)
+        if share.pool in names or uid not in placements or (uid not in running and never_starts(placements[uid])):
+            continue
+        _note(most[uid], (share.nodes, share.gpus_per_node), share.replicas)
+    nodes = provider_config(environment.ref.name), strings(pool, "labels")[NODE_LABEL]
+    for uid, held in services:
+        if held.pool == nodes:
+            _note(most[uid], (held.nodes, held.gpus), held.replicas)
+    return {uid: [Holding(*shape, replicas) for shape, replicas in shapes.items()] for uid, shapes in most.items()}
+
+
+def _note(replicas: dict[Shape, int], shape: Shape, count: int) -> None:
+    replicas[shape] = max(replicas.get(shape, 0), count)
+
+
+def never_starts(placement: Version) -> bool:
+    """Tells whether a placement composes nothing as its model does not exist."""
+    return text(condition(placement.manifest, "ReferencesResolved"), "reason") == "ModelNotFound"

@@ -1,0 +1,321 @@
+"""Draws pools with their GPUs as SVG, in the colours of light and dark: for `plan` and for `capacity`."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby, islice, zip_longest
+from textwrap import wrap
+
+from function.cli.candidates import Row
+from function.cli.planning import Plan
+from function.cli.usage import Usage, by_accelerator, format_users
+from function.composers.deployment import Considered, placed
+from function.domain.environment import Environment, Pool
+from function.domain.shares import Share
+from function.reasons import Status
+from function.report.hardware import lost
+from function.report.sentences import count
+from function.scheduling.holdings import take, whole
+from function.scheduling.ledger import Ledger
+from function.scheduling.pool_capacity import PoolCapacity
+
+_WIDTH, MARGIN = 880, 16
+_GPU, _GAP = 9, 2
+_NODES_DRAWN, _CHARACTERS, _LINES = 12, 120, 12
+FREE, TAKEN, OURS = "#ffffff", "#8b98ad", "#1f9d55"
+INK, DIM, _LINE, NO = "#1b2430", "#5c6877", "#c6ced8", "#c0392b"
+_PER_ROW = 4
+# What each colour is where the reader's system is dark; nothing else of a picture changes.
+_DARK = {
+    "#ffffff": "#0d1117", "#f6f8fa": "#161b22", INK: "#e6edf3", DIM: "#9aa7b5", _LINE: "#3d4754", NO: "#ff7b72",
+    OURS: "#2ea043", TAKEN: "#6e7a8a",
+}  # fmt: skip
+
+OURS_NAME, _LOST_NAME = "this deployment", "cannot be used"
+_LOST = "url(#lost)"
+_FILLS = {"": FREE, OURS_NAME: OURS, _LOST_NAME: _LOST}
+_HATCHED = (
+    '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
+    f'<rect width="4" height="4" fill="{FREE}"/><path d="M0,4 L4,0" stroke="{NO}"/></pattern></defs>'
+)
+BOLD, SMALL = ' font-weight="600"', ' font-size="12"'
+
+
+@dataclass(slots=True)
+class DrawnPool:
+    """A pool with the owner of each GPU that is taken, node by node."""
+
+    room: PoolCapacity
+    cells: list[list[str]]
+
+    @classmethod
+    def empty(cls, pool: Pool) -> "DrawnPool":
+        """Return a pool in which nothing is taken; nodes that cannot be used are marked whole."""
+        lost = pool.max_nodes - pool.usable_nodes
+        room = PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=lost, whole=whole(pool))
+        unusable_node = [_LOST_NAME] * pool.gpus_per_node
+        return cls(room, [[*unusable_node] if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)])
+
+    def take(self, share: Share, owner: str) -> None:
+        """Take a share as the scheduler's ledger does, and draw the nodes by how their free GPUs changed."""
+        before = Counter(self.room.free)
+        take(self.room, share)
+        after = Counter(self.room.free)
+        moves = zip_longest(sorted((before - after).elements()), sorted((after - before).elements()), fillvalue=0)
+        for level, left in moves:
+            cell = next(cell for cell in self.cells if self.room.gpus_per_node - len(cell) == level)
+            cell.extend([owner] * (level - left))
+
+
+@dataclass(slots=True)
+class Canvas:
+    """Lines of SVG and how far down they have come."""
+
+    lines: list[str] = field(default_factory=list)
+    y: int = MARGIN
+
+    def text(self, x: int, said: str, colour: str = INK, style: str = "") -> None:
+        """Write lines as wide as the picture and go down."""
+        for line in wrap(said, _CHARACTERS, max_lines=_LINES, placeholder=" …"):
+            self.y += 18
+            self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(line)}</text>')
+
+    def legend(self, *entries: tuple[str, str]) -> None:
+        """Say what some colours are, side by side, and go down."""
+        self.y += 12
+        x = MARGIN
+        for fill, label in entries:
+            self.lines.append(
+                f'<rect x="{x}" y="{self.y}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
+                f'<text x="{x + 15}" y="{self.y + 9}" fill="{DIM}"{SMALL}>{label}</text>'
+            )
+            x += 130
+        self.y += 14
+
+    @contextmanager
+    def framed(self) -> Iterator[int]:
+        """Draw a frame around what is drawn meanwhile, which starts so far from the left."""
+        self.y += 10
+        top, before = self.y, len(self.lines)
+        yield MARGIN + 12
+        self.y += 10
+        width, height = _WIDTH - 2 * MARGIN, self.y - top
+        frame = (
+            f'<rect x="{MARGIN}" y="{top}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="{_LINE}"/>'
+        )
+        self.lines.insert(before, frame)
+
+    def nodes(self, x: int, drawn: DrawnPool) -> None:
+        """Draw nodes with their GPUs side by side and go down."""
+        columns = min(drawn.room.gpus_per_node, _PER_ROW)
+        rows = -(-drawn.room.gpus_per_node // _PER_ROW)
+        width, height = (columns * (_GPU + _GAP) + 6, rows * (_GPU + _GAP) + 6)
+        self.y += 8
+        for index, cell in enumerate(drawn.cells[:_NODES_DRAWN]):
+            self._draw_node(
+                x + index * (width + 6), (width, height), [*cell, *[""] * (drawn.room.gpus_per_node - len(cell))]
+            )
+        more = drawn.room.nodes - _NODES_DRAWN
+        if more > 0:
+            left = x + _NODES_DRAWN * (width + 6) + 4
+            self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{count(more, "node")}</text>')
+        self.y += height
+
+    def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
+        who = ", ".join(f"{owner or 'free'}: {len(list(group))}" for owner, group in groupby(owners))
+        frame = f'<rect x="{x}" y="{self.y}" width="{size[0]}" height="{size[1]}" rx="3" fill="none" stroke="{_LINE}"/>'
+        self.lines.append(f"<g><title>{escape(who)}</title>{frame}")
+        for index, owner in enumerate(owners):
+            left = x + 4 + index % _PER_ROW * (_GPU + _GAP)
+            top = self.y + 4 + index // _PER_ROW * (_GPU + _GAP)
+            fill = _FILLS.get(owner, TAKEN)
+            self.lines.append(
+                f'<rect x="{left}" y="{top}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
+            )
+        self.lines.append("</g>")
+
+
+def explain_unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
+    """Return the legend's entry for nodes that cannot be used, if any pool has such."""
+    return ((_LOST, _LOST_NAME),) if any(pool.usable_nodes < pool.max_nodes for pool in pools) else ()
+
+
+def describe_pool(pool: Pool) -> str:
+    """Return what a pool is."""
+    parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
+    said = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+    return f"{said}; {lost(pool)}" if lost(pool) else said
+
+
+def write_document(canvas: Canvas) -> str:
+    """Return a picture of what was drawn."""
+    height = canvas.y + MARGIN
+    size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
+            _write_style(),
+            f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+            *([_HATCHED] if any(_LOST in line for line in canvas.lines) else []),
+            *canvas.lines,
+            "</svg>",
+        )
+    )
+
+
+def _write_style() -> str:
+    rules = "".join(
+        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in _DARK.items() for what in ("fill", "stroke")
+    )
+    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+
+
+_ENVIRONMENTS_DRAWN = 12
+_TILE, _TILES = 22, 36
+
+
+def draw_plans(plans: Iterable[Plan]) -> str:
+    """Return the picture."""
+    canvas = Canvas()
+    for plan in plans:
+        _draw_plan(canvas, plan)
+    return write_document(canvas)
+
+
+def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
+    """Draw a tile for each environment, nearest first: whether it serves, would, or refuses and why."""
+    best = {name: next(row for row in plan.rows if row.environment == name) for name in names}
+    served = sum(row.serves for row in best.values())
+    fits = sum(not row.refusals and not row.serves for row in best.values())
+    canvas.y += 8
+    canvas.text(MARGIN, f"{count(len(names), 'environment')}, nearest first", INK, BOLD)
+    refusing = len(names) - served - fits
+    canvas.legend((OURS, f"{served} chosen"), (TAKEN, f"{fits} would do"), (NO, f"{refusing} refuse"))
+    canvas.y += 8
+    for index, (name, row) in enumerate(best.items()):
+        x, y = MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
+        fill = OURS if row.serves else NO if row.refusals else TAKEN
+        why = escape(f"{name}: {_describe_row(row)}")
+        canvas.lines.append(
+            f'<g><title>{why}</title><rect x="{x}" y="{y}" width="{_TILE}" height="{_TILE}" rx="3" fill="{fill}"/></g>'
+        )
+    canvas.y += -(-len(names) // _TILES) * (_TILE + 1) + 8
+
+
+def _draw_plan(canvas: Canvas, plan: Plan) -> None:
+    decision = plan.decision
+    placed = decision.status is Status.TRUE
+    canvas.text(MARGIN, f"{plan.ref}: {decision.reason}", OURS if placed else NO, BOLD)
+    canvas.text(MARGIN, decision.message.partition("\n")[0], DIM, SMALL)
+    if plan.considered is None:
+        return
+    # Nearest first, as in the table.
+    names = list(dict.fromkeys(row.environment for row in plan.rows))
+    environments = {environment.name: environment for environment in plan.considered.environments}
+    drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
+    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *explain_unusable(drawn))
+    if len(names) > _ENVIRONMENTS_DRAWN:
+        _draw_overview(canvas, plan, names)
+    for name in names[:_ENVIRONMENTS_DRAWN]:
+        rows = [row for row in plan.rows if row.environment == name]
+        _draw_environment(canvas, plan.considered, environments[name], rows)
+    if len(names) > _ENVIRONMENTS_DRAWN:
+        canvas.text(MARGIN, f"and {count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
+
+
+def _draw_environment(canvas: Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
+    with canvas.framed() as left:
+        state = "" if environment.ready else " (not Ready)"
+        canvas.text(left, environment.name + state, INK, BOLD)
+        for row in (row for row in rows if not row.pool):
+            canvas.text(left, _describe_row(row), _choose_colour(row), SMALL)
+        for pool in environment.pools:
+            canvas.text(left, describe_pool(pool), DIM, SMALL)
+            canvas.nodes(left, _draw_candidate(considered, environment, pool))
+            for row in (row for row in rows if row.pool == pool.name and not row.faults):
+                canvas.text(left, _describe_row(row), _choose_colour(row), SMALL)
+        for row in (row for row in rows if row.faults):
+            canvas.text(left, f"pool {row.pool}: {row.verdict}, {row.message}", NO, SMALL)
+
+
+def _describe_row(row: Row) -> str:
+    profile = f"{row.profile}: " if row.profile else ""
+    if row.refusals:
+        return f"{profile}{row.verdict}, {row.message}"
+    return f"{profile}{row.verdict}, {row.replica}" + (f", {row.found}" if row.found else "")
+
+
+def _choose_colour(row: Row) -> str:
+    return OURS if row.serves else NO if row.refusals else DIM
+
+
+def _draw_candidate(considered: Considered, environment: Environment, pool: Pool) -> DrawnPool:
+    """Return a pool with what others take and what the decision takes."""
+    drawn = DrawnPool.empty(pool)
+    others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
+    ledger = Ledger(considered.view.others, considered.view.own)
+    for grant in ledger.left(environment, pool).grants:
+        holder = others.get((grant.namespace, grant.name))
+        drawn.take(grant.share, f"{grant.namespace}/{(holder and holder.deployment) or grant.name}")
+    for share in _list_own_shares(considered, environment, pool):
+        drawn.take(share, OURS_NAME)
+    return drawn
+
+
+def _list_own_shares(considered: Considered, environment: Environment, pool: Pool) -> Iterator[Share]:
+    for chosen in considered.decision.assignments:
+        share = placed(considered.request, chosen).asks
+        if share and (chosen.environment, share.pool) == (environment.name, pool.name):
+            yield share
+
+
+_USAGES_DRAWN = 40
+
+
+def draw_capacity(usages: Sequence[Usage]) -> str:
+    """Return the picture of pools, those of an environment one after the other."""
+    canvas = Canvas()
+    every = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
+    canvas.text(MARGIN, f"{count(len(every), 'environment')} with {_count_gpus(usages)}", INK, BOLD)
+    for kind, group in by_accelerator(usages):
+        where = count(len({usage.environment.name for usage in group}), "environment")
+        canvas.text(MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, SMALL)
+    canvas.legend(
+        (TAKEN, "in use"), (FREE, "free GPU"), *explain_unusable(usage.pool for usage in usages if usage.pool)
+    )
+    for environment, pools in islice(every, _USAGES_DRAWN):
+        with canvas.framed() as left:
+            canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, BOLD)
+            for usage in pools:
+                _draw_pool(canvas, left, usage)
+    if len(every) > _USAGES_DRAWN:
+        canvas.text(MARGIN, f"and {count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
+    return write_document(canvas)
+
+
+def _count_gpus(usages: Sequence[Usage]) -> str:
+    total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
+    lost = total - used - free
+    return f"{count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
+
+
+def _draw_pool(canvas: Canvas, left: int, usage: Usage) -> None:
+    if usage.pool is None:
+        canvas.text(left, f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool", NO, SMALL)
+        return
+    canvas.text(left, describe_pool(usage.pool), DIM, SMALL)
+    canvas.nodes(left, _draw_usage(usage, usage.pool))
+    users = format_users(usage.users) or "nobody uses it"
+    canvas.text(left, f"{usage.free} of {usage.gpus} GPUs free, largest replica {usage.largest}; {users}", DIM, SMALL)
+
+
+def _draw_usage(usage: Usage, pool: Pool) -> DrawnPool:
+    """Return a pool with what its ledger grants."""
+    drawn = DrawnPool.empty(pool)
+    deployments = {(user.namespace, user.name): user.deployment for user in usage.users}
+    for grant in usage.grants:
+        owner = deployments.get((grant.namespace, grant.name)) or grant.name
+        drawn.take(grant.share, f"{grant.namespace}/{owner}")
+    return drawn

@@ -1,0 +1,219 @@
+"""Everything in which the engines differ, as data: one `EngineSpec` per engine.
+
+To add an engine, add it to `EngineName`, give it a row in `ENGINES`, and write how it starts (`serving/engine.py`,
+where mypy demands a branch). tests/domain/test_engine_spec.py asks every table for every engine.
+
+Numbers and flags are those of the engines' source at the named releases (docs/facts.md, Engines).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from function.domain.model import EngineName
+
+# The fields of `Parallelism` that flags set.
+TENSOR, PIPELINE, DATA, DATA_LOCAL, EXPERT = "tensor", "pipeline", "data", "data_local", "expert"
+
+PORT = 8000  # KServe's Service and routes know no other
+ADDRESS = "0.0.0.0"  # noqa: S104  # a pod answers on every address it has
+MOUNT = "/mnt/models"  # where KServe mounts every model, whatever its source
+SERVED_NAME = "--served-model-name"
+BACKEND = "--distributed-executor-backend"  # vLLM's: `ray` or `mp`, which is vLLM itself
+
+Version: TypeAlias = tuple[int, int, int]
+
+
+class Ability(Enum):
+    """Something that some versions can do and others cannot."""
+
+    NODES = "span nodes without Ray"
+    RAY = "bring Ray"
+    KSERVE_RANKS = "start under KServe's preset for data parallelism"
+    DRAIN = "finish its requests when it is stopped"
+    GGUF = "read GGUF files"
+    GGUF_PARTS = "read a GGUF file in several parts"
+    STREAM = "load safetensors by several threads at once"
+    PREFETCH = "read safetensors ahead"
+    TLS = "serve HTTPS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The versions that have an ability."""
+
+    since: Version = (0, 0, 0)  # first version that can
+    until: Version | None = None  # first version that cannot; None: all later versions can
+    stock_only: bool = False  # only the stock image lacks it outside these versions; any other image counts as able
+
+
+ALWAYS, NEVER = Span(), Span(until=(0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedFlags:
+    """Flags of one meaning that this function sets itself, so that an author may only repeat their value."""
+
+    names: tuple[str, ...]  # a name that ends in `*` is every flag that begins so
+    reason: str
+    value: str = ""  # the value that may be repeated; empty: none may be given
+
+    def covers(self, name: str) -> bool:
+        """Tells whether a flag is one of these."""
+        return any(name == n or (n.endswith("*") and name.startswith(n[:-1])) for n in self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """How KServe asks an engine for its health."""
+
+    path: str
+    timeout_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """What this function knows of one engine."""
+
+    stock_image: str  # repository of the engine's own image, from whichever registry
+    command: tuple[str, ...]  # starts the server
+    abilities: Mapping[Ability, Span]
+
+    size_flags: Mapping[str, str]  # every spelling of a size of the shape, with the field of `Parallelism`
+    switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
+    canonical_size_flags: Mapping[str, str]  # the spelling that this function writes, by field
+    expert_flag: str  # switches expert parallelism on; `{tensor}` stands for the tensor size
+    shared_ranks_flag: str  # with it, data ranks share the GPUs of the tensor ranks; empty: there is none
+    data_spans_nodes: bool  # whether data parallelism may span nodes
+
+    weights_flags: tuple[str, ...]  # every spelling of the flag for the model's directory
+    positional_weights: bool  # whether the first argument may be the model
+    managed_flags: tuple[ManagedFlags, ...]
+    author_flags: tuple[str, ...]  # further known flags, which belong to the author
+    tokenizer_flag: str
+    tls_flags: tuple[str, ...]  # besides certificate and key
+
+    probe: Probe
+    has_api_servers: bool  # whether it starts several API servers where ranks hold copies of a model
+
+
+_ADDRESS = ManagedFlags(names=("--host",), reason=f"the engine answers on {ADDRESS}", value=ADDRESS)
+_PORT = ManagedFlags(names=("--port",), reason=f"KServe knows port {PORT} only", value=str(PORT))
+_TLS = ManagedFlags(names=("--ssl-*", "--enable-ssl-refresh"), reason="TLS is the cluster's")
+_FILE = ManagedFlags(names=("--config",), reason="a file hides flags from every check")
+_HTTP = f"KServe asks for HTTP on port {PORT} at /"
+_RANK = "the pod's place in its group decides"
+
+_VLLM = EngineSpec(
+    stock_image="vllm/vllm-openai",
+    command=("vllm", "serve"),
+    abilities={
+        Ability.NODES: Span(since=(0, 11, 1)),
+        Ability.RAY: Span(until=(0, 18, 0), stock_only=True),
+        # A start rank of 0 on the leader is ignored before, and asks for another balancer since.
+        Ability.KSERVE_RANKS: Span(until=(0, 28, 0)),
+        Ability.DRAIN: Span(since=(0, 18, 0)),
+        Ability.GGUF: Span(until=(0, 24, 0), stock_only=True),
+        Ability.GGUF_PARTS: Span(since=(0, 20, 0), stock_only=True),
+        Ability.STREAM: ALWAYS,
+        Ability.PREFETCH: Span(since=(0, 18, 0)),
+        Ability.TLS: ALWAYS,
+    },
+    size_flags={
+        "--tensor-parallel-size": TENSOR,
+        "-tp": TENSOR,
+        "--pipeline-parallel-size": PIPELINE,
+        "-pp": PIPELINE,
+        "--data-parallel-size": DATA,
+        "-dp": DATA,
+        "--data-parallel-size-local": DATA_LOCAL,
+        "-dpl": DATA_LOCAL,
+    },
+    # vLLM derives the width of expert parallelism itself.
+    switch_flags={"--enable-expert-parallel": 1, "-ep": 1, "--no-enable-expert-parallel": 0},
+    canonical_size_flags={
+        TENSOR: "--tensor-parallel-size",
+        PIPELINE: "--pipeline-parallel-size",
+        DATA: "--data-parallel-size",
+        DATA_LOCAL: "--data-parallel-size-local",
+    },
+    expert_flag="--enable-expert-parallel",
+    shared_ranks_flag="",
+    data_spans_nodes=True,
+    weights_flags=("--model",),
+    positional_weights=True,
+    managed_flags=(
+        _ADDRESS,
+        _PORT,
+        ManagedFlags(names=("--uds", "--root-path", "--grpc*"), reason=_HTTP),
+        _TLS,
+        _FILE,
+        ManagedFlags(names=("--api-server-count", "-asc", "--headless"), reason="the first pod of a group serves"),
+        ManagedFlags(names=("--nnodes", "-n", "--node-rank", "-r", "--master-*"), reason=_RANK),
+        ManagedFlags(names=("--data-parallel-*", "-dp*"), reason=_RANK),
+        ManagedFlags(
+            names=("--prefill-context-parallel-size", "-pcp"), reason="it multiplies the GPUs of a replica", value="1"
+        ),
+    ),
+    author_flags=(BACKEND,),
+    tokenizer_flag="--tokenizer",
+    tls_flags=("--enable-ssl-refresh",),  # reads a renewed certificate again
+    probe=Probe(path="/health", timeout_seconds=5),
+    has_api_servers=True,
+)
+
+_SGLANG = EngineSpec(
+    stock_image="lmsysorg/sglang",
+    command=("python3", "-m", "sglang.launch_server"),
+    abilities={
+        Ability.NODES: ALWAYS,
+        Ability.RAY: NEVER,
+        Ability.KSERVE_RANKS: NEVER,
+        Ability.DRAIN: NEVER,
+        Ability.GGUF: ALWAYS,
+        Ability.GGUF_PARTS: ALWAYS,
+        Ability.STREAM: Span(since=(0, 5, 10)),
+        Ability.PREFETCH: NEVER,
+        Ability.TLS: Span(since=(0, 5, 10)),
+    },
+    size_flags={
+        "--tensor-parallel-size": TENSOR,
+        "--tp-size": TENSOR,
+        "--tp": TENSOR,
+        "--pipeline-parallel-size": PIPELINE,
+        "--pp-size": PIPELINE,
+        "--pp": PIPELINE,
+        "--data-parallel-size": DATA,
+        "--dp-size": DATA,
+        "--dp": DATA,
+        # SGLang wants a width, which counts as expert parallelism on (more than 1) or off.
+        "--expert-parallel-size": EXPERT,
+        "--ep-size": EXPERT,
+        "--ep": EXPERT,
+    },
+    switch_flags={"--enable-ep-moe": 1},
+    canonical_size_flags={TENSOR: "--tp-size", PIPELINE: "--pp-size", DATA: "--dp-size"},
+    expert_flag="--ep-size={tensor}",
+    shared_ranks_flag="--enable-dp-attention",
+    data_spans_nodes=False,
+    weights_flags=("--model-path", "--model"),
+    positional_weights=False,
+    managed_flags=(
+        _ADDRESS,
+        _PORT,
+        ManagedFlags(names=("--grpc-mode",), reason=_HTTP),
+        _TLS,
+        _FILE,
+        ManagedFlags(names=("--nnodes", "--node-rank", "--dist-init-addr", "--nccl-init-addr"), reason=_RANK),
+    ),
+    author_flags=(),
+    tokenizer_flag="--tokenizer-path",
+    tls_flags=(),
+    # `/health` answers in all ranks alike, in old releases also with a dead one among them; `/health_generate` makes a
+    # token, for which it takes up to twenty seconds of its own.
+    probe=Probe(path="/health_generate", timeout_seconds=25),
+    has_api_servers=False,
+)
+
+ENGINES: Mapping[EngineName, EngineSpec] = {EngineName.VLLM: _VLLM, EngineName.SGLANG: _SGLANG}

@@ -1,0 +1,101 @@
+"""The digest of the inputs that a service's pods depend on and that a user or the platform set.
+
+A service carries its digest in the annotation `modelplane.ai/spec-digest`. While the digest is unchanged, the service
+stays as it is observed, whatever this release would derive or default (docs/decisions/0011).
+
+The digest covers every field of `ServingRequest` and of the values in it, except the fields in `EXCLUDED`. A field at
+its default is left out, so that a field which is added later changes the digest only of the services that set it.
+
+The canonical form consists of field names and values. Renaming a field of these classes therefore restarts the
+services that set it; tests/serving/test_digest.py pins the form.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from function.domain.environment import Pool
+from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
+from function.domain.pods import InterNode
+from function.domain.settings import Initializer, Kserve
+from function.domain.taints import own_taints
+from function.kube.names import digest
+from function.serving.engine import Mode, mode_of
+from function.serving.request import ServingRequest
+
+EXCLUDED: Mapping[type, frozenset[str]] = {
+    # A service of another name or namespace is another object, and the labels follow from its placement. Replicas
+    # change without a restart. The other two only decide how long the engine may take to start.
+    ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights", "bandwidth"}),
+    # Where the model was read from, its other profiles, and what decides the placement.
+    Model: frozenset({"kind", "name", "namespace", "profiles", "broken", "vram", "disk", "selector"}),
+    # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
+    HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore"}),
+    OciSource: frozenset({"image"}),
+    UriSource: frozenset({"uri", "secret"}),
+    PvcSource: frozenset({"claim", "path"}),
+    # `ServingRequest.shape` is the recorded shape; the others decide the placement.
+    Profile: frozenset({"name", "shape", "selector", "requires"}),
+    # Capacity and what decides the placement.
+    Pool: frozenset(
+        {"name", "gpus_per_node", "max_nodes", "accelerator_type", "memory_per_gpu", "interconnect", "precision"}
+        | {"multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
+    ),
+    # What a preset makes of the inputs, which a release may correct without a restart.
+    InterNode: frozenset({"given", "preset_env", "start", "whole_node"}),
+    # `named` has what the platform set; the others include what is built in.
+    Initializer: frozenset({"image", "resources", "env", "env_from", "bundle", "pull_secrets"}),
+    # Only the preset is in that namespace.
+    Kserve: frozenset({"namespace"}),
+}
+# Fields with tuples whose order has no meaning. Variables and arguments are ordered.
+_UNORDERED = frozenset(
+    {"annotations", "labels", "pull_secrets", "resource_claims", "resources", "taints", "volume_mounts", "volumes"}
+)
+
+
+def compute_spec_digest(request: ServingRequest) -> str:
+    """Returns 16 hex digits that are equal for equal inputs, in whichever order they were written."""
+    return digest(_encode(_drop_unused(request)))
+
+
+def _drop_unused(request: ServingRequest) -> ServingRequest:
+    """Resets the inputs that the pods of this mode never see."""
+    profile, pool, kserve = request.profile, request.pool, request.kserve
+    if mode_of(request.shape) is not Mode.PIPELINE:
+        kserve = replace(kserve, config_prefix=Kserve().config_prefix)
+    if request.shape.nodes == 1:
+        profile, pool = replace(profile, pods_across_nodes=None), replace(pool, inter_node=None)
+    taints = ({key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own_taints(pool))
+    return replace(request, profile=profile, kserve=kserve, pool=replace(pool, taints=tuple(taints)))
+
+
+def _encode(value: object) -> str:
+    return json.dumps(value, default=_collect_set_fields, sort_keys=True, separators=(",", ":"))
+
+
+def _collect_set_fields(value: Any) -> Mapping[str, object]:
+    """Returns the included fields of a dataclass that differ from their defaults."""
+    found: dict[str, object] = {}
+    for name, default in _list_included_fields(value.__class__):
+        entry = getattr(value, name)
+        if entry == default:
+            continue
+        if is_dataclass(entry):
+            entry = _collect_set_fields(entry)
+            if not entry:
+                continue
+        elif isinstance(entry, tuple) and name in _UNORDERED:
+            entry = sorted(entry, key=_encode)
+        found[name] = entry
+    return found
+
+
+@lru_cache(maxsize=64)
+def _list_included_fields(cls: Any) -> tuple[tuple[str, object], ...]:
+    """Returns the name and the default of each field; the default is MISSING where a value is required."""
+    excluded = EXCLUDED.get(cls, frozenset())
+    included = (field for field in fields(cls) if field.name not in excluded)
+    return tuple((f.name, f.default if f.default_factory is MISSING else f.default_factory()) for f in included)

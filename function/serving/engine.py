@@ -1,0 +1,238 @@
+"""How an engine starts: with which command and which arguments, on the leader and on the workers of a replica.
+
+| mode | vLLM | SGLang |
+|---|---|---|
+| one node | KServe's preset | own command |
+| pipeline or tensor over nodes | own command: Ray, or vLLM's own flags for several nodes | own command |
+| data over nodes | KServe's preset; own command where that cannot start this version | cannot |
+
+A preset serves a directory, so that weights of one file need an own command in every mode.
+
+KServe's presets pass `args` through `eval`, so each one is quoted once for a shell; what they render themselves (served
+names, tensor, and over nodes also data and expert parallelism) is not repeated. In an own command no shell parses
+anything, and the author's arguments come last, because the last of two flags counts.
+
+`$(NAME)` in an author's arguments means what it means in any pod: the kubelet replaces it where the container has such
+a variable, also within the quotes of a preset's argument, and nothing else expands it.
+"""
+
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from function.domain.engine_args import parallel_flags
+from function.domain.engine_faults import MULTIPROCESSING, RAY, uses_ray
+from function.domain.engine_spec import (
+    ADDRESS,
+    BACKEND,
+    DATA,
+    DATA_LOCAL,
+    ENGINES,
+    EXPERT,
+    MOUNT,
+    PIPELINE,
+    PORT,
+    SERVED_NAME,
+    TENSOR,
+    Ability,
+    EngineSpec,
+)
+from function.domain.engine_versions import can
+from function.domain.flags import last_value
+from function.domain.model import Engine, EngineName, Shape
+from function.serving import scripts
+
+CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
+_SHUTDOWN = "--shutdown-timeout"
+_DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
+_DIGITS = 6
+_API_SERVERS = 8  # as KServe's preset for data parallelism
+
+
+class Mode(StrEnum):
+    """How one replica is spread over pods."""
+
+    SINGLE = "single"
+    PIPELINE = "pipeline"
+    DATA = "data"
+
+
+def mode_of(shape: Shape) -> Mode:
+    """Returns the mode of a shape."""
+    if shape.nodes == 1:
+        return Mode.SINGLE
+    return Mode.PIPELINE if shape.parallelism.data is None else Mode.DATA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one replica runs."""
+
+    engine: Engine  # its arguments repeat neither the weights nor the served name
+    shape: Shape
+    names: tuple[str, ...]  # the names under which the model is served
+    file: str = ""  # path of weights that are one file, below where they are mounted
+    tls: bool = False  # whether KServe's TLS is on
+
+    @property
+    def spec(self) -> EngineSpec:
+        """What this function knows of the engine."""
+        return ENGINES[self.engine.name]
+
+    @property
+    def weights(self) -> str:
+        """The path at which the engine finds its weights."""
+        return f"{MOUNT}/{self.file}" if self.file else MOUNT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How one container starts. Without a command KServe's preset has it."""
+
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The pods of one replica: the leader, which serves, and its workers, if there are any."""
+
+    leader: Launch
+    worker: Launch | None = None
+
+
+def start_group(run: Run) -> Group:
+    """Returns how the pods of one replica start."""
+    match run.engine.name:
+        case EngineName.VLLM:
+            return _start_vllm(run)
+        case EngineName.SGLANG:
+            return _start_sglang(run)
+        case name:
+            assert_never(name)
+
+
+def starts_several_api_servers(run: Run) -> bool:
+    """Tells whether several processes answer requests, as where vLLM's ranks hold copies of a model."""
+    return run.spec.has_api_servers and (run.shape.parallelism.data or 1) > 1
+
+
+def drain_seconds(engine: Engine) -> int:
+    """Returns for how many seconds a stopped leader may finish its requests; 0: it cannot finish them."""
+    if not can(engine, Ability.DRAIN):
+        return 0
+    value = last_value(engine.args, _SHUTDOWN)
+    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < _DIGITS else _DRAIN_SECONDS
+
+
+def wrap_in_shell(launch: Launch, line: str) -> Launch:
+    """Returns a start whose shell reads a line first; the engine then takes the place of the shell."""
+    return Launch(command=("/bin/bash", "-c", f'{line}\nexec "$@"', "engine"), args=(*launch.command, *launch.args))
+
+
+def _start_vllm(run: Run) -> Group:
+    match mode_of(run.shape):
+        case Mode.SINGLE if run.file:
+            flags = _list_parallel_flags(run, TENSOR, DATA, EXPERT)
+            args = (*_list_vllm_args(run), *flags, *run.engine.args)
+            return Group(leader=Launch(command=run.spec.command, args=args))
+        case Mode.SINGLE:
+            return Group(leader=_start_by_preset(*_list_parallel_flags(run, DATA, EXPERT), *run.engine.args))
+        case Mode.DATA if run.file or not can(run.engine, Ability.KSERVE_RANKS):
+            return _start_vllm_ranks(run)
+        case Mode.DATA:
+            launch = _start_by_preset(*run.engine.args)
+            return Group(leader=launch, worker=launch)
+        case Mode.PIPELINE:
+            return _start_vllm_pipeline(run)
+        case mode:
+            assert_never(mode)
+
+
+def _start_by_preset(*args: str) -> Launch:
+    return Launch(args=tuple(shlex.quote(arg) for arg in args))
+
+
+def _start_vllm_pipeline(run: Run) -> Group:
+    command, author_args, by_ray = run.spec.command, run.engine.args, uses_ray(run.engine)
+    backend = () if last_value(author_args, BACKEND) else (f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}",)
+    args = (*_list_vllm_args(run), *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT), *backend)
+    if by_ray:
+        shell = ("/bin/bash", "-c")
+        return Group(
+            leader=Launch(command=(*shell, scripts.RAY_LEADER, "leader"), args=(*command, *args, *author_args)),
+            worker=Launch(command=(*shell, scripts.RAY_WORKER)),
+        )
+    nodes = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)")
+    return Group(
+        leader=Launch(command=command, args=(*args, *nodes, *author_args)),
+        worker=Launch(command=command, args=(*args, *nodes, "--headless", *author_args)),
+    )
+
+
+def _start_vllm_ranks(run: Run) -> Group:
+    command = ("/bin/bash", "-c", scripts.RANKS, "ranks", str(run.shape.parallelism.data_local or 1))
+    flags = (
+        *_list_parallel_flags(run, TENSOR, DATA, DATA_LOCAL, EXPERT),
+        f"--data-parallel-rpc-port={scripts.RANKS_PORT}",
+    )
+    args = (*run.spec.command, *_list_vllm_args(run), *flags)
+    return Group(
+        leader=Launch(command=command, args=(*args, f"--api-server-count={_API_SERVERS}", *run.engine.args)),
+        worker=Launch(command=command, args=(*args, "--headless", *run.engine.args)),
+    )
+
+
+def _list_vllm_args(run: Run) -> tuple[str, ...]:
+    """Returns the first arguments of every own vLLM command."""
+    drains = drain_seconds(run.engine) and last_value(run.engine.args, _SHUTDOWN) is None
+    draining = (f"{_SHUTDOWN}={_DRAIN_SECONDS}",) if drains else ()
+    return (run.weights, SERVED_NAME, *run.names, f"--port={PORT}", *draining, *_list_tls_flags(run))
+
+
+def _start_sglang(run: Run) -> Group:
+    if mode_of(run.shape) is Mode.SINGLE:
+        return Group(leader=_start_sglang_pod(run, *_list_parallel_flags(run, TENSOR, DATA, EXPERT)))
+    launch = _start_sglang_pod(
+        run,
+        *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT),
+        "--nnodes=$(LWS_GROUP_SIZE)",
+        "--node-rank=$(LWS_WORKER_INDEX)",
+        "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
+    )
+    return Group(leader=launch, worker=launch)
+
+
+def _start_sglang_pod(run: Run, *flags: str) -> Launch:
+    return Launch(
+        command=run.spec.command,
+        args=(
+            f"--model-path={run.weights}",
+            # SGLang takes one served name and answers to any, so also to the one that KServe's router asks for.
+            f"{SERVED_NAME}={run.names[0]}",
+            f"--host={ADDRESS}",
+            f"--port={PORT}",
+            *_list_tls_flags(run),
+            *flags,
+            *run.engine.args,
+        ),
+    )
+
+
+def _list_tls_flags(run: Run) -> tuple[str, ...]:
+    if not run.tls:
+        return ()
+    files = (f"--ssl-certfile={CERTIFICATES}/tls.crt", f"--ssl-keyfile={CERTIFICATES}/tls.key")
+    return (*files, *run.spec.tls_flags)
+
+
+def _list_parallel_flags(run: Run, *fields: str) -> tuple[str, ...]:
+    """Returns the flags for these parts of the shape that the author has not given; a size of 1 needs none."""
+    spec, split = run.spec, run.shape.parallelism
+    sizes = {TENSOR: split.tensor, PIPELINE: split.pipeline, DATA: split.data or 1, DATA_LOCAL: split.data_local or 1}
+    flags = {field: f"{flag}={sizes[field]}" for field, flag in spec.canonical_size_flags.items() if sizes[field] > 1}
+    if split.expert:
+        flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)
+    given = parallel_flags(run.engine.name, run.engine.args).values
+    return tuple(flags[field] for field in fields if field in flags and field not in given)

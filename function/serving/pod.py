@@ -1,0 +1,224 @@
+"""One pod of a service: what KServe merges into its preset's pod, or takes as it is in pipeline mode.
+
+The container is `main`, as KServe mounts models into no other; KServe never computes the number of GPUs, so that the
+limit stands here. The presets demand an image that does not start as root, which only their own does: every other image
+is released from that one demand and keeps the rest (no capabilities, no escalation). In pipeline mode there is no
+preset: the engines' processes get shared memory, and the right to lock memory, which RDMA between nodes needs.
+
+Without service links no Service called `vllm` puts an address into a variable that vLLM reads as a port.
+
+**What a pool gives.** A variable of the engine counts over one of the pool, except those that a network preset sets
+(`find_preset_conflicts`). KServe merges lists of capabilities as a whole, so that those of its presets are repeated.
+
+**Where pods run.** The pods of a service have one label, those of one group the index that LeaderWorkerSet puts on
+them. Pods of one group: `matchLabelKeys` on that index. Replicas on several nodes are other groups: `mismatchLabelKeys`
+on it. Replicas on one node are other pods of the same revision, so that the old pods do not block an update, which
+starts the new ones first.
+"""
+
+from function.domain.model import Profile, Spread
+from function.domain.pods import InterNode, PodAdditions, named_over
+from function.domain.problem import Problem
+from function.domain.settings import Initializer
+from function.domain.taints import tolerations
+from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
+from function.kube.names import LABEL_SERVICE
+from function.serving.engine import Launch, Mode, Run, mode_of, wrap_in_shell
+from function.serving.request import ServingRequest
+from function.serving.runtime import (
+    build_ports_and_probes,
+    build_pre_stop,
+    grace_seconds,
+    list_variables,
+    list_volume_mounts,
+    list_volumes,
+)
+
+_SHARED_MEMORY = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
+_SHARED_MEMORY_SIZE = "16Gi"
+_CERTIFICATES = "initializer-certificates"
+_PRESET_IMAGES = "llm-d"
+# KServe gives its initializer 1 CPU and 1Gi, and a merge cannot take a limit away: these are as good as none.
+_NO_LIMIT: Manifest = {"cpu": "64", "memory": "1Ti"}
+# What KServe's preset for data parallelism adds to a container whose other capabilities it drops.
+_PRESET_CAPABILITIES = {Mode.SINGLE: (), Mode.DATA: ("IPC_LOCK", "SYS_RAWIO", "NET_RAW")}
+_GROUP, _REVISION = "leaderworkerset.sigs.k8s.io/group-index", "pod-template-hash"
+
+
+def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:
+    """Returns a pod that starts like this; only a leader is probed."""
+    nodes = request.shape.nodes
+    additions, between = request.pool.given(nodes), request.pool.between(nodes)
+    if between and between.start:
+        launch = wrap_in_shell(launch, between.start)
+    return prune(
+        {
+            "nodeSelector": {**dict(request.pool.labels)} or None,
+            "tolerations": tolerations(request.pool),
+            "affinity": build_affinity(request.profile, request.name, nodes),
+            "hostNetwork": additions.host_network or None,
+            # The cluster's names are not known to the node's own resolver.
+            "dnsPolicy": "ClusterFirstWithHostNet" if additions.host_network else None,
+            "priorityClassName": additions.priority_class or None,
+            "schedulerName": additions.scheduler or None,
+            "runtimeClassName": additions.runtime_class or None,
+            "serviceAccountName": additions.service_account or None,
+            "imagePullSecrets": _list_pull_secrets(request, additions) or None,
+            "resourceClaims": list(additions.resource_claims) or None,
+            "initContainers": [_build_initializer(request.initializer)] if request.initializer else None,
+            "containers": [_build_engine_container(request, run, launch, is_leader=is_leader)],
+            "volumes": [*_list_pod_volumes(request), *additions.volumes, *list_volumes(request)] or None,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": grace_seconds(run, launch),
+        }
+    )
+
+
+def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | None:
+    """Returns the anti-affinity of the pods, or None where the profile asks for none."""
+    spreads = [(profile.replicas_across_nodes, "matchLabelKeys", _REVISION)]
+    if nodes > 1:
+        spreads = [
+            # By default on distinct nodes, as each pod is charged a node.
+            (profile.pods_across_nodes or Spread.REQUIRED, "matchLabelKeys", _GROUP),
+            (profile.replicas_across_nodes, "mismatchLabelKeys", _GROUP),
+        ]
+    required: list[JSON] = []
+    preferred: list[JSON] = []
+    for spread, keys, label in spreads:
+        term: Manifest = {
+            "labelSelector": {"matchLabels": {LABEL_SERVICE: service}},
+            keys: [label],
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        if spread is Spread.REQUIRED:
+            required.append(term)
+        elif spread is Spread.PREFERRED:
+            preferred.append({"weight": 100, "podAffinityTerm": term})
+    terms = prune(
+        {
+            "requiredDuringSchedulingIgnoredDuringExecution": required or None,
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred or None,
+        }
+    )
+    return {"podAntiAffinity": terms} if terms else None
+
+
+def find_preset_conflicts(profile: Profile, between: InterNode, pool: str, *, own_command: bool) -> tuple[Problem, ...]:
+    """Returns why a profile cannot run over several nodes of a pool with a network preset.
+
+    `own_command`: this function writes the engine's command, not KServe.
+    """
+    path, preset = f"spec.serving[{profile.name}]", f"preset {between.preset} of pool {pool}"
+    names = ((index, text(entry, "name")) for index, entry in enumerate(profile.engine.env))
+    found = [
+        Problem(f"{path}.engine.env[{index}]", f"{name} must be left out, {preset} sets it")
+        for index, name in names
+        if name in between.preset_env
+    ]
+    if between.start and not own_command:
+        why = f"as KServe's own command cannot begin with what {preset} needs"
+        found.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
+    return tuple(found)
+
+
+def _build_engine_container(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:
+    engine, additions = request.profile.engine, request.pool.given(request.shape.nodes)
+    without_preset = mode_of(request.shape) is Mode.PIPELINE
+    shared_memory: list[JSON] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if without_preset else []  # noqa: S108  # a mount
+    variables = [*named_over(additions.env, engine.env)]
+    return prune(
+        {
+            "name": "main",
+            "image": engine.image,
+            "command": list(launch.command) or None,
+            "args": list(launch.args) or None,
+            "env": list_variables(request, run, variables, is_leader=is_leader) or None,
+            **(build_ports_and_probes(request, run, launch) if is_leader else {}),
+            "resources": _build_resources(request, additions),
+            "securityContext": _build_security_context(request, additions),
+            "volumeMounts": [*shared_memory, *additions.volume_mounts, *list_volume_mounts(request)] or None,
+            "lifecycle": build_pre_stop(run, launch, is_leader=is_leader),
+            "terminationMessagePolicy": "FallbackToLogsOnError" if without_preset else None,
+        }
+    )
+
+
+def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manifest:
+    engine, model = request.profile.engine.resources, request.model
+    claims: list[JSON] = [{"name": get(claim, "name")} for claim in additions.resource_claims]
+    return prune(
+        {
+            # Kubernetes also requests what is limited, where nothing else is requested.
+            "limits": {request.pool.gpu_resource: str(request.shape.gpus_per_node), **dict(additions.limits)},
+            "requests": prune(
+                {
+                    "cpu": engine.cpu or model.cpu,
+                    "memory": engine.memory or model.memory,
+                    "ephemeral-storage": engine.ephemeral_storage or None,
+                }
+            ),
+            "claims": claims or None,
+        }
+    )
+
+
+def _build_security_context(request: ServingRequest, additions: PodAdditions) -> Manifest | None:
+    """Returns the rights of the engine's container: the pool's, over our own and over those of KServe's preset."""
+    own, mode = _list_own_rights(request), mode_of(request.shape)
+    merged = PodAdditions(security=additions.security).over(PodAdditions(security=own)).security
+    if merged.get("privileged") is True:
+        # Kubernetes refuses the one without the other, and KServe's presets deny escalation.
+        merged = {"allowPrivilegeEscalation": True, **merged}
+    if mode in _PRESET_CAPABILITIES:
+        merged = _repeat_preset_capabilities(merged, _PRESET_CAPABILITIES[mode])
+    return merged or None
+
+
+def _list_own_rights(request: ServingRequest) -> Manifest:
+    if mode_of(request.shape) is Mode.PIPELINE:
+        return {"capabilities": {"add": ["IPC_LOCK"]}}
+    starts_as_user = any(part.startswith(_PRESET_IMAGES) for part in request.profile.engine.image.split("/"))
+    return {} if starts_as_user else {"runAsNonRoot": False}
+
+
+def _repeat_preset_capabilities(security: Manifest, preset: tuple[str, ...]) -> Manifest:
+    """Returns the rights so that a merge keeps those of the preset, which drops every other capability."""
+    added = mapping(security, "capabilities").get("add")
+    names = {name for name in added if isinstance(name, str)} if isinstance(added, list) else set()
+    rest = {key: value for key, value in security.items() if key != "capabilities"}
+    return rest if names <= set(preset) else {**rest, "capabilities": {"add": [*sorted({*names, *preset})]}}
+
+
+def _list_pull_secrets(request: ServingRequest, additions: PodAdditions) -> list[JSON]:
+    # Images of a pod are pulled with all of its Secrets, whichever container they are for.
+    initializer = request.initializer.pull_secrets if request.initializer else ()
+    names = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *initializer}
+    return [{"name": name} for name in sorted(names)]
+
+
+def _list_pod_volumes(request: ServingRequest) -> list[JSON]:
+    """Returns the volumes for shared memory and for the certificates of the initializer."""
+    size, without_preset = request.profile.engine.resources.shm, mode_of(request.shape) is Mode.PIPELINE
+    bundle = request.initializer.bundle if request.initializer else None
+    certificates: list[JSON] = [{"name": _CERTIFICATES, "configMap": {"name": bundle[0]}}] if bundle else []
+    if request.shape.gpus_per_node == 1 and not without_preset and not size:
+        return certificates
+    memory: Manifest = {"medium": "Memory", "sizeLimit": size or _SHARED_MEMORY_SIZE}
+    return [{"name": _SHARED_MEMORY, "emptyDir": memory}, *certificates]
+
+
+def _build_initializer(initializer: Initializer) -> Manifest:
+    """Returns what KServe merges into its own container that downloads the weights."""
+    resources, bundle = initializer.resources or {}, initializer.bundle
+    mounts: list[JSON] = [{"name": _CERTIFICATES, "mountPath": bundle[1], "readOnly": True}] if bundle else []
+    return prune(
+        {
+            "name": "storage-initializer",
+            "image": initializer.image,
+            "resources": {**resources, "limits": {**_NO_LIMIT, **mapping(resources, "limits")}},
+            "env": list(initializer.env) or None,
+            "envFrom": list(initializer.env_from) or None,
+            "volumeMounts": mounts or None,
+        }
+    )

@@ -1,0 +1,160 @@
+"""A deployment that is scaled down scales its placements down, whatever else is missing or invalid."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from function.composers import compose
+from function.exchange import Call
+from function.kube.manifests import get, listing, mapping
+from tests.composers.plane import change, only, plane, remote, said
+from tools.control_plane import ControlPlane
+
+STORY = "gemma-one-gpu"
+REPLICAS = "spec.scaling.fixed.replicas"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An input that is taken away, and what the deployment then reports."""
+
+    id: str
+    loss: Callable[[ControlPlane], None]
+    condition: str
+    want: tuple[str, str]
+
+
+def _delete_model(control: ControlPlane) -> None:
+    del control.composites[only(control, "ClusterModel")]
+
+
+def _invalidate_model(control: ControlPlane) -> None:
+    change(control, only(control, "ClusterModel"), "spec.source", "Torrent")
+
+
+def _invalidate_every_profile(control: ControlPlane) -> None:
+    ref = only(control, "ClusterModel")
+    serving = [{**profile, "engine": {"name": "vLLM"}} for profile in listing(control.composites[ref], "spec.serving")]
+    change(control, ref, "spec.serving", serving)
+
+
+def _delete_environment(control: ControlPlane) -> None:
+    del control.composites[only(control, "InferenceEnvironment")]
+
+
+def _invalidate_environment(control: ControlPlane) -> None:
+    change(control, only(control, "InferenceEnvironment"), "spec.storage", "shared-vast")
+
+
+CASES = (
+    Case(
+        id="model-deleted",
+        loss=_delete_model,
+        condition="ModelResolved",
+        want=("False", "ModelNotFound"),
+    ),
+    Case(
+        id="model-invalid",
+        loss=_invalidate_model,
+        condition="ModelResolved",
+        want=("False", "ModelInvalid"),
+    ),
+    Case(
+        id="every-profile-invalid",
+        loss=_invalidate_every_profile,
+        condition="ModelResolved",
+        want=("False", "ModelInvalid"),
+    ),
+    Case(
+        id="environment-deleted",
+        loss=_delete_environment,
+        condition="Scheduled",
+        want=("False", "NoEnvironments"),
+    ),
+    Case(
+        id="environment-invalid",
+        loss=_invalidate_environment,
+        condition="Scheduled",
+        want=("True", "Placed"),
+    ),
+)
+
+
+def serving(replicas: int) -> ControlPlane:
+    """Return a control plane on which the model serves with so many replicas."""
+    control = plane(STORY)
+    change(control, only(control, "ModelDeployment"), REPLICAS, replicas)
+    control.settle()
+    assert counts(control) == (replicas, replicas)
+    return control
+
+
+def counts(control: ControlPlane) -> tuple[object, object]:
+    """Return the replicas of the placement's spec, and those of the service that it composes."""
+    placement = only(control, "ModelPlacement")
+    (service,) = remote(control, placement, "service-").values()
+    return get(control.store[placement], "spec.replicas"), get(service, "spec.replicas")
+
+
+@pytest.mark.parametrize("wanted", [1, 0], ids=lambda n: f"to-{n}")
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_scales_down_while_an_input_is_missing_or_invalid(case: Case, wanted: int) -> None:
+    control = serving(3)
+    placement, deployment = only(control, "ModelPlacement"), only(control, "ModelDeployment")
+    (service,) = remote(control, placement, "service-").values()
+    spec = mapping(control.store[placement], "spec")
+    case.loss(control)
+    control.settle()
+    change(control, deployment, REPLICAS, wanted)
+    control.settle()
+    assert said(control, deployment, case.condition) == case.want
+    # Nothing but the number of replicas changes: not the placement, and not the service.
+    assert mapping(control.store[placement], "spec") == {**spec, "replicas": wanted}
+    (scaled,) = remote(control, placement, "service-").values()
+    assert scaled == {**service, "spec": {**mapping(service, "spec"), "replicas": wanted}}
+    status = mapping(control.store[deployment], "status")
+    assert [get(row, "replicas") for row in listing(status, "placements")] == [wanted]
+    # One replica is one pod of one GPU.
+    assert status["gpus"] == wanted
+
+
+@pytest.mark.parametrize("case", CASES[:4], ids=lambda c: c.id)
+def test_keeps_its_replicas_while_an_input_is_missing_and_more_are_requested(case: Case) -> None:
+    control = serving(2)
+    case.loss(control)
+    control.settle()
+    change(control, only(control, "ModelDeployment"), REPLICAS, 3)
+    control.settle()
+    assert counts(control) == (2, 2)
+
+
+def test_keeps_its_environments_while_the_model_is_missing() -> None:
+    """Which environment to give up is a decision, and that needs the model."""
+    control = plane("two-environments")
+    placements = control.all("ModelPlacement")
+    assert len(placements) == 2
+    _delete_model(control)
+    change(control, only(control, "ModelDeployment"), "spec.environments", 1)
+    control.settle()
+    assert control.all("ModelPlacement") == placements
+
+
+def test_scales_down_before_the_model_is_answered() -> None:
+    control = serving(3)
+    change(control, only(control, "ModelDeployment"), REPLICAS, 1)
+    ref = only(control, "ModelDeployment")
+    first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
+    (placement,) = compose(first).composed.values()
+    assert get(placement.manifest, "spec.replicas") == 1
+
+
+def test_keeps_the_replicas_of_an_invalid_deployment() -> None:
+    """A deployment with a fault does not say how many replicas are wanted."""
+    control = serving(3)
+    deployment = only(control, "ModelDeployment")
+    change(control, deployment, REPLICAS, 1)
+    change(control, deployment, "spec.environments", "two")
+    control.settle()
+    assert said(control, deployment, "ModelResolved")[0] != "True"
+    assert counts(control) == (3, 3)

@@ -1,0 +1,86 @@
+"""Anti-affinity and tolerations, as kube-scheduler reads them."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import Spread
+from function.domain.taints import tolerations
+from function.kube.manifests import JSON, Manifest
+from function.serving.pod import build_affinity
+from tests.builders import pool, profile
+
+NONE, PREFERRED, REQUIRED = Spread.NONE, Spread.PREFERRED, Spread.REQUIRED
+
+
+def term(keys: str, label: str) -> Manifest:
+    return {
+        "labelSelector": {"matchLabels": {"modelplane.ai/service": "kimi"}},
+        keys: [label],
+        "topologyKey": "kubernetes.io/hostname",
+    }
+
+
+SAME_GROUP = term("matchLabelKeys", "leaderworkerset.sigs.k8s.io/group-index")
+OTHER_GROUP = term("mismatchLabelKeys", "leaderworkerset.sigs.k8s.io/group-index")
+SAME_REVISION = term("matchLabelKeys", "pod-template-hash")
+
+
+def required(*terms: Manifest) -> Manifest:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [*terms]}
+
+
+def preferred(*terms: Manifest) -> Manifest:
+    weighed: list[JSON] = [{"weight": 100, "podAffinityTerm": term} for term in terms]
+    return {"preferredDuringSchedulingIgnoredDuringExecution": weighed}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    nodes: int
+    pods: Spread
+    replicas: Spread
+    want: Manifest | None
+
+
+CASES = [
+    Case("nothing", "asked for nothing", 2, NONE, NONE, None),
+    Case("pods", "apart within a group, groups may share nodes", 2, REQUIRED, NONE, required(SAME_GROUP)),
+    Case("pods-preferred", "where it can be had", 2, PREFERRED, NONE, preferred(SAME_GROUP)),
+    Case("replicas", "groups apart, pods of one may share a node", 2, NONE, REQUIRED, required(OTHER_GROUP)),
+    Case("both", "two terms", 2, REQUIRED, REQUIRED, required(SAME_GROUP, OTHER_GROUP)),
+    Case("mixed", "each as strict as asked", 2, REQUIRED, PREFERRED,
+         {**required(SAME_GROUP), **preferred(OTHER_GROUP)}),
+    Case("one-node", "pods of one replica are one pod", 1, REQUIRED, NONE, None),
+    Case("one-node-replicas", "an update's new pods are not kept from the old ones' nodes", 1, NONE, REQUIRED,
+         required(SAME_REVISION)),
+    Case("one-node-preferred", "where it can be had", 1, NONE, PREFERRED, preferred(SAME_REVISION)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_affinity(case: Case) -> None:
+    asked = profile(pods_across_nodes=case.pods, replicas_across_nodes=case.replicas)
+    want = case.want and {"podAntiAffinity": case.want}
+    assert build_affinity(asked, "kimi", case.nodes) == want, case.reason
+
+
+def test_the_gpus_key_and_every_taint_are_tolerated() -> None:
+    tainted = replace(
+        pool(),
+        gpu_resource="amd.com/gpu",
+        taints=(
+            {"key": "team", "value": "research", "effect": "NoSchedule"},
+            {"key": "spot", "effect": "NoExecute"},
+            {"key": "empty", "value": ""},
+            {"key": "amd.com/gpu", "value": "present", "effect": "NoSchedule"},
+        ),
+    )
+    assert tolerations(tainted) == [
+        {"key": "amd.com/gpu", "operator": "Exists"},
+        {"key": "team", "operator": "Equal", "value": "research", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "empty", "operator": "Exists"},
+    ]
