@@ -408,7 +408,8 @@ class Auditor(invariants.Auditor):
     def _look_at_growth(self, deployment: Version) -> None:
         """Finds a deployment that serves and does not get the shape or the replicas that it asks for beside room.
 
-        Only what others hold stands in its way: not what they wait for.
+        Only what others hold stands in its way: not what they wait for. More replicas of the same shape need room in
+        the pool where it is.
         """
         there = self._of(deployment)
         nodes, gpus, replicas = self._shape(deployment)
@@ -428,7 +429,8 @@ class Auditor(invariants.Auditor):
                 if row["environment"] == name
             ]
             admitted = selected.items() <= environment.labels.items()
-            if admitted and {*refused} <= _FOR_WANT_OF_ROOM and self._room(name, deployment, placement):
+            pool = text(placement.manifest, "spec.pool") if has[:2] == (nodes, gpus) else ""
+            if admitted and {*refused} <= _FOR_WANT_OF_ROOM and self._room(name, deployment, placement, pool):
                 wanted = nodes, gpus, replicas
                 self._say(f"{placement.ref} has {has}, {deployment.ref} asks for {wanted}, and {name} has room")
 
@@ -440,10 +442,11 @@ class Auditor(invariants.Auditor):
         if admitted and stored and not services and _reason(placement, "ReferencesResolved") == "Resolved":
             self._say(f"{placement.ref} is admitted and has its weights, and no service")
 
-    def _room(self, environment: str, asking: Version, placement: Version | None = None) -> bool:
+    def _room(self, environment: str, asking: Version, placement: Version | None = None, only: str = "") -> bool:
         """Tells whether a pool that suits has room for what a deployment or a placement asks for.
 
-        `placement` is the one that would have it, if it exists: what it holds itself takes no room from it.
+        `placement` is the one that would have it, if it exists: what it holds itself takes no room from it. `only` is
+        the name of the one pool that counts, if not all do.
         """
         there = self.plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
         model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
@@ -459,7 +462,7 @@ class Auditor(invariants.Auditor):
         rooms = [
             room_beside(uid, there, pool, alive, self._services.values(), lost)
             for pool in listing(there.manifest, "spec.nodePools")
-            if _suits(asking, model, pool)
+            if _suits(asking, model, pool) and only in {"", text(pool, "name")}
         ]
         return any(room.fits(nodes, gpus, replicas) >= replicas > 0 for room in rooms)
 

@@ -15,14 +15,14 @@ from bench.simulator.plane import UnsettledError
 from bench.simulator.settings import Settings
 from function.domain.quota import Limits
 
-STEPS = 10
+STEPS, TIGHT_STEPS = 10, 8  # more happens in each step in a tight world
 # Longer than any TTL: whoever missed an event looks again by then.
 LOOKS_AGAIN_SECONDS = 700.0
 LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 # How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many play in a tight world, where no nodes are looked at.
-TIGHT = 0.2
+TIGHT = 0.15
 # How many answers are asked for a second time where something is aimed at.
 TWICE_AIMED = 0.25
 
@@ -95,7 +95,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, t
 def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:
     users.begin()
     plane.rest()
-    for step in range(STEPS):
+    for step in range(TIGHT_STEPS if isinstance(users, TightWorld) else STEPS):
         rests, waits = (
             drawn.random() < (0.7 if users.aim else 0.25),
             drawn.choice((0.0, 0.1, 1.0, 5.0, 60.0)) * drawn.random(),
