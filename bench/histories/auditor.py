@@ -177,7 +177,10 @@ class Auditor(invariants.Auditor):
             for v in self.plane.all("ModelPlacement")
             if v.ref.namespace == owner.ref.namespace and self._begun.get(v.uid, now) < now - SEEN_SECONDS
         ]
-        gpus = sum(held_gpus(held) for uid, held in self._services.values() if uid in {v.uid for v in others})
+        counted = {v.uid for v in others}
+        # A service that is being deleted beside its successor is charged once, as for the GPUs of a pool (history 25).
+        services = ((uid, held) for ref, (uid, held) in self._services.items() if not self._makes_way(ref))
+        gpus = sum(held_gpus(held) for uid, held in services if uid in counted)
         nodes, each, replicas = self._shape(owner)
         limits = self.limits
         edited = self._asked.get(owner.uid, -SEEN_SECONDS) > now - SEEN_SECONDS  # maybe after it was found to fit

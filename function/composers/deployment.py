@@ -19,7 +19,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import get, text
 from function.kube.names import named
-from function.lifecycle.carry_over import repeated
+from function.lifecycle.carry_over import over_version, repeated
 from function.lifecycle.orphans import adopted, with_orphans
 from function.lifecycle.placement_writer import lower_replicas, placement_manifest
 from function.parse.deployments import read_deployment
@@ -195,6 +195,9 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
             manifest=placement_manifest(request.deployment, placement, get(call.xr, "spec.modelCache")),
             ready=placement.ready,
         )
+        if key in call.observed and not is_rescheduled(assignment):
+            # The pool is repeated from an observation that may be late: it must not overwrite a later decision.
+            composed[key] = over_version(composed[key], call.observed[key])
     explanation = explain(request, decision)
     conditions = [
         found.resolved,
@@ -211,6 +214,13 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.wanted else None,
     )
+
+
+def is_rescheduled(assignment: Assignment) -> bool:
+    """Tells whether an existing placement gets another profile, pool or shape than it was observed to have."""
+    placement = assignment.placement
+    chosen = (assignment.profile, assignment.pool, assignment.shape)
+    return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
 
 
 def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:

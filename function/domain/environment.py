@@ -1,6 +1,6 @@
 """Where to serve: one remote cluster, its GPU pools, its storage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ from function.domain.nodes import PoolFacts
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.pull_secrets import PullSecret
 from function.domain.settings import Download, Kserve
-from function.domain.shares import Free, Grant
+from function.domain.shares import Free, Grant, Share
 from function.kube.manifests import Manifest
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -148,3 +148,18 @@ class Environment:
     def granted(self, uid: str) -> tuple[Grant, ...]:
         """Return what a placement was admitted for: two while it moves within the environment."""
         return tuple(grant for grant in self.admitted if uid and grant.uid == uid)
+
+
+def pools_of(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
+    """Returns the names of the pools that select the nodes of a share.
+
+    That is the pool of its name, unless the labels of its nodes are another pool's now. Where no pool has the same
+    labels, every pool counts that may select some of the nodes, and where there is none, the pool of its name.
+    """
+    named = next((pool for pool in pools if pool.name == share.pool), None)
+    if share.labels is None or (named and dict(named.labels) == dict(share.labels)):
+        return frozenset({share.pool})
+    labels = set(share.labels)
+    same = frozenset(pool.name for pool in pools if set(pool.labels) == labels)
+    some = frozenset(pool.name for pool in pools if set(pool.labels) <= labels or labels <= set(pool.labels))
+    return same or some or frozenset({share.pool})

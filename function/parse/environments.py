@@ -5,14 +5,15 @@ broken: nothing new is decided there and what runs stays, because a storage clas
 one that is absent. A pool without GPUs is no GPU pool and is left out silently.
 """
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
+from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode, pools_of
 from function.domain.model import SecretKey
 from function.domain.problem import Problem
 from function.domain.pull_secrets import PullSecret, of_control_plane
 from function.domain.settings import Settings
-from function.domain.shares import Free, Grant
+from function.domain.shares import Free, Grant, Share
 from function.kube import names
 from function.kube.manifests import Manifest, condition, get, integer, listing, strings, text
 from function.parse.block import Block
@@ -68,6 +69,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
     pull_secrets = tuple(_pull_secret(item, settings.secret_namespace) for item in spec.blocks("imagePullSecrets"))
     problems = spec.problems()
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
+    moved = _moved(published, pools, broken_pools)
     ready, ready_message = _readiness(manifest)
     environment = Environment(
         name=name,
@@ -84,8 +86,8 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         ready=ready,
         ready_message=ready_message,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
-        free={name: _free(pool) for name, pool in published.items() if "free" in pool},
-        admitted=tuple(map(_grant, listing(manifest, "status.admitted"))),
+        free={name: _free(pool) for name, pool in published.items() if "free" in pool and name not in moved},
+        admitted=_admitted(map(_grant, listing(manifest, "status.admitted")), moved),
         yields=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.yields")),
     )
     return ParsedEnvironment(environment, problems, access=access, pool_problems=pool_problems)
@@ -190,6 +192,38 @@ def _observed(pool: Pool, published: Manifest) -> Pool:
 def _free(pool: Manifest) -> Free:
     nodes = tuple((integer(level, "gpus"), integer(level, "nodes")) for level in listing(pool, "free"))
     return Free(placements=integer(pool, "placements"), nodes=nodes)
+
+
+def _moved(
+    published: Mapping[str, Manifest], pools: Sequence[Pool], broken_pools: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """Returns the published pools whose name stands for other nodes now, with the pools that select their nodes.
+
+    Until the environment publishes its ledger for the new labels, what it says of such a pool is about other nodes.
+    """
+    labels = {pool.name: dict(pool.labels) for pool in pools}
+    moved: dict[str, frozenset[str]] = {}
+    for name, row in published.items():
+        selector = strings(row, "nodeSelector")
+        recorded = isinstance(get(row, "nodeSelector"), dict) and name not in broken_pools
+        if recorded and labels.get(name) != selector:
+            nodes = Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=tuple(selector.items()))
+            moved[name] = pools_of(nodes, pools)
+    return moved
+
+
+def _admitted(grants: Iterable[Grant], moved: Mapping[str, frozenset[str]]) -> tuple[Grant, ...]:
+    """Returns the published grants, each for the pools that select now the nodes for which it was given."""
+    if not moved:
+        return tuple(grants)
+    found: dict[tuple[str, str, int, int], Grant] = {}
+    for grant in grants:
+        for name in sorted(moved.get(grant.share.pool, {grant.share.pool})):
+            share = replace(grant.share, pool=name)
+            key = grant.uid, name, share.nodes, share.gpus_per_node
+            if key not in found or found[key].share.replicas < share.replicas:
+                found[key] = replace(grant, share=share)
+    return tuple(found.values())
 
 
 def _grant(row: Manifest) -> Grant:

@@ -164,6 +164,7 @@ def _pool(pool: Pool, found: PoolLedger) -> Manifest:
     return prune(
         {
             "name": pool.name,
+            "nodeSelector": dict[str, JSON](pool.labels),
             "acceleratorType": pool.accelerator_type or None,
             "memoryPerGpu": None if pool.memory_per_gpu is None else gib(pool.memory_per_gpu),
             "gpusPerNode": pool.gpus_per_node,

@@ -8,13 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.domain.environment import Environment
+from function.domain.environment import Environment, pools_of
 from function.domain.placement import Placement
 from function.domain.quota import Excess
 from function.domain.shares import Free, Grant, Share
 from function.kube.names import LABEL_ENVIRONMENT
 from function.reasons import Admitted
-from function.scheduling.ledger import PoolLedger, by_name, holds_ever, kept, pools_of, settle, takes_part
+from function.scheduling.ledger import PoolLedger, by_name, holds_ever, kept, settle, takes_part
 
 # Placements that an environment's status has room for, of the 1 MiB that an object may have: those admitted with some
 # 200 bytes each, those that there is no room for with 75 (docs/performance.md). Whoever is beyond the latter is not

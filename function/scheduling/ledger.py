@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from function.domain.environment import Environment, Pool
+from function.domain.environment import Environment, Pool, pools_of
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.kube.names import LABEL_ENVIRONMENT, label_value
@@ -130,19 +130,6 @@ def _runs_on(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share |
     if share is None or pool.name not in pools_of(share, pools):
         return None
     return replace(share, pool=pool.name, labels=None)
-
-
-def pools_of(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
-    """Return the names of the pools whose nodes a share is on: that of its name, unless the labels of its nodes are
-    another's by now. Where none has the same labels, all count that select some of the nodes.
-    """
-    named = next((pool for pool in pools if pool.name == share.pool), None)
-    if share.labels is None or (named and dict(named.labels) == dict(share.labels)):
-        return frozenset({share.pool})
-    labels = set(share.labels)
-    same = frozenset(pool.name for pool in pools if set(pool.labels) == labels)
-    some = frozenset(pool.name for pool in pools if set(pool.labels) <= labels or labels <= set(pool.labels))
-    return same or some or frozenset({share.pool})
 
 
 def _key(who: Placement | Grant) -> str:

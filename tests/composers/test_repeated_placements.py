@@ -1,0 +1,48 @@
+"""A placement that keeps its pool is written over the version that was observed; a late observation undoes no decision.
+
+Two views of a placement took turns for ever: each call repeated the pool that it saw over the other's (history 157).
+"""
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+
+from function.kube.manifests import Manifest, get, listing, text
+from tests.composers.plane import call, change, only, plane, request_of
+from tools.control_plane import ControlPlane
+
+STORY = "gemma-one-gpu"
+
+
+def _at_version_42() -> ControlPlane:
+    control = plane(STORY)
+    change(control, only(control, "ModelPlacement"), "metadata.resourceVersion", "42")
+    return control
+
+
+def _composed_placement(control: ControlPlane) -> Manifest:
+    response = call(request_of(control, only(control, "ModelDeployment")))
+    (resource,) = response.desired.resources.values()
+    manifest: Manifest = MessageToDict(resource.resource)
+    return manifest
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_kept_pool_is_written_over_the_observed_version(replicas: int) -> None:
+    control = _at_version_42()
+    change(control, only(control, "ModelDeployment"), "spec.scaling.fixed.replicas", replicas)
+    placement = _composed_placement(control)
+    assert get(placement, "spec.replicas") == replicas
+    assert text(placement, "metadata.resourceVersion") == "42"
+
+
+def test_rescheduled_placement_is_written_over_any_version() -> None:
+    control = _at_version_42()
+    model = only(control, "ClusterModel")
+    serving = [
+        {**profile, "replicaTopology": {"nodes": 1, "gpusPerNode": 2}}
+        for profile in listing(control.composites[model], "spec.serving")
+    ]
+    change(control, model, "spec.serving", serving)
+    placement = _composed_placement(control)
+    assert get(placement, "spec.topology.gpusPerNode") == 2
+    assert text(placement, "metadata.resourceVersion") == ""
