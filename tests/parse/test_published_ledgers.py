@@ -61,3 +61,14 @@ def test_published_ledger_counts_for_the_pool_that_selects_its_nodes(case: Relab
     parsed = read_environment({**there, "status": status}, BUILT_IN).value
     assert sorted((grant.uid, grant.share.pool) for grant in parsed.admitted) == case.admitted, case.reason
     assert set(parsed.free) & {name for name, _ in case.pools} == case.free, case.reason
+
+
+@pytest.mark.parametrize("rows", [(3, 2), (2, 3)], ids=str)
+def test_grants_of_one_placement_for_merged_pools_count_once(rows: tuple[int, int]) -> None:
+    """While a placement moved from one pool to the other it was granted both, which are one pool now."""
+    status: Manifest = {
+        "pools": [pool_row("a", X), pool_row("b", XZ)],
+        "admitted": [{**named("one", "a"), "replicas": rows[0]}, {**named("one", "b"), "replicas": rows[1]}],
+    }
+    parsed = read_environment({**manifests.environment(pool("c", labels=X)), "status": status}, BUILT_IN).value
+    assert [(grant.share.pool, grant.share.replicas) for grant in parsed.admitted] == [("c", 3)]
