@@ -9,7 +9,7 @@ Crossplane reads a response up to a size. An environment for which something new
 observed until others are complete and need less.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from function.composers import requirements, resolve
@@ -31,7 +31,7 @@ from function.exchange import (
     Requirement,
 )
 from function.kube.manifests import Manifest, mapping, text
-from function.kube.wire import wire_bytes
+from function.kube.wire import most_wire_bytes, wire_bytes
 from function.lifecycle import orphan_objects, readers
 from function.lifecycle.carry_over import carry_over
 from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -232,11 +232,13 @@ class _Scope:
 
 def _fitting(scopes: list[_Scope]) -> list[_Scope]:
     """Return the scopes, in which those that add something are left as observed once the response is full."""
-    if not any(scope.adds for scope in scopes):
+    beside = _BESIDE + sum(_ROW + len(scope.row.message.encode()) for scope in scopes if scope.row)
+    most = beside + sum(_bytes(scope.composed, most_wire_bytes) for scope in scopes)
+    if most <= RESPONSE_BYTES or not any(scope.adds for scope in scopes):
         return scopes
     kept = [scope.as_observed if scope.adds else scope.composed for scope in scopes]
     sizes = [_bytes(composed) for composed in kept]
-    taken = _BESIDE + sum(sizes) + sum(_ROW + len(scope.row.message.encode()) for scope in scopes if scope.row)
+    taken = beside + sum(sizes)
     fitting: list[_Scope] = []
     for scope, composed, size in zip(scopes, kept, sizes, strict=True):
         more = _bytes(scope.composed) - size if scope.adds else 0
@@ -248,8 +250,8 @@ def _fitting(scopes: list[_Scope]) -> list[_Scope]:
     return fitting
 
 
-def _bytes(composed: Mapping[str, Composed]) -> int:
-    return sum(_RESOURCE + len(key.encode()) + wire_bytes(item.manifest) for key, item in composed.items())
+def _bytes(composed: Mapping[str, Composed], size: Callable[[Manifest], int] = wire_bytes) -> int:
+    return sum(_RESOURCE + len(key.encode()) + size(item.manifest) for key, item in composed.items())
 
 
 def _scope(call: Call, task: _Task, name: str) -> _Scope:

@@ -4,8 +4,8 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from function.adapter.structs import merge
-from function.kube.manifests import Manifest
-from function.kube.wire import wire_bytes
+from function.kube.manifests import JSON, Manifest
+from function.kube.wire import most_wire_bytes, wire_bytes
 
 # 127 and 16,383 are the largest lengths of one and of two bytes.
 MANIFESTS: dict[str, Manifest] = {
@@ -21,3 +21,14 @@ def test_size_is_that_of_the_message(manifest: Manifest) -> None:
     struct = Struct()
     merge(struct, manifest)
     assert wire_bytes(manifest) == struct.ByteSize()
+    assert most_wire_bytes(manifest) >= wire_bytes(manifest)
+
+
+@pytest.mark.parametrize("value", [True, None, 0, 2**40, 0.5, "", [], {}], ids=repr)
+def test_bound_holds_for_whatever_is_repeated(value: JSON) -> None:
+    manifest: Manifest = {"": [value] * 10_000}
+    assert most_wire_bytes(manifest) >= wire_bytes(manifest)
+    nested: Manifest = {"": value}
+    for _ in range(90):
+        nested = {"": [nested]}
+    assert most_wire_bytes(nested) >= wire_bytes(nested)
