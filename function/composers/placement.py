@@ -58,12 +58,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
     parsed = read_placement(call.xr)
     placement, faults = parsed.value, parsed.problems
     answers = [call.answer(name) for name in _orphans(call, placement)]
-    lost = orphan_objects.found(call, [answer for answer in answers if answer is not Answer.PENDING])
+    answered = [answer for answer in answers if answer is not Answer.PENDING]
+    lost, ending = orphan_objects.found(call, answered), orphan_objects.find_ending(call, answered)
     asked, call = _requirements(call, placement, settings), with_orphans(call, lost)
     if placement is None:
         outcome = keep_observed(call, settings, asked, [references.invalid_placement(faults)])
     else:
-        outcome = _compose(call, settings, placement, faults, asked)
+        outcome = _compose(call, settings, placement, faults, asked, ending)
     composed = dict(orphan_objects.kept(outcome.composed, call, lost))
     if Answer.PENDING in answers:
         composed = carry_over(call.observed) | composed
@@ -76,6 +77,7 @@ def _compose(
     placement: Placement,
     faults: tuple[Problem, ...],
     asked: dict[str, Requirement],
+    ending: Mapping[str, Manifest],
 ) -> Outcome:
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
@@ -96,6 +98,7 @@ def _compose(
         provider_config=resolved.environment.provider_config,
         watch=settings.object_watch,
         observed=call.observed,
+        ending=ending,
     ).within(resolved.namespace)
     return _answer(
         call,

@@ -42,7 +42,7 @@ class Placement:
     of the claim that they are on, `takes` what its service takes of a pool. `owner` is the uid of the composite that
     composed it, if any did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
     `held_back`: it has said that it cannot start, since its own spec or what it refers to is missing or invalid.
-    `apart`: no two of its replicas share a node.
+    `apart`: no two of its replicas share a node. `acknowledged`: its status was written for its present spec.
     """
 
     namespace: str
@@ -75,6 +75,7 @@ class Placement:
     takes: Share | None = None
     over_quota: bool = False
     held_back: bool = False
+    acknowledged: bool = True
     apart: bool = False
 
     @property

@@ -41,7 +41,8 @@ class ObjectWriter:
 
     `observed` holds what this composite has on this cluster; `scope` tells clusters apart where it has several. Within
     a remote namespace `left` is what it has in others, by the names of composed resources, which `names` has for
-    `observed`, where they differ.
+    `observed`, where they differ. `ending` is what is being deleted and Crossplane does not list any more, by the names
+    of composed resources.
     """
 
     owner: str
@@ -52,6 +53,7 @@ class ObjectWriter:
     scope: str = ""
     remote_namespace: str = ""
     left: Mapping[str, Manifest] = field(default_factory=dict)
+    ending: Mapping[str, Manifest] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
     def within(self, namespace: str) -> "ObjectWriter":

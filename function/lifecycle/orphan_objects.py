@@ -42,6 +42,23 @@ def _services(xr: Manifest, placement: Placement | None) -> set[str]:
 
 def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
     """Return those of the Objects that this composite composed, by composition-resource-name."""
+    return {key: m for key, m in _unlisted(call, answers).items() if not _is_deleting(m)}
+
+
+def find_ending(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
+    """Returns the Objects of this composite that are being deleted, by composition-resource-name.
+
+    What they describe is on the cluster until they are gone.
+    """
+    return {key: m for key, m in _unlisted(call, answers).items() if _is_deleting(m)}
+
+
+def _is_deleting(manifest: Manifest) -> bool:
+    return get(manifest, "metadata.deletionTimestamp") is not None
+
+
+def _unlisted(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
+    """Returns the Objects that this composite composed and Crossplane does not observe; one that stays comes first."""
     me, namespace = text(call.xr, "metadata.uid"), text(call.xr, "metadata.namespace")
     seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
@@ -49,16 +66,16 @@ def found(call: Call, answers: Iterable[Answered]) -> dict[str, Manifest]:
     for manifest in (item.load() for answer in answers for item in answer if item.uid not in uids):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
         mine = me and _owner(manifest) == me and text(manifest, "metadata.namespace") == namespace
-        gone = get(manifest, "metadata.deletionTimestamp") is not None
+        stays = key not in lost or (_is_deleting(lost[key]) and not _is_deleting(manifest))
         if (
             mine
             and key
             and key not in call.observed
             and text(manifest, "metadata.name") not in seen
-            and not gone
             and is_ours(text(call.xr, "metadata.name"), key, manifest)
+            and stays
         ):
-            lost.setdefault(key, manifest)
+            lost[key] = manifest
     return lost
 
 

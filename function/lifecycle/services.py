@@ -77,8 +77,9 @@ def write(
     granted, running = min(placement.replicas, admission.replicas), _replicas(observed)
     unshared = stored.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
     same = _is_shaped(observed, resolved)
-    # A grant is for one shape in one pool: what runs in another grows only within its own.
-    may_grow_to = admission.replicas if same else admission.running
+    # A grant is for the shape and pool that are requested. What runs in another does not grow: the environment takes
+    # back what it granted for that once this placement has seen its new spec.
+    may_grow_to = admission.replicas if same else 0
     if unshared:
         # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
         may_grow_to = 0
@@ -170,10 +171,14 @@ def _selects(service: Manifest) -> tuple[tuple[str, str], ...]:
 def _takes(
     writer: ObjectWriter, resolved: ResolvedPlacement, composed: Mapping[str, Composed], key: str
 ) -> Share | None:
-    """Return what the services of a placement take: until the cluster has the one that is composed, what it had before,
-    and until it has fewer replicas, as many as it had.
+    """Return what the services of a placement take: until the cluster has the one that is composed, and no other, what
+    it had before, and until it has fewer replicas, as many as it had.
     """
-    there = {**writer.left, **{writer.name(key): manifest for key, manifest in writer.observed.items()}}
+    there = {
+        **writer.ending,
+        **writer.left,
+        **{writer.name(key): manifest for key, manifest in writer.observed.items()},
+    }
     services = {name: mapping(m, _MIRRORED) for name, m in there.items() if name.startswith(SERVICE)}
     running = {name: service for name, service in services.items() if service}
     asks, took = resolved.placement.asks, resolved.placement.takes

@@ -70,6 +70,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
         held_back=admitted == Admitted.CANNOT_START,
+        acknowledged=is_current(manifest),
     )
     takes = _takes(manifest, placement)
     placement = replace(placement, takes=takes and replace(takes, apart=placement.apart))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from function.domain.environment import Environment, pools_of
 from function.domain.placement import Placement
 from function.domain.quota import Excess
-from function.domain.shares import Free, Grant, Share
+from function.domain.shares import Free, Grant
 from function.kube.names import LABEL_ENVIRONMENT
 from function.reasons import Admitted
 from function.scheduling.ledger import PoolLedger, by_name, holds_ever, kept, settle, takes_part
@@ -87,18 +87,17 @@ def _unread(environment: Environment, grant: Grant, placement: Placement | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether a placement may start. `replicas`: how many of those that it asks for it was admitted for; `running`: how
-    many of another shape or in another pool, where its service has one; `free` is what
-    its environment says is left of its pool, None where it does not say, `whole` whether each pod needs a node's GPUs
-    though it takes fewer, `spare` whether there is room for one more pod beside those that it has, and `never` whether
-    the pool would not hold what it asks for were nobody there. `labels`: those that it lacks, as they should be.
-    `excess`: why its namespace may not take what it asks for. `bound`: as many placements its environment names, where
-    that is why it waits.
+    """Whether a placement may start.
+
+    `replicas`: how many of those that it asks for it was admitted for. `free` is what its environment says is left of
+    its pool, None where it does not say; `whole` whether each pod needs a node's GPUs though it takes fewer; `spare`
+    whether there is room for one more pod beside those that it has; `never` whether the pool would not hold what it
+    asks for if it were empty. `labels`: those that it lacks, as they should be. `excess`: why its namespace may not
+    take what it asks for. `bound`: as many placements its environment names, where that is why it waits.
     """
 
     reason: Admitted
     replicas: int = 0
-    running: int = 0
     judged: bool = False
     free: Free | None = None
     whole: bool = False
@@ -122,7 +121,7 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     asks, has = placement.asks, dict(placement.labels)
     if not environment.uid or asks is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), labels={})
-    granted, takes = _granted(environment, placement, asks), placement.takes
+    granted = [grant.share.replicas for grant in environment.granted(placement.uid) if grant.share.is_like(asks)]
     # Whom the environment has admitted it finds by name as well.
     known = {LABEL_ENVIRONMENT} if granted else set[str]()
     missing = {key: value for key, value in labels.items() if key not in known and has.get(key) != value}
@@ -141,7 +140,6 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     return Admission(
         reason=reason,
         replicas=max(granted, default=0),
-        running=0 if takes is None or takes.is_like(asks) else max(_granted(environment, placement, takes), default=0),
         judged=judged,
         free=free,
         whole=whole,
@@ -150,11 +148,6 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
         labels=missing,
         bound=None if reason is Admitted.ADMITTED or granted else _bound(environment, judged=judged),
     )
-
-
-def _granted(environment: Environment, placement: Placement, share: Share) -> list[int]:
-    """Return how many replicas like a share a placement was admitted for."""
-    return [grant.share.replicas for grant in environment.granted(placement.uid) if grant.share.is_like(share)]
 
 
 def _bound(environment: Environment, *, judged: bool) -> int | None:
@@ -176,7 +169,7 @@ def limited(found: Admission, placement: Placement, environment: Environment, ex
     if found.reason is Admitted.LABEL_MISSING or (excess is None and not stale):
         return found
     if excess is None and placement.held_back:
-        return replace(found, reason=Admitted.CANNOT_START, replicas=0, running=0)
+        return replace(found, reason=Admitted.CANNOT_START, replicas=0)
     asks, has = placement.asks, placement.takes
     took = has.replicas if has and asks and has.is_like(asks) else 0
-    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), running=0, excess=excess)
+    return replace(found, reason=Admitted.QUOTA_EXCEEDED, replicas=min(found.replicas, took), excess=excess)

@@ -152,8 +152,12 @@ def _grant(placement: Placement, share: Share) -> Grant:
 
 
 def kept(grant: Grant, placement: Placement | None) -> Grant | None:
-    """Return how much of a grant stays."""
-    if placement is None or (placement.asks is None and not placement.held_back):
+    """Return how much of a grant stays.
+
+    All of it until the placement has seen its present spec: with the spec before it may just have used the grant, which
+    its status does not say yet (history 188).
+    """
+    if placement is None or not placement.acknowledged or (placement.asks is None and not placement.held_back):
         return grant
     uses = [use.replicas for use in (placement.claims, placement.takes) if use and use.is_like(grant.share)]
     if not any(uses):

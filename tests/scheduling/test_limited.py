@@ -60,8 +60,6 @@ CASES = (
     Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, NEW, None, FOUND),
     Case("can-start-again-and-begun", "it never left the ledger", replace(HELD_BACK, uri="pvc://x"), GRANTED, None,
          FOUND),
-    Case("running", "what runs in another shape does not grow either", SERVES, GRANTED, BEYOND, left(1),
-         replace(FOUND, running=3)),
 )  # fmt: skip
 
 

@@ -123,6 +123,18 @@ def test_one_that_comes_first_and_has_room_keeps_its_turn() -> None:
     assert assignment.replicas == 1
 
 
+def test_grant_stays_until_the_placement_has_seen_its_present_spec() -> None:
+    """It had just grown to two by this grant when it was edited, and its status said one still (history 188)."""
+    edited = replace(asks("edited", 2, HALF, OLD), served=True, takes=share(1))
+    there = environment("env", pool(nodes=3), uid="e", admitted=(grant(edited, 2),))
+    newcomer = asks("newcomer", 2, created=YOUNG)
+    unseen = admit(there, [replace(edited, acknowledged=False), newcomer])
+    assert [g.share.replicas for g in unseen.grants if g.uid == "edited" and g.share.gpus_per_node == 8] == [2]
+    assert [p.uid for p in unseen.pools["pool"].yields] == ["newcomer"]
+    seen = admit(there, [edited, newcomer])
+    assert [g.share.replicas for g in seen.grants if g.uid == "edited" and g.share.gpus_per_node == 8] == [1]
+
+
 WORLDS = st.lists(
     st.tuples(
         st.integers(1, 4),  # replicas
