@@ -279,7 +279,7 @@ MUTANTS = (
             Change(
                 "function.lifecycle.services",
                 "write",
-                "admission.replicas if same else admission.running",
+                "admission.replicas if same else 0",
                 "admission.replicas",
             ),
         ),
