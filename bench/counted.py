@@ -16,7 +16,7 @@ from bench.fleet import CACHE, DEPLOYMENT, ENVIRONMENTS, MODEL, TOO_LARGE, envir
 from function.cli.composing import reconcile
 from function.cli.store import Store
 from function.composers import compose
-from function.exchange import Call, RequiredResource
+from function.contract import Call, RequiredResource
 from function.kube.manifests import Manifest
 
 SIZE = 100

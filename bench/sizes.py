@@ -15,10 +15,10 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from bench.fleet import CACHE, DEPLOYMENT, MODEL, MODEL_REF, environment
 from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
-from function.exchange import RESPONSE_BYTES
-from function.fn import Runner
+from function.contract import RESPONSE_BYTES
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import Unfinished
+from function.runner import Runner
 from tools.control_plane import ControlPlane, Rendered, UnsettledError
 from tools.engine import Engine
 from tools.remote_stages import Clusters, StepByStep

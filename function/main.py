@@ -20,12 +20,12 @@ from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from function.adapter.items import by_content, by_version
-from function.certificates import rotating
-from function.fn import Runner
+from function.api.fields import build_schemas
 from function.metrics import Metrics
-from function.parse.fields import build_schemas
+from function.runner import Runner
+from function.tls import rotating
 from function.turns import Turns
+from function.wire.items import by_content, by_version
 
 # Calls that wait behind the one being answered are unknown to gRPC's own grace period. Together less than a pod's 30 s.
 ARRIVED_SECONDS = 0.5

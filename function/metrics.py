@@ -31,7 +31,7 @@ from prometheus_client.registry import Collector
 
 from function import reasons
 from function.composers import COMPOSERS, MEMORIES
-from function.exchange import Call, Outcome
+from function.contract import Call, Outcome
 
 # A call over a few objects takes 3 ms, over a thousand environments 20 to 40 and, when nothing is remembered yet, 400
 # (docs/performance.md).

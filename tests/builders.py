@@ -28,7 +28,7 @@ from function.kube.quantity import whole
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
 from function.scheduling.request import Unstorable
-from function.storage.placed import PlacedWeights
+from function.weights.placed import PlacedWeights
 
 GIB = 2**30
 NAMESPACE = "team"

@@ -23,8 +23,8 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 
-from function.fn import Runner
-from function.storage.scripts import SCRIPTS
+from function.runner import Runner
+from function.weights.scripts import SCRIPTS
 from tools.documents import document
 
 CASES = Path(__file__).parent / "cases"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.api.settings import read_settings
 from function.cli.main import COMMANDS
 from function.kube.manifests import JSON, Manifest, mapping, text
-from function.parse.settings import read_settings
 from tests.blocks import DOCUMENTS, ROOT, Block, Command, blocks, commands, spans, yaml_blocks
 from tests.cli.process import run
 

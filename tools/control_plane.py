@@ -17,7 +17,7 @@ from typing import Protocol
 from function.cli.composing import composite_status, reconcile
 from function.cli.store import Ref, Store, is_known, is_ours, set_owner
 from function.composers import COMPOSERS
-from function.exchange import Call, Outcome
+from function.contract import Call, Outcome
 from function.kube.manifests import Manifest, mapping, text
 from tools.remote_stages import Clusters, StepByStep
 

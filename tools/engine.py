@@ -7,11 +7,11 @@ from functools import lru_cache
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from google.protobuf.struct_pb2 import Struct
 
-from function.adapter.structs import manifest, merge
 from function.cli.store import Ref, Store
-from function.exchange import Call, Composed, Condition, Outcome, RequiredResource, Requirement
+from function.contract import Call, Composed, Condition, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Status
+from function.wire.structs import manifest, merge
 from tools.control_plane import Rendered, render_in_process
 
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]

@@ -17,7 +17,7 @@ from bench.fuzz import memory
 from bench.fuzz.downloads import Downloads, play
 from bench.fuzz.requests import Counts, ask, request, tell
 from bench.servers import serving
-from function.fn import Runner
+from function.runner import Runner
 
 # Of what is held after the first fifth: the allocator's own coming and going.
 FLAT = 1.05

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench.fuzz.encoding import encoded
 from bench.fuzz.mutation import cases
-from function.fn import Runner
 from function.kube.manifests import Manifest, listing, mapping
+from function.runner import Runner
 
 SMALL = 10_000
 _NUMBER = "modelplane.ai/fuzz"

@@ -17,11 +17,11 @@ from crossplane.function.proto.v1.run_function_pb2 import SEVERITY_FATAL, RunFun
 from bench.fuzz.encoding import damaged, encoded, malformed
 from bench.fuzz.mutation import cases, mutated
 from bench.servers import Server
-from function.adapter.split import MalformedError
-from function.fn import Runner
 from function.kube.manifests import mapping, text
-from function.report.bounded import LIMIT
-from function.report.conditions import OWNED
+from function.kube.messages import LIMIT
+from function.runner import Runner
+from function.status.conditions import OWNED
+from function.wire.split import MalformedError
 
 SLOW_SECONDS, SMALL = 1.0, 1_000_000
 OVER_GRPC, NO_REQUEST = 20, 100

@@ -10,7 +10,7 @@ from bench.fuzz.guided import Chosen
 # Instrumented as it is imported.
 with atheris.instrument_imports(include=["function"]):
     from bench.fuzz.requests import Counts, ask, chosen
-    from function.fn import Runner
+    from function.runner import Runner
 
 _RUNNER = Runner()
 

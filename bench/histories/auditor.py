@@ -20,16 +20,17 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
+from function.api.shares import read_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits
 from function.domain.shares import Share
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, strings, text
-from function.lifecycle.readers import claim_of, deletes
-from function.parse.shares import read_share
 from function.reasons import Refused
-from function.report.conditions import OWNED
+from function.remote.object_writer import deletes
 from function.scheduling.pool_capacity import PoolCapacity
+from function.status.conditions import OWNED
+from function.weights.consumers import claim_of
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"

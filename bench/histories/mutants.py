@@ -44,7 +44,7 @@ MUTANTS = (
         (*_SERVE, "edit_model", "edit_model"),
         (
             Change(
-                "function.lifecycle.services",
+                "function.serving.reconcile",
                 "write",
                 "    if not opened and text(observed, _URI) != stored.plan.uri:\n        return earlier\n",
             ),
@@ -56,7 +56,7 @@ MUTANTS = (
         ("create_two_caches", "create_reader", "name_anothers_cache", "name_anothers_cache"),
         (
             Change(
-                "function.storage.checks",
+                "function.weights.checks",
                 "named_cache",
                 "named.path == directory(found)",
                 "named.path",
@@ -69,7 +69,7 @@ MUTANTS = (
         (*_SERVE, "resize_model", "resize_model"),
         (
             Change(
-                "function.lifecycle.services",
+                "function.serving.reconcile",
                 "_reuse_if_unchanged",
                 "        return observed\n",
                 "        return built\n",
@@ -82,12 +82,12 @@ MUTANTS = (
         _CACHE,
         (
             Change(
-                "function.lifecycle.readers",
+                "function.weights.consumers",
                 "is_read",
                 "any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)",
                 "False",
             ),
-            Change("function.lifecycle.readers", "may_be_read", "bool(users) or ", ""),
+            Change("function.weights.consumers", "may_be_read", "bool(users) or ", ""),
         ),
     ),
     Mutant(
@@ -96,7 +96,7 @@ MUTANTS = (
         ("create_cache", "create_reader", "edit_model", "edit_model"),
         (
             Change(
-                "function.lifecycle.readers",
+                "function.weights.consumers",
                 "_uri",
                 "    if placement.next_reads:\n",
                 "    return placement.uri\n    if placement.next_reads:\n",
@@ -109,7 +109,7 @@ MUTANTS = (
         ("create_deployment", "inflate_model", "create_deployment", "create_deployment"),
         (
             Change(
-                "function.parse.block",
+                "function.api.block",
                 "Block._quantity",
                 "parsed > quantity.MOST",
                 "False",
@@ -122,7 +122,7 @@ MUTANTS = (
         (*_SERVE, "wipe_references", "edit_deployment"),
         (
             Change(
-                "function.lifecycle.orphans",
+                "function.remote.orphans",
                 "orphans",
                 "    found: dict[str, Manifest] = {}\n",
                 "    return {}\n    found: dict[str, Manifest] = {}\n",
@@ -161,7 +161,7 @@ MUTANTS = (
         (*_SERVE, "forge_owner"),
         (
             Change(
-                "function.lifecycle.orphans",
+                "function.remote.orphans",
                 "orphans",
                 "        and placement.namespace == namespace\n",
             ),
@@ -225,7 +225,7 @@ MUTANTS = (
         ("break_model",),
         (
             Change(
-                "function.report.conditions",
+                "function.status.conditions",
                 "complete",
                 "clip(c.message)",
                 "c.message",
@@ -238,7 +238,7 @@ MUTANTS = (
         (*_SERVE, "break_model", "break_model", "delete_environment"),
         (
             Change(
-                "function.lifecycle.carry_over",
+                "function.remote.carry_over",
                 "_spec",
                 'if key not in {"data", "stringData"}',
                 "",
@@ -251,7 +251,7 @@ MUTANTS = (
         _SERVE,
         (
             Change(
-                "function.lifecycle.object_writer",
+                "function.remote.object_writer",
                 "ObjectWriter.compose",
                 "list(lifetime.value)",
                 '["*"]',
@@ -277,7 +277,7 @@ MUTANTS = (
         ("reshape_and_scale",),
         (
             Change(
-                "function.lifecycle.services",
+                "function.serving.reconcile",
                 "write",
                 "admission.replicas if same else 0",
                 "admission.replicas",

@@ -20,13 +20,13 @@ from bench.simulator.measured import Function, Remembering
 from bench.simulator.objects import Version
 from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
+from function.api.environments import ENVIRONMENTS
+from function.api.placements import PLACEMENTS
 from function.cli.store import Ref
 from function.composers import deployment
 from function.kube.manifests import Manifest, get, mapping
-from function.parse.environments import ENVIRONMENTS
-from function.parse.placements import PLACEMENTS
-from function.report.bounded import LIMIT
-from function.report.conditions import OWNED
+from function.kube.messages import LIMIT
+from function.status.conditions import OWNED
 from tools.world import SECRET_VALUE
 
 # One write in so many is core's last before it starts again, and one answer in so many is asked for a second time.

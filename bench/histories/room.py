@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
+from function.api.environments import provider_config
+from function.api.shares import read_share
 from function.kube.manifests import Manifest, condition, integer, listing, strings, text
-from function.parse.environments import provider_config
-from function.parse.shares import read_share
 from function.scheduling.pool_capacity import PoolCapacity
 
 Shape: TypeAlias = tuple[int, int]  # nodes of a replica, and GPUs on each

@@ -22,10 +22,10 @@ from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
 from bench.simulator.tracker import Tracker
 from bench.simulator.workqueue import WorkQueue
-from function.adapter.structs import manifest as as_manifest
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, integer, listing, mapping, strings, text
+from function.wire.structs import manifest as as_manifest
 
 FINALIZER = "composite.apiextensions.crossplane.io"
 PAUSED = "crossplane.io/paused"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from bench.simulator.objects import Event, Version
 from bench.simulator.plane import Plane
 from bench.simulator.provider import makes_nothing
+from function.api.environments import provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
-from function.parse.environments import provider_config
 from function.scheduling.pool_capacity import PoolCapacity
 
 NODE_LABEL = "node.kubernetes.io/instance-type"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from crossplane.function import resource
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
 
-from function.adapter.items import by_version
 from function.cli.store import Ref
 from function.domain.quota import Limits
-from function.fn import Runner
 from function.kube.manifests import Manifest
+from function.runner import Runner
+from function.wire.items import by_version
 
 
 @dataclass(slots=True)

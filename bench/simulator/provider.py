@@ -7,7 +7,7 @@ from bench.simulator.objects import Event, Version, finalizers, with_annotations
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
 from function.kube.manifests import Manifest, get, mapping, text
-from function.lifecycle.object_writer import Lifetime
+from function.remote.object_writer import Lifetime
 from tools.remote_stages import STAGES, reported
 
 FINALIZER = "finalizer.managedresource.crossplane.io"

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
+from function.api.caches import read_cache
+from function.api.problems import nearest
 from function.cli.inputs import gather
 from function.cli.live import Cluster, connect
 from function.cli.options import (
@@ -27,8 +29,6 @@ from function.cli.store import CLUSTER_SCOPED, Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, prune, text
 from function.kube.names import VERSION
-from function.parse.caches import read_cache
-from function.parse.problems import nearest
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
 
 

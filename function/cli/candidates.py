@@ -14,11 +14,6 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.problem import Problem
 from function.kube.quantity import gib
-from function.report import loading as report
-from function.report.models import beyond_memory
-from function.report.pools import slow
-from function.report.sentences import count, joined, replica, sentence, show, unmet
-from function.report.storage_faults import problem
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts
 from function.scheduling.ledger import Ledger
@@ -26,9 +21,14 @@ from function.scheduling.pool_capacity import Demand
 from function.scheduling.preference import rank
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Field, Rank, Refusal
-from function.storage.checks import FaultKind
-from function.storage.loading import loading
-from function.storage.plan import StoragePlan, plan
+from function.status import loading as report
+from function.status.models import beyond_memory
+from function.status.pools import slow
+from function.status.sentences import count, joined, replica, sentence, show, unmet
+from function.weights.checks import FaultKind
+from function.weights.loading import loading
+from function.weights.messages import problem
+from function.weights.plan import StoragePlan, plan
 
 
 class Verdict(StrEnum):

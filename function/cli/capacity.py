@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from function.api.placements import read_placement
 from function.cli import nodes
 from function.cli.inputs import find_invalid_pools, gather, warn_of_invalid
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
@@ -18,9 +19,8 @@ from function.cli.usage import Usage, by_accelerator, format_users, list_usages
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.kube.quantity import gib
-from function.parse.placements import read_placement
-from function.report.hardware import observed
 from function.scheduling.pool_capacity import PoolCapacity
+from function.status.hardware import observed
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _USERS_SHOWN = 2

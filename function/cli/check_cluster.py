@@ -18,9 +18,9 @@ from function.cli.nodes import GPU_RESOURCES
 from function.cli.options import Code, Form, Target, examples, form
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import Manifest, condition, flag, listing, text
-from function.observe.nodes import Node, read_node
-from function.report.sentences import count
+from function.remote.nodes import Node, read_node
 from function.serving.presets import API_VERSION
+from function.status.sentences import count
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WRITES = ("get", "list", "watch", "create", "patch")

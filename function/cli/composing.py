@@ -7,16 +7,16 @@ function-environment-configs before it read. `reconcile` answers what a composer
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from function.api.environments import read_environment
+from function.api.placements import read_placement
+from function.api.settings import ENVIRONMENT_KEY, read_settings
 from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, set_owner
 from function.composers import compose
-from function.exchange import Call, Composed, Outcome
+from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, copied, get, integer, listing, mapping, strings, text
-from function.parse.environments import read_environment
-from function.parse.placements import read_placement
-from function.parse.settings import ENVIRONMENT_KEY, read_settings
-from function.report.environments import ledger
 from function.scheduling.admission import admit
+from function.status.environments import ledger
 
 CONFIG = "EnvironmentConfig"
 _OURS, _CONFIGS = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"

@@ -13,6 +13,14 @@ from itertools import groupby
 import click
 import yaml
 
+from function.api.caches import read_cache
+from function.api.deployments import read_deployment
+from function.api.environments import read_environment
+from function.api.fields import SPECS, unknown_fields
+from function.api.models import read_model
+from function.api.parsed import Parsed
+from function.api.placements import read_placement
+from function.api.problems import nearest
 from function.cli import files
 from function.cli.composing import CONFIG, asks_for_configs
 from function.cli.live import Cluster, connect
@@ -23,14 +31,6 @@ from function.domain.environment import Environment
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, copied, listing, mapping, text
-from function.parse.caches import read_cache
-from function.parse.deployments import read_deployment
-from function.parse.environments import read_environment
-from function.parse.fields import SPECS, unknown_fields
-from function.parse.models import read_model
-from function.parse.parsed import Parsed
-from function.parse.placements import read_placement
-from function.parse.problems import nearest
 
 _SET = re.compile(r"([^/=]+)/([^./=]+)\.([A-Za-z0-9.]+)=(.*)")
 

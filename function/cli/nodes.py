@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import yaml
 
+from function.api.environments import read_environment
 from function.cli.store import Store
 from function.domain.environment import GPU_RESOURCE, Environment
 from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings, text
 from function.kube.names import GROUP
-from function.lifecycle.node_collection import MEMBERSHIP, collection_name
-from function.observe.collection import read_member
-from function.observe.nodes import Node, Taint
-from function.observe.nodes import lasting as lasting_taints
-from function.observe.pools import gpus_of, look, memory_of, product_of
-from function.parse.environments import read_environment
-from function.report.hardware import drifted, unusable
+from function.remote.collection import read_member
+from function.remote.node_collection import MEMBERSHIP, collection_name
+from function.remote.nodes import Node, Taint
+from function.remote.nodes import lasting as lasting_taints
+from function.remote.pools import gpus_of, look, memory_of, product_of
+from function.status.hardware import drifted, unusable
 
 # By which clouds and people tell pools apart, first match wins.
 _POOL_LABELS = (

@@ -15,11 +15,11 @@ from function.composers.deployment import Considered, placed
 from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
 from function.reasons import Status
-from function.report.hardware import lost
-from function.report.sentences import count
 from function.scheduling.holdings import take, whole
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import PoolCapacity
+from function.status.hardware import lost
+from function.status.sentences import count
 
 _WIDTH, MARGIN = 880, 16
 _GPU, _GAP = 9, 2

@@ -12,9 +12,9 @@ from function.cli.planning import Change, Plan, list_restarts, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.messages import listed
 from function.reasons import Outlook, Refused, Status
-from function.report.bounded import listed
-from function.report.sentences import count
+from function.status.sentences import count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from function.api.settings import read_settings
 from function.cli.candidates import Row, describe_invalid_pool, explain_preference, list_candidates, list_remarks
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import KINDS, World, find_invalid_pools
@@ -15,9 +16,8 @@ from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT
 from function.composers import placement
 from function.composers.deployment import Considered, consider
-from function.exchange import Call, Composed, Condition, Outcome
+from function.contract import Call, Composed, Condition, Outcome
 from function.kube.manifests import JSON, Manifest, text
-from function.parse.settings import read_settings
 from function.reasons import ConditionType, Status
 
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}

@@ -9,15 +9,12 @@ import time
 from dataclasses import dataclass
 
 from function.cli.live import Cluster
-from function.cli.options import (
-    CliError,
-    Code,
-)
+from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, copied, get, listing, mapping, text
 from function.kube.names import MANAGED_BY, named
-from function.observe.health import READINESS, Level, assess
-from function.observe.objects import read
+from function.remote.health import READINESS, Level, assess
+from function.remote.objects import read
 
 # A directory that is gone already is what was wanted.
 SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import click
 
+from function.api.problems import nearest
 from function.cli.inputs import KINDS, gather, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_given
 from function.cli.store import Ref, Store, read_environments
 from function.cli.tables import structured
-from function.exchange import Outcome
+from function.contract import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.lifecycle.carry_over import carried
-from function.parse.problems import nearest
 from function.reasons import ConditionType, Status
+from function.remote.carry_over import carried
 
 HERE = "control plane"
 # Whether a cluster answers is nothing that files know, and one without shared storage serves single nodes.

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import click
 
+from function.api.models import read_model
 from function.cli.files import whole
 from function.cli.hub import fetch_config, fetch_parameters, fetch_sizes, sum_weights
 from function.cli.inputs import gather, warn_of_invalid
@@ -30,9 +31,8 @@ from function.domain.hardware import usable
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
 from function.kube.manifests import JSON, Manifest, get, integer, mapping
 from function.kube.quantity import GIB, gib
-from function.parse.models import read_model
-from function.report.sentences import count, replica
 from function.scheduling.shape import replica_shape
+from function.status.sentences import count, replica
 
 # Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
 BITS = {

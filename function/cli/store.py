@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
+from function.api.environments import read_environment
 from function.composers import COMPOSERS
+from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
 from function.domain.settings import BUILT_IN, Settings
-from function.exchange import Answered, RequiredResource, Requirement
 from function.kube.manifests import Manifest, copied, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
-from function.parse.environments import read_environment
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})

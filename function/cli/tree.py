@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 
 import click
 
+from function.api.placements import read_placement
 from function.cli.inputs import KINDS, World, gather
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
 from function.kube.manifests import Manifest, condition, listing, mapping, text
-from function.observe.health import assess
-from function.observe.objects import State, read
-from function.parse.placements import read_placement
 from function.reasons import ConditionType, Status
-from function.report.sentences import size
+from function.remote.health import assess
+from function.remote.objects import State, read
+from function.status.sentences import size
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
 _DECIDED = (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED)

@@ -7,10 +7,10 @@ from function.cli.inputs import InvalidPool
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant
-from function.report.hardware import unusable
-from function.report.sentences import replica
 from function.scheduling.ledger import settle
 from function.scheduling.pool_capacity import PoolCapacity
+from function.status.hardware import unusable
+from function.status.sentences import replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,14 @@ from dataclasses import dataclass
 
 import click
 
+from function.api.caches import read_cache
+from function.api.deployments import read_deployment
+from function.api.environments import read_environment
+from function.api.fields import SPECS, unknown_fields
+from function.api.models import read_model
+from function.api.placements import read_placement
+from function.api.problems import join, nearest, unknown
+from function.api.settings import ENVIRONMENT_KEY, read_settings
 from function.cli.composing import CONFIG, first_call
 from function.cli.files import Found, read
 from function.cli.inputs import KINDS, READ, gather
@@ -30,23 +38,15 @@ from function.kube import quantity
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import GROUP, VERSION
 from function.kube.quantity import gib
-from function.parse.caches import read_cache
-from function.parse.deployments import read_deployment
-from function.parse.environments import read_environment
-from function.parse.fields import SPECS, unknown_fields
-from function.parse.models import read_model
-from function.parse.placements import read_placement
-from function.parse.problems import join, nearest, unknown
-from function.parse.settings import ENVIRONMENT_KEY, read_settings
 from function.reasons import Refused
-from function.report.sentences import count
-from function.report.storage_faults import problem
-from function.report.weights import again
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import NO_POOL, unsuited
-from function.storage.checks import faults as faults_of
-from function.storage.placed import PlacedWeights, cached_weights
-from function.storage.request import Case
+from function.status.sentences import count
+from function.status.weights import again
+from function.weights.checks import faults as faults_of
+from function.weights.messages import problem
+from function.weights.placed import PlacedWeights, cached_weights
+from function.weights.request import Case
 
 
 def find_dangling(store: Store, manifest: Manifest) -> Iterator[Problem]:

@@ -17,12 +17,12 @@ from function.cli.planning import plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
 from function.kube.manifests import Manifest, listing, text
+from function.kube.messages import SHOWN, listed
 from function.reasons import Outlook, Refused, Status
-from function.report.bounded import SHOWN, listed
-from function.report.conditions import OWNED
-from function.report.explain import open_misses
-from function.report.sentences import count, remedy, sentence
 from function.scheduling.verdicts import Miss
+from function.status.conditions import OWNED
+from function.status.explain import open_misses
+from function.status.sentences import count, remedy, sentence
 
 _NAMES = 4  # environments that a group names
 _COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}

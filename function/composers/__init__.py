@@ -6,23 +6,23 @@ Each asks for what it needs, hands it to the pure rooms, and turns what comes ba
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from function.api.environments import ENVIRONMENTS
+from function.api.placements import PLACEMENTS
+from function.api.settings import read_settings
 from function.composers import cache, deployment, environment, model, nodes, placement
 from function.composers.finish import observed_status
+from function.composers.orphan_objects import everything_as_it_is
+from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.domain.tally import Tally
-from function.exchange import Call, Event, Outcome, Requirement
 from function.kube.manifests import Manifest, text
+from function.kube.messages import clip
 from function.kube.names import GROUP, VERSION
-from function.lifecycle.carry_over import carry_over
-from function.lifecycle.orphan_objects import everything_as_it_is
-from function.lifecycle.ownership import own
-from function.parse.environments import ENVIRONMENTS
-from function.parse.placements import PLACEMENTS
-from function.parse.settings import read_settings
 from function.reasons import Unfinished
-from function.report.bounded import clip
-from function.report.conditions import OWNED, UNFINISHED, complete, with_slips
-from function.report.references import unknown_kind
+from function.remote.carry_over import carry_over
+from function.remote.ownership import own
+from function.status.conditions import OWNED, UNFINISHED, complete, with_slips
+from function.status.references import unknown_kind
 
 COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "ClusterModel": model.compose,

@@ -12,14 +12,12 @@ observed until others are complete and need less.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.composers import requirements, resolve
+from function.api.caches import read_cache
+from function.api.environments import ENVIRONMENTS
+from function.api.placements import PLACEMENTS
+from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
-from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
-from function.domain.environment import Environment
-from function.domain.model import Model
-from function.domain.placement import Placement
-from function.domain.settings import BUILT_IN, Settings
-from function.exchange import (
+from function.contract import (
     RESPONSE_BYTES,
     Answer,
     Answered,
@@ -30,21 +28,23 @@ from function.exchange import (
     RequiredResource,
     Requirement,
 )
+from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
+from function.domain.environment import Environment
+from function.domain.model import Model
+from function.domain.placement import Placement
+from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.wire import most_wire_bytes, wire_bytes
-from function.lifecycle import orphan_objects, readers
-from function.lifecycle.carry_over import carry_over
-from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
-from function.lifecycle.orphans import with_orphans
-from function.lifecycle.weights import SCRIPTS, Weights, weigh
-from function.parse.caches import read_cache
-from function.parse.environments import ENVIRONMENTS
-from function.parse.placements import PLACEMENTS
 from function.reasons import ConditionType, Status
-from function.report import caches as report
-from function.report import references
-from function.storage.placed import cached_weights
-from function.storage.sizing import Size
+from function.remote.carry_over import carry_over
+from function.remote.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.remote.orphans import with_orphans
+from function.status import caches as report
+from function.status import references
+from function.weights import consumers as readers
+from function.weights.placed import cached_weights
+from function.weights.reconcile import SCRIPTS, Weights, weigh
+from function.weights.sizing import Size
 
 _SEPARATOR = "/"
 # Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the

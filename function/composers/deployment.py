@@ -9,26 +9,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from function.api.deployments import read_deployment
+from function.api.placements import PLACEMENTS
+from function.api.settings import read_settings
 from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed
+from function.composers.placement_writer import lower_replicas, placement_manifest
 from function.composers.views import View
+from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.exchange import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import get, text
 from function.kube.names import named
-from function.lifecycle.carry_over import over_version, repeated
-from function.lifecycle.orphans import adopted, with_orphans
-from function.lifecycle.placement_writer import lower_replicas, placement_manifest
-from function.parse.deployments import read_deployment
-from function.parse.placements import PLACEMENTS
-from function.parse.settings import read_settings
 from function.reasons import ConditionType, ModelResolved, Status
-from function.report import deployments as report
-from function.report import references
-from function.report.explain import explain
+from function.remote.carry_over import over_version, repeated
+from function.remote.orphans import adopted, with_orphans
 from function.scheduling.quota import refused, taken, takes_more, within_quota
 from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
@@ -36,7 +33,10 @@ from function.scheduling.retain import profile_of
 from function.scheduling.schedule import anew, schedule
 from function.scheduling.verdicts import Assignment, Decision, DropCause
 from function.serving.service import find_pool_problems
-from function.storage.placed import PlacedWeights
+from function.status import deployments as report
+from function.status import references
+from function.status.explain import explain
+from function.weights.placed import PlacedWeights
 
 VERDICTS = Verdicts()
 

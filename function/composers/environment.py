@@ -8,22 +8,22 @@ It keeps the ledger of its own GPUs, whatever else is wrong with it, and counts 
 
 from dataclasses import replace
 
+from function.api.environments import ClusterAccess, ParsedEnvironment, read_environment
+from function.api.placements import PLACEMENTS
 from function.composers import nodes, requirements
 from function.composers.finish import finish, keep_observed, observed_status
+from function.contract import Answer, Call, Composed, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.exchange import Answer, Call, Composed, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY
-from function.lifecycle.object_writer import Lifetime, ObjectWriter
-from function.parse.environments import ClusterAccess, ParsedEnvironment, read_environment
-from function.parse.placements import PLACEMENTS
-from function.report import environments as report
-from function.report import hardware
+from function.remote.object_writer import Lifetime, ObjectWriter
 from function.scheduling.admission import admit
 from function.serving.presets import build_pipeline_preset
+from function.status import environments as report
+from function.status import hardware
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 

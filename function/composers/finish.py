@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
+from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.settings import Settings
-from function.exchange import Call, Composed, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, mapping, text
-from function.lifecycle.carry_over import carry_over
-from function.report.conditions import complete
-from function.report.events import changes
+from function.remote.carry_over import carry_over
+from function.status.conditions import complete
+from function.status.events import changes
 
 
 def finish(  # noqa: PLR0913  # the parts of an Outcome

@@ -1,10 +1,10 @@
 """ClusterModel and Model: check what is to be served and show what it amounts to. Nothing is composed."""
 
+from function.api.models import read_model
 from function.composers.finish import finish
+from function.contract import Call, Outcome
 from function.domain.settings import Settings
-from function.exchange import Call, Outcome
-from function.parse.models import read_model
-from function.report import models as report
+from function.status import models as report
 
 
 def compose(call: Call, settings: Settings) -> Outcome:

@@ -6,16 +6,16 @@ nothing of the environment any more. From then on its members are asked for inst
 
 from dataclasses import dataclass, replace
 
+from function.api.memo import Memo
 from function.composers import requirements
+from function.contract import Answer, Call, Composed, Requirement
 from function.domain.environment import Environment
-from function.exchange import Answer, Call, Composed, Requirement
 from function.kube.manifests import Manifest, mapping, text
-from function.lifecycle.node_collection import NODES, collection, is_served
-from function.lifecycle.object_writer import ObjectWriter
-from function.observe.collection import Member, Sight, Unobserved, read_member, selection, sight
-from function.observe.pools import look
-from function.parse.memo import Memo
 from function.reasons import HardwareAsDeclared
+from function.remote.collection import Member, Sight, Unobserved, read_member, selection, sight
+from function.remote.node_collection import NODES, collection, is_served
+from function.remote.object_writer import ObjectWriter
+from function.remote.pools import look
 
 MEMBERS: Memo[Member] = Memo(read_member)
 # Reasons not to look at nodes that hold whatever the labels of the pools are.

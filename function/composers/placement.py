@@ -9,38 +9,38 @@ new one may be composed. Whatever reference does not resolve, everything stays a
 from collections.abc import Mapping
 from dataclasses import replace
 
-from function.composers import requirements, resolve
+from function.api.placements import PLACEMENTS, read_placement
+from function.api.settings import read_settings
+from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
+from function.composers.placement_writer import labels
+from function.contract import Answer, Call, Condition, Outcome, Requirement
 from function.domain.cache import ManagedCache, NamedCache
 from function.domain.placement import Placement
 from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
-from function.exchange import Answer, Call, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest, mapping, text
-from function.lifecycle import cache_usage, orphan_objects
-from function.lifecycle import services as lifecycle
-from function.lifecycle.carry_over import carry_over
-from function.lifecycle.object_writer import NAMESPACE, ObjectWriter, namespace
-from function.lifecycle.orphans import with_orphans
-from function.lifecycle.placement_writer import labels
-from function.lifecycle.readers import next_uri, served_uri
-from function.lifecycle.services import SERVICE, service_name
-from function.lifecycle.weights import Weights, weigh
-from function.observe.objects import ObservedObject, read
-from function.parse.placements import PLACEMENTS, read_placement
-from function.parse.settings import read_settings
 from function.reasons import ConditionType, ReferencesResolved, Status
-from function.report import admission as admission_report
-from function.report import placements as report
-from function.report import pools, references, services
+from function.remote.carry_over import carry_over
+from function.remote.object_writer import NAMESPACE, ObjectWriter, namespace
+from function.remote.objects import ObservedObject, read
+from function.remote.orphans import with_orphans
 from function.scheduling.admission import Admission, admission, limited
 from function.scheduling.quota import excess, may_exceed
-from function.storage.loading import loading
-from function.storage.placed import PlacedWeights
-from function.storage.plan import StoragePlan, plan
-from function.storage.request import StorageRequest
+from function.serving import reconcile as lifecycle
+from function.serving.reconcile import SERVICE, service_name
+from function.status import admission as admission_report
+from function.status import placements as report
+from function.status import pools, references, services
+from function.weights import cache_usage
+from function.weights.consumers import next_uri, served_uri
+from function.weights.loading import loading
+from function.weights.placed import PlacedWeights
+from function.weights.plan import StoragePlan, plan
+from function.weights.reconcile import Weights, weigh
+from function.weights.request import StorageRequest
 
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
 # What only a change of the placement, its model or its cache mends. What is wrong with an environment or a pool takes
@@ -221,7 +221,9 @@ def _answer(
         _RESOLVED,
         admission_report.admitted(resolved.placement, admitted),
         report.storage_ready(stored.state),
-        written.refusal or services.accepted(remote, gate_open=stored.open and admitted.open),
+        services.invalid(written.rejected)
+        if written.rejected
+        else services.accepted(remote, gate_open=stored.open and admitted.open),
         serving,
     )
     service = _service(call, resolved, written, remote)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from function.contract import Requirement
 from function.domain.model import ModelRef
-from function.exchange import Requirement
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
-from function.lifecycle import cache_usage
-from function.lifecycle.node_collection import DEFINITION, MEMBERSHIP
-from function.lifecycle.object_writer import API_VERSION as OBJECT_VERSION
+from function.remote.node_collection import DEFINITION, MEMBERSHIP
+from function.remote.object_writer import API_VERSION as OBJECT_VERSION
+from function.weights import cache_usage
 
 MODEL = "model"
 ENVIRONMENT = "environment"

@@ -3,20 +3,20 @@
 Not answered yet, answered with none and answered are three different results: the first is Unknown, the second False.
 """
 
+from function.api.caches import read_cache
+from function.api.environments import read_environment
+from function.api.models import read_model
 from function.composers import requirements
+from function.contract import Answer, Call, Condition
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
-from function.exchange import Answer, Call, Condition
-from function.lifecycle.clusters import elsewhere
-from function.parse.caches import read_cache
-from function.parse.environments import read_environment
-from function.parse.models import read_model
 from function.reasons import ConditionType
-from function.report import references
+from function.remote.moved_clusters import elsewhere
+from function.status import references
 
 
 def placement(call: Call, wanted: Placement, settings: Settings) -> ResolvedPlacement | Condition:

@@ -12,17 +12,17 @@ What is asked for follows from what was asked and answered before, and so is the
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from function.api.caches import read_cache
+from function.api.environments import ENVIRONMENTS
+from function.api.placements import PLACEMENTS, read_placement
 from function.composers import requirements
+from function.contract import Answer, Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import Settings
-from function.exchange import Answer, Answered, Call, RequiredResource, Requirement
 from function.kube.manifests import Manifest, listing, text
-from function.lifecycle.orphans import orphans
-from function.parse.caches import read_cache
-from function.parse.environments import ENVIRONMENTS
-from function.parse.placements import PLACEMENTS, read_placement
+from function.remote.orphans import orphans
 
 _MOST = 100  # environments of a deployment (apis/modeldeployments/definition.yaml)
 

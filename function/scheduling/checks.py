@@ -18,7 +18,7 @@ from function.domain.model import Profile, Shape
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Refusal, Value
-from function.storage.checks import FaultKind, StorageFault
+from function.weights.checks import FaultKind, StorageFault
 
 # Whom a fault of the weights speaks of: the deployment, the pool, the environment, or the ModelCache.
 STORAGE_REASONS: Mapping[FaultKind, Refused] = {

@@ -19,7 +19,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.shortage import shortage
 from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
-from function.storage.checks import of_existing
+from function.weights.checks import of_existing
 
 
 def keep(

@@ -9,7 +9,7 @@ from function.domain.model import Model, Profile, Shape
 from function.domain.placement import Deployment
 from function.domain.problem import Problem
 from function.domain.quota import Excess
-from function.storage.checks import StorageFault
+from function.weights.checks import StorageFault
 
 Unstorable: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
 Unservable: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]

@@ -28,7 +28,7 @@ from function.scheduling.preference import smallest_first
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
 from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal, Verdict
-from function.storage.checks import FaultKind, StorageFault
+from function.weights.checks import FaultKind, StorageFault
 
 Judging: TypeAlias = Callable[[SchedulingRequest], Judge]
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)

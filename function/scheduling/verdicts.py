@@ -18,7 +18,7 @@ from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.kube.selectors import Requirement
 from function.reasons import Outlook, Refused
-from function.storage.checks import StorageFault
+from function.weights.checks import StorageFault
 
 
 class Field(StrEnum):

@@ -10,7 +10,7 @@ from function.cli.planning import Plan, compose_given, plan_deployments
 from function.cli.render import list_composed
 from function.cli.store import Store
 from function.composers import compose
-from function.exchange import Call
+from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from function.api.settings import ENVIRONMENT_KEY, OUR_KEY
 from function.cli.composing import first_call
 from function.cli.options import CliError, Code
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, mapping
 from function.kube.names import VERSION
-from function.parse.settings import ENVIRONMENT_KEY, OUR_KEY
 
 XR: Manifest = {
     "apiVersion": VERSION,

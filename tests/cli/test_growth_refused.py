@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.candidates import STORAGE_COLUMNS
 from function.kube.manifests import Manifest, get, mapping
-from function.storage.checks import FaultKind
+from function.weights.checks import FaultKind
 from tests.cli.conftest import Live, controlled, example
 from tests.cli.process import run, said, write
 

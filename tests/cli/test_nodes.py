@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.api.environments import read_environment
 from function.cli.nodes import find_contradictions, suggest_pools
 from function.cli.store import Store
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.lifecycle.node_collection import MEMBERSHIP, collection_name
-from function.observe.nodes import read_node
-from function.observe.pools import look
-from function.parse.environments import read_environment
+from function.remote.node_collection import MEMBERSHIP, collection_name
+from function.remote.nodes import read_node
+from function.remote.pools import look
 from tests.cli.conftest import Live
 from tests.cli.process import cells, said, write
-from tests.observe.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
+from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
 
 EAST = "h200-east"
 # Of Kimi's four nodes two are in use, and one of the others is cordoned.

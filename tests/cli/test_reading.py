@@ -6,7 +6,7 @@ from function.cli import files
 from function.cli.inputs import gather
 from function.cli.options import Sources, Target
 from function.cli.store import Ref, Store, set_owner
-from function.exchange import Requirement
+from function.contract import Requirement
 from function.kube.manifests import Manifest, get, text
 from function.kube.names import VERSION
 from tests.cli.process import write

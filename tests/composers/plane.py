@@ -8,13 +8,13 @@ from pathlib import Path
 
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from function.adapter.structs import merge
 from function.cli import files
 from function.cli.store import Ref, Store
 from function.composers import compose
-from function.exchange import Call, Outcome, Requirement
-from function.fn import Runner
+from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import Manifest, condition, get, mapping, text
+from function.runner import Runner
+from function.wire.structs import merge
 from tools.control_plane import ControlPlane
 from tools.engine import Engine, requirement
 from tools.world import World

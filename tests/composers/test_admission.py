@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.composers import compose
-from function.exchange import Call, Outcome
+from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.reasons import ConditionType
 from tests.composers.plane import change, fetched, only, plane, said

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from function.composers import compose
-from function.exchange import Answered, Call, Outcome, RequiredResource
+from function.contract import Answered, Call, Outcome, RequiredResource
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.kube.messages import LIMIT
 from function.reasons import ConditionType
-from function.report.bounded import LIMIT
 from tests.composers.plane import fetched, only, plane
 
 STORY = "kimi-k2-two-nodes"

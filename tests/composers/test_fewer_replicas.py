@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.composers import compose
-from function.exchange import Call
+from function.contract import Call
 from function.kube.manifests import get, listing, mapping
 from tests.composers.plane import change, only, plane, remote, said
 from tools.control_plane import ControlPlane

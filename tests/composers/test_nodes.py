@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from function.lifecycle.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name
+from function.remote.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name
 from tests.composers.plane import call, change, manifests, only, request_of, said
-from tests.observe.nodes import POOL, member, node
+from tests.remote.nodes import POOL, member, node
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.remote_stages import uid

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from function.composers import compose
-from function.exchange import Answered, Call, Outcome, RequiredResource, Requirement
+from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping, strings, text
 from tests.composers.plane import only, plane
 

@@ -9,7 +9,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.composers import compose, recover
-from function.exchange import Answered, Call, Composed, Outcome, RequiredResource, Requirement
+from function.contract import Answered, Call, Composed, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
 from tests.composers.plane import change, only, plane
 from tools.control_plane import ControlPlane

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.composers import compose
-from function.exchange import Call, Outcome
+from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import COMPOSITION_KEY
 from tests.composers.plane import fetched, from_file, only, plane

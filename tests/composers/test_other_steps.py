@@ -7,8 +7,8 @@ import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct, struct_to_dict
 
-from function.fn import Runner
 from function.kube.manifests import Manifest
+from function.runner import Runner
 from tests.composers.plane import call
 from tests.test_cases import CASES, request_of
 from tools.documents import document

@@ -8,9 +8,9 @@ import pytest
 from function.cli.store import Ref
 from function.composers import compose
 from function.composers.deployment import Considered, consider
+from function.contract import Call, Outcome
 from function.domain.quota import Limits
 from function.domain.settings import Settings
-from function.exchange import Call, Outcome
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
 from function.scheduling.checks import Candidate
 from function.scheduling.ledger import Ledger

@@ -3,7 +3,7 @@
 import copy
 
 from function.composers import compose
-from function.exchange import Call
+from function.contract import Call
 from function.kube.manifests import Manifest, get, mapping
 from function.reasons import ConditionType, Status
 from tests.composers.plane import fetched, only, plane

@@ -8,8 +8,8 @@ import asyncio
 
 import pytest
 
-from function.exchange import Call, Outcome
-from function.fn import Runner
+from function.contract import Call, Outcome
+from function.runner import Runner
 from tests.composers.plane import call
 from tests.test_cases import CASES, NAMES, request_of
 from tools.documents import document

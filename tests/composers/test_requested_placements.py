@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.exchange import Call, Outcome, Requirement
+from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from function.kube.names import LABEL_ENVIRONMENT, VERSION
 from tests.composers.plane import change, only, plane, reconciled

@@ -12,11 +12,11 @@ from bench import sizes
 from bench.fleet import CACHE, MODEL, environment
 from function import composers
 from function.composers import cache
-from function.exchange import RESPONSE_BYTES, Call, Composed, Outcome
-from function.fn import Runner
+from function.contract import RESPONSE_BYTES, Call, Composed, Outcome
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.reasons import Unfinished
-from function.report import caches
+from function.runner import Runner
+from function.status import caches
 from tests.composers.plane import only, plane, request_of
 from tools.control_plane import ControlPlane, Round
 from tools.remote_stages import StepByStep

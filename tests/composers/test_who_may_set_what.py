@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from tests.lifecycle.scene import ONE_NODE, SEVERAL_NODES, model, only, placement, scene
-from tests.parse.fields import KINDS, is_quantity, sample, values
+from tests.api.fields import KINDS, is_quantity, sample, values
+from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, model, only, placement, scene
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 STORIES = (ONE_NODE, SEVERAL_NODES)

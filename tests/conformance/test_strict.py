@@ -15,7 +15,6 @@ from function.kube.manifests import JSON, Manifest
 from function.serving.service import build_service
 from tests.conformance import crossplane, openapi
 from tests.conformance.rest import Rest
-from tests.lifecycle.scene import put
 from tests.serving.requests import (
     DATA,
     KSERVE,
@@ -29,6 +28,7 @@ from tests.serving.requests import (
     request,
 )
 from tests.serving.test_tls import SGLANG_TLS
+from tests.support.remote_scene import put
 
 pytestmark = pytest.mark.conformance
 

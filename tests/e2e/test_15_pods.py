@@ -5,16 +5,16 @@ from decimal import Decimal
 
 import pytest
 
+from function.api.environments import read_environment
+from function.api.presets import named
 from function.domain.pods import Inputs
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.quantity import parse
-from function.parse.environments import read_environment
-from function.parse.presets import named
 from function.serving.service import build_service
+from tests.api.test_presets import GIVEN, SHARED, Given
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
-from tests.parse.test_presets import GIVEN, SHARED, Given
 from tests.serving.requests import DATA, PIPELINE, request
 from tools.stack.waiting import until
 

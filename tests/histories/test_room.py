@@ -3,9 +3,9 @@
 from bench.histories.room import room_beside
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
+from function.api.environments import provider_config
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, listing
-from function.parse.environments import provider_config
 
 POOL = provider_config("env"), "large"
 

@@ -17,9 +17,9 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
-from function.storage import cachekey, job, scripts
-from function.storage.credentials import credential
-from function.storage.job import DownloadSpec
+from function.weights import cachekey, job, scripts
+from function.weights.credentials import credential
+from function.weights.job import DownloadSpec
 
 SOURCE = HuggingFaceSource(repo="owner/model")
 

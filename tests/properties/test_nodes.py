@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
-from function.observe.nodes import read_node
-from function.observe.pools import look
-from function.report.hardware import observed
-from tests.observe.nodes import H100, POOL, environment, node, pool, taint
+from function.remote.nodes import read_node
+from function.remote.pools import look
+from function.status.hardware import observed
+from tests.remote.nodes import H100, POOL, environment, node, pool, taint
 
 NODES = st.builds(
     node,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from function.exchange import Call, Outcome, Requirement
+from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, get, mapping, prune
 from function.kube.names import VERSION
 from function.reasons import ConditionType, Status

@@ -14,10 +14,10 @@ from function.domain.model import Engine, Shape
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, listing, mapping, text
 from function.serving.service import build_service
-from function.storage import job
-from function.storage.credentials import credential
+from function.weights import job
+from function.weights.credentials import credential
 from tests.serving.requests import DATA, ONE_GPU, PIPELINE, engine, request
-from tests.storage.test_job import TASK
+from tests.weights.test_job import TASK
 
 VOLUMES = {
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",

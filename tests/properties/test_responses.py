@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.kube.manifests import JSON, Manifest
-from function.report.conditions import OWNED
+from function.status.conditions import OWNED
 from tests.composers.plane import call, change, manifests, only, plane, request_of
 from tools.control_plane import ControlPlane
 

@@ -15,10 +15,10 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement, Preference
-from function.report.explain import explain
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Assignment, Decision
+from function.status.explain import explain
 from tests.builders import deployment, environment, model, placement, planner, pool, profile, requires, selector, shape
 
 NAMES = ("a", "b", "c", "d")

@@ -17,7 +17,7 @@ from function.scheduling.judge import NEVER, NOT_NOW
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Miss, Refusal, Use
-from function.storage.checks import FaultKind, StorageFault
+from function.weights.checks import FaultKind, StorageFault
 from tests.builders import GIB, deployment, environment, model, placement, pool, profile, shape
 
 ONE = shape()

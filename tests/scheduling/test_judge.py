@@ -11,12 +11,12 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode
 from function.domain.settings import Kserve
 from function.reasons import Refused
-from function.report.sentences import sentence
 from function.scheduling.judge import attempts, judge, judge_again
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Fit, Miss, Use
 from function.serving.service import find_pool_problems
+from function.status.sentences import sentence
 from tests.builders import (
     deployment,
     engine,

@@ -7,9 +7,9 @@ import pytest
 from function.domain.environment import Environment
 from function.domain.quota import Excess, Limits
 from function.reasons import Refused
-from function.report.explain import explain
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
+from function.status.explain import explain
 from tests.builders import deployment, environment, model, placement, pool, profile, selector, shape
 
 BIG, SMALL = shape(gpus=8), shape(gpus=2)

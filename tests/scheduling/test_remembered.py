@@ -13,7 +13,6 @@ from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.shares import Free, Grant, Share
 from function.domain.tally import Tally
-from function.report.explain import explain
 from function.scheduling import remembered
 from function.scheduling.judge import judge
 from function.scheduling.ledger import Ledger
@@ -21,6 +20,7 @@ from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Verdict
+from function.status.explain import explain
 from tests.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
 

@@ -9,11 +9,11 @@ import time
 
 from crossplane.function import logging
 
-from function.exchange import Call, Composed, Outcome
-from function.fn import Runner
+from function.contract import Call, Composed, Outcome
 from function.kube.manifests import text
 from function.main import serve
 from function.reasons import Unfinished
+from function.runner import Runner
 from function.turns import Turns
 
 

@@ -24,11 +24,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.fleet import DEPLOYMENT, MODEL, environment
 from function import reasons
 from function.composers import COMPOSERS, MEMORIES, compose, recover
-from function.exchange import Call, Condition, Outcome, Requirement
-from function.fn import Runner
+from function.contract import Call, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
 from function.metrics import Answered, Metrics
 from function.reasons import ConditionType, Status, Unfinished
+from function.runner import Runner
 from tests.server.processes import Running, refused, started
 
 ROOT = Path(__file__).parents[2]

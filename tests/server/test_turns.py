@@ -15,10 +15,10 @@ from crossplane.function.resource import struct_to_dict
 
 from bench import wire
 from bench.fleet import MODEL, TOO_LARGE, environment
-from function.adapter.items import by_version
-from function.exchange import Pause
-from function.fn import Runner
+from function.contract import Pause
+from function.runner import Runner
 from function.turns import CALLS, MOST_SECONDS, STEP_SECONDS, TooLongError, Turns
+from function.wire.items import by_version
 
 ENVIRONMENTS = 40
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from function.api.environments import read_environment
+from function.api.models import read_model
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import EngineResources, HuggingFaceSource, Requires, SecretKey, Spread
 from function.domain.nodes import PoolFacts
@@ -16,8 +18,6 @@ from function.domain.pull_secrets import PullSecret
 from function.domain.settings import BUILT_IN, Initializer, Kserve
 from function.kube.manifests import Manifest, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
-from function.parse.environments import read_environment
-from function.parse.models import read_model
 from function.serving.digest import EXCLUDED, compute_spec_digest
 from function.serving.request import ServingRequest
 from function.serving.service import build_service

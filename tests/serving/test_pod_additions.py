@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from function.api.presets import named
 from function.domain.environment import Pool
 from function.domain.model import Engine, Shape
 from function.domain.pods import Inputs, InterNode, PodAdditions
 from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.parse.presets import named
 from function.serving.request import ServingRequest
 from function.serving.service import build_service
 from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine, request

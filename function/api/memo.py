@@ -1,0 +1,68 @@
+"""Reading an item again costs nothing while it has not changed.
+
+Calls are sent the same environments and placements again and again, some one of them and some all. What an item was
+parsed to is kept under what identifies its content, so the result is a function of the items alone. What is kept is
+bounded by the longest list of late.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from function.contract import RequiredResource
+from function.domain.tally import Tally
+from function.kube.manifests import Manifest
+
+T = TypeVar("T")
+K = TypeVar("K")
+# Each Composition may say something else in its input; no control plane has many.
+_KEPT = 4
+# Items in a table before the tables take turns: so many in any case, and so many times the list that is read.
+_ENOUGH, _ROOM = 1_000, 2
+
+
+class Memo(Generic[T]):
+    """Parses items, each content once for as long as it is asked for.
+
+    Two tables take turns: what is found in the older one moves to the newer, and what nobody asked for meanwhile goes.
+    """
+
+    def __init__(self, parse: Callable[[Manifest], T], tally: Tally | None = None) -> None:
+        self._parse = parse
+        self.tally = tally or Tally()
+        self._new: dict[bytes, T] = {}
+        self._old: dict[bytes, T] = {}
+
+    def read(self, items: Sequence[RequiredResource]) -> tuple[T, ...]:
+        """Return what the items parse to, in their order."""
+        if len(self._new) > max(_ENOUGH, _ROOM * len(items)):
+            self._new, self._old = {}, self._new
+        new, old, facts, misses = self._new, self._old, list[T](), 0
+        for digest, load, _ in items:
+            if digest in new:
+                fact = new[digest]
+            elif digest in old:
+                new[digest] = fact = old[digest]
+            else:
+                new[digest] = fact = self._parse(load())
+                misses += 1
+            facts.append(fact)
+        self.tally.misses += misses
+        self.tally.hits += len(facts) - misses
+        return tuple(facts)
+
+
+class MemoBy(Generic[K, T]):
+    """One memo for each of the few values that parsing depends on besides the item: a platform's settings."""
+
+    def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
+        self._parse = parse
+        self._memos: list[tuple[K, Memo[T]]] = []
+        self.tally = Tally()
+
+    def read(self, items: Sequence[RequiredResource], value: K) -> tuple[T, ...]:
+        """Return what the items parse to with this value, in their order."""
+        memo = next((memo for known, memo in self._memos if known == value), None)
+        if memo is None:
+            memo = Memo(lambda manifest: self._parse(manifest, value), self.tally)
+            self._memos = [(value, memo), *self._memos[: _KEPT - 1]]
+        return memo.read(items)

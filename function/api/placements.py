@@ -1,0 +1,131 @@
+"""ModelPlacements, for two readers: the ledger, which must not lose one, and the composer that executes it.
+
+The ledger charges what a placement's spec says, so there is none only where no environment is named. A topology
+that cannot be read leaves `shape` None, and any other field that cannot be read counts as absent; what is wrong
+with them stands beside the placement, and keeps it from being executed.
+"""
+
+from dataclasses import replace
+
+from function.api.block import Block
+from function.api.caches import read_choice, read_hydration
+from function.api.memo import Memo
+from function.api.parsed import Parsed
+from function.api.readiness import is_current, is_ready
+from function.api.references import read_model_ref
+from function.api.shares import read_share
+from function.api.topology import read_shape
+from function.domain.placement import Placement
+from function.domain.shares import Share
+from function.kube import names, quantity
+from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
+from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
+from function.schemas import PlacementSpec
+
+_BEFORE_SERVING = (
+    ConditionType.REFERENCES_RESOLVED,
+    ConditionType.ADMITTED,
+    ConditionType.STORAGE_READY,
+    ConditionType.SERVICE_ACCEPTED,
+)
+_NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
+
+
+def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
+    """Return the placement as far as it can be read, with every fault that it has."""
+    spec = Block.checked(PlacementSpec, manifest.get("spec"), "spec")
+    shape, cache = read_shape(spec.block("topology")), read_choice(spec.block("modelCache"))
+    environment = spec.block("inferenceEnvironmentRef").text("name")
+    if not environment:
+        return Parsed(None, spec.problems())
+    admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
+    placement = Placement(
+        namespace=text(manifest, "metadata.namespace"),
+        name=text(manifest, "metadata.name"),
+        deployment=spec.block("deploymentRef").text("name"),
+        model=read_model_ref(spec),
+        environment=environment,
+        profile=spec.text("profile"),
+        pool=spec.text("pool"),
+        shape=shape,
+        replicas=spec.integer("replicas", 1),
+        cache=cache,
+        uid=text(manifest, "metadata.uid"),
+        created=text(manifest, "metadata.creationTimestamp"),
+        vram=_vram(manifest),
+        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES) == "true",
+        served=flag(manifest, "status.served"),
+        ready=_answers(manifest),
+        unreachable=_unreachable(manifest),
+        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        phase=_phase(manifest),
+        obstacle=_obstacle(manifest),
+        url=text(manifest, "status.service.url"),
+        uri=text(manifest, "status.storage.uri"),
+        reads=text(manifest, "status.service.uri"),
+        next_reads=text(manifest, "status.service.nextUri"),
+        claim_mode=text(manifest, "status.storage.accessMode"),
+        hydration=read_hydration(mapping(manifest, "status.storage")),
+        owner=_owner(manifest),
+        labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
+        over_quota=admitted == Admitted.QUOTA_EXCEEDED,
+        held_back=admitted == Admitted.CANNOT_START,
+        acknowledged=is_current(manifest),
+    )
+    takes = _takes(manifest, placement)
+    placement = replace(placement, takes=takes and replace(takes, apart=placement.apart))
+    return Parsed(placement, spec.problems())
+
+
+# Of all placements, whichever composer is sent them.
+PLACEMENTS: Memo[Placement | None] = Memo(lambda manifest: read_placement(manifest).value)
+
+
+def _takes(manifest: Manifest, placement: Placement) -> Share | None:
+    """Return what its service takes; of one that an earlier release wrote, what its spec asks for."""
+    service = mapping(manifest, "status.service")
+    if text(service, "pool"):
+        return read_share(service)
+    return placement.asks if placement.has_served or placement.reads else None
+
+
+def _owner(manifest: Manifest) -> str:
+    owners = listing(manifest, "metadata.ownerReferences")
+    return next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
+
+
+def _vram(manifest: Manifest) -> int | None:
+    annotations = get(manifest, "metadata.annotations")
+    value = annotations.get(names.ANNOTATION_VRAM) if isinstance(annotations, dict) else None
+    try:
+        return quantity.observed(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _unreachable(manifest: Manifest) -> bool:
+    service = condition(manifest, ConditionType.SERVICE_READY)
+    return service.get("status") == Status.UNKNOWN and service.get("reason") in _NOT_KNOWN
+
+
+def _answers(manifest: Manifest) -> bool:
+    """Tell whether it serves: core's Ready waits for its next weights as well."""
+    serves = condition(manifest, ConditionType.SERVICE_READY).get("status") == Status.TRUE
+    return (serves and is_current(manifest, ConditionType.SERVICE_READY)) or is_ready(manifest)
+
+
+def _obstacle(manifest: Manifest) -> str:
+    """Return the first condition before its service's that is not True, in the order of what is carried out."""
+    for type_ in _BEFORE_SERVING:
+        found = condition(manifest, type_)
+        if found and found.get("status") != Status.TRUE:
+            return f"{type_} is {text(found, 'status')} ({text(found, 'reason')})"
+    return ""
+
+
+def _phase(manifest: Manifest) -> Phase:
+    """Return what it says of itself, where it serves the present spec."""
+    phase = text(manifest, "status.phase")
+    if phase == Phase.READY and not _answers(manifest):
+        return Phase.STARTING
+    return Phase(phase) if phase in tuple(Phase) else Phase.PENDING

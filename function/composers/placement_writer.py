@@ -1,0 +1,99 @@
+"""A decision becomes a ModelPlacement on the control plane."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from function.contract import Composed
+from function.domain.cache import CacheChoice, NamedCache
+from function.domain.model import Shape
+from function.domain.placement import Deployment, Placement
+from function.kube.manifests import JSON, Manifest, integer, mapping, prune, text
+from function.kube.names import (
+    ANNOTATION_EXCLUSIVE_NODES,
+    ANNOTATION_VRAM,
+    LABEL_CACHE,
+    LABEL_DEPLOYMENT,
+    LABEL_ENVIRONMENT,
+    MANAGED_BY,
+    VERSION,
+    label_value,
+)
+
+KIND = "ModelPlacement"
+
+
+def labels(environment: str, cache: CacheChoice) -> dict[str, str]:
+    """Return the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
+    named = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, NamedCache) else {}
+    return {LABEL_ENVIRONMENT: label_value(environment)} | named
+
+
+def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
+    """Return the ModelPlacement that records a decision; `cache` is the deployment's `modelCache` as it stands."""
+    shape = placement.shape
+    return {
+        "apiVersion": VERSION,
+        "kind": KIND,
+        "metadata": prune(
+            {
+                "name": placement.name,
+                "namespace": placement.namespace,
+                "labels": {
+                    **MANAGED_BY,
+                    LABEL_DEPLOYMENT: label_value(deployment.name),
+                    **labels(placement.environment, deployment.cache),
+                },
+                "annotations": _annotations(placement) or None,
+            }
+        ),
+        "spec": prune(
+            {
+                "modelRef": {"kind": deployment.model.kind, "name": deployment.model.name},
+                "deploymentRef": {"name": deployment.name},
+                "inferenceEnvironmentRef": {"name": placement.environment},
+                "profile": placement.profile,
+                "pool": placement.pool,
+                "topology": _topology(shape) if shape else None,
+                "replicas": placement.replicas,
+                "modelCache": cache,
+            }
+        ),
+    }
+
+
+def lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
+    """Return composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
+
+    Scaling down needs no model, environment or room, so a placement that is carried over is scaled down as well.
+    """
+    return {key: _lower_replicas(item, replicas) for key, item in composed.items()}
+
+
+def _lower_replicas(item: Composed, replicas: int) -> Composed:
+    manifest = item.manifest
+    if text(manifest, "kind") != KIND or integer(manifest, "spec.replicas", 1) <= replicas:
+        return item
+    return replace(item, manifest={**manifest, "spec": {**mapping(manifest, "spec"), "replicas": replicas}})
+
+
+def _annotations(placement: Placement) -> Manifest:
+    """Return what of the profile the ledger of an environment and a later decision must know."""
+    vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
+    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.apart else {})
+
+
+def _topology(shape: Shape) -> Manifest:
+    split = shape.parallelism
+    return {
+        "nodes": shape.nodes,
+        "gpusPerNode": shape.gpus_per_node,
+        "parallelism": prune(
+            {
+                "tensor": split.tensor,
+                "pipeline": split.pipeline,
+                "data": split.data,
+                "dataLocal": split.data_local,
+                "expert": "enabled" if split.expert else "disabled",
+            }
+        ),
+    }

@@ -1,0 +1,87 @@
+"""What is said of a placement that may start, or may not yet. Never where it stands in a queue: nobody keeps one."""
+
+from function.contract import Condition, Event
+from function.domain.placement import Placement
+from function.domain.shares import Free
+from function.kube.messages import clip
+from function.reasons import Admitted, ConditionType, Status
+from function.scheduling.admission import Admission
+from function.status.quota import exceeded
+from function.status.sentences import count, wish
+
+_WAITS = "it is admitted when there is room"
+
+
+def admitted(placement: Placement, found: Admission) -> Condition:
+    """Return Admitted, with the pool, what is wanted and what is free."""
+    status = Status.TRUE if found.reason is Admitted.ADMITTED else Status.FALSE
+    return Condition(
+        type=ConditionType.ADMITTED, status=status, reason=found.reason, message=_message(placement, found)
+    )
+
+
+def cannot_start() -> Condition:
+    """Return Admitted of a placement that cannot start as it is, and of which nothing was begun."""
+    message = "Nothing of it is composed and no GPUs are held for it until its references resolve"
+    return Condition(type=ConditionType.ADMITTED, status=Status.FALSE, reason=Admitted.CANNOT_START, message=message)
+
+
+def stuck(placement: Placement, found: Admission, *, tied: bool) -> Event:
+    """Return what is said as an edit is written that Kubernetes cannot roll out: KServe says Ready all the while.
+
+    `tied`: the new pod can only run where the old one does.
+    """
+    asks = placement.asks
+    assert asks is not None  # a service was written for it
+    pod = wish(1, asks.nodes, asks.gpus_per_node, whole=found.whole)
+    room = f"pool {asks.pool} of {placement.environment} has no room for {pod} beside those that run, "
+    room += _free(found.free)
+    if tied:
+        room = "its claim is ReadWriteOnce, so that it can only run on the old one's node, which has no room for both"
+    message = (
+        f"The edit is written, and KServe starts a new pod before it ends an old one: {room}. The old pods serve on "
+        "until there is room, or until replicas were 0 for a moment"
+    )
+    return Event(reason="RolloutNeedsRoom", message=clip(message), warning=True)
+
+
+def _message(placement: Placement, found: Admission) -> str:
+    if found.reason is Admitted.LABEL_MISSING:
+        labels = ", ".join(f"{key}: {value}" for key, value in sorted(found.labels.items()))
+        return f"metadata.labels: must have {labels}, by which it is found. Nothing starts until it has"
+    if found.reason is Admitted.QUOTA_EXCEEDED:
+        return _over_quota(placement, found)
+    if found.reason is Admitted.CANNOT_START:
+        return f"Its references resolve again: it starts once {placement.environment} has admitted it again"
+    asks = placement.asks
+    assert asks is not None  # what cannot be read comes to no environment
+    if found.reason is Admitted.ADMITTED:
+        size = wish(asks.replicas, asks.nodes, asks.gpus_per_node)
+        return f"Admitted to pool {asks.pool} of {placement.environment}: {size}"
+    size = wish(asks.replicas, asks.nodes, asks.gpus_per_node, whole=found.whole)
+    wanted = f"pool {asks.pool} of {placement.environment}: {size} wanted"
+    if found.replicas:
+        wanted += f", {found.replicas} admitted"
+    environment = f"InferenceEnvironment {placement.environment}"
+    if not found.judged:
+        others = f": there is no room for {found.bound} others there, and it names no more" if found.bound else " yet"
+        return f"{wanted}; {environment} has not judged it{others}"
+    then = "its deployment decides again" if found.reason is Admitted.YIELDS else _WAITS
+    if found.bound:
+        return f"{wanted}; {environment} has admitted {found.bound} placements and names no more; {then}"
+    if found.never:
+        then = "lower what it asks for, or raise what the pool declares" if then == _WAITS else then
+        return f"{wanted}, more than the pool holds were nobody there; {then}"
+    return f"{wanted}, {_free(found.free)}; {then}"
+
+
+def _over_quota(placement: Placement, found: Admission) -> str:
+    if found.excess is None:
+        return f"There is room in the quota again: it starts once {placement.environment} has admitted it anew"
+    kept = "it keeps what it has" if placement.begun else "nothing of it is composed"
+    return f"{count(found.excess.wanted, 'GPU')} wanted; {exceeded(found.excess)}; until there is room {kept}"
+
+
+def _free(free: Free | None) -> str:
+    levels = [f"{gpus} on {count(nodes, 'node')}" for gpus, nodes in reversed(free.nodes)] if free else []
+    return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"

@@ -1,0 +1,148 @@
+"""A decision in words: the condition Scheduled and `status.unplaced`, both from the same refusals.
+
+First a header that counts environments by reason, then one line for each of the nearest environments, then
+what stays where it is in the meantime, then what to do where that is unambiguous. The condition's reason is
+that of the nearest environment: the one that got furthest through the checks. Nearest first, then by name,
+so that the order of environments and placements changes nothing. The message keeps within 1 KiB: five lines
+share what is left.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from function.kube.messages import LIMIT, SHOWN, clip, listed, shared
+from function.reasons import Refused, Scheduled, Status
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Miss, Refusal
+from function.status.sentences import describe, remedy, sentence, size
+
+UNPLACED = 32
+
+PHRASES: Mapping[Refused, str] = {
+    Refused.INVALID_DEPLOYMENT: "deployment invalid",
+    Refused.NO_ENVIRONMENTS: "no environment",
+    Refused.NO_ENVIRONMENT_MATCHES: "selector does not match",
+    Refused.INVALID_PROFILE: "profile invalid",
+    Refused.NO_POOL_SATISFIES_REQUIREMENTS: "no pool satisfies the requirements",
+    Refused.SHARED_STORAGE_MISSING: "no shared storage",
+    Refused.STORAGE_TOO_SMALL: "storage too small",
+    Refused.CACHE_NOT_ON_ENVIRONMENT: "cache not on environment",
+    Refused.POOL_TOO_SMALL: "pool too small",
+    Refused.INSUFFICIENT_CAPACITY: "insufficient capacity",
+    Refused.ENVIRONMENT_NOT_READY: "environment not ready",
+    Refused.QUOTA_EXCEEDED: "beyond the namespace's quota",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """One entry of `status.unplaced`."""
+
+    environment: str
+    reason: Refused
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The condition Scheduled, and every environment that was refused."""
+
+    status: Status
+    reason: Scheduled | Refused
+    message: str
+    unplaced: tuple[Unplaced, ...] = ()
+
+
+def explain(request: SchedulingRequest, decision: Decision) -> Explanation:
+    """Explain a decision."""
+    misses = open_misses(decision)
+    reason = _reason(decision, misses)
+    if reason is Scheduled.PLACED:
+        return Explanation(status=Status.TRUE, reason=reason, message=_placed(decision))
+    return Explanation(
+        status=Status.FALSE,
+        reason=reason,
+        message=_refused(request, decision, misses),
+        unplaced=tuple(sorted(map(_unplaced, misses[:UNPLACED]), key=lambda u: u.environment)),
+    )
+
+
+def open_misses(decision: Decision) -> list[Miss]:
+    """Return what is still to be mended, nearest first: once enough is placed, only what cannot grow."""
+    short = decision.placed < decision.wanted
+    found = [miss for miss in decision.refusals if short or miss.keeps is not None]
+    return sorted(found, key=lambda miss: (-miss.step, miss.environment))
+
+
+def _unplaced(miss: Miss) -> Unplaced:
+    return Unplaced(environment=miss.environment, reason=miss.reason, message=clip(_why(miss)))
+
+
+def _why(miss: Miss) -> str:
+    kept = "" if miss.keeps is None else f"keeps its replicas ({miss.keeps}); "
+    return kept + describe(miss)
+
+
+def _reason(decision: Decision, misses: Sequence[Miss]) -> Scheduled | Refused:
+    if decision.fault is not None:
+        return decision.fault.reason
+    if 0 < decision.placed < decision.wanted:
+        return Scheduled.PARTIALLY_PLACED
+    return misses[0].reason if misses else Scheduled.PLACED
+
+
+def _placed(decision: Decision) -> str:
+    places = [*map(_place, decision.assignments), *sorted(decision.unreadable)]
+    stays = "".join(f"; {line[0].lower()}{line[1:]}" for line in _staying(decision))
+    return clip(f"Placed on {listed(places)}{stays}")
+
+
+def _place(assignment: Assignment) -> str:
+    how_big = size(assignment.replicas, assignment.shape)
+    return f"{assignment.environment} (profile {assignment.profile}, pool {assignment.pool}, {how_big})"
+
+
+def _refused(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
+    if decision.fault is not None:
+        return _fit(sentence(decision.fault), (), [*_staying(decision), *_advice([decision.fault])])
+    lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:SHOWN]]
+    more = [f"and {len(misses) - SHOWN} more"] if len(misses) > SHOWN else []
+    more += [] if misses else ["There is no other: create an InferenceEnvironment, or lower spec.environments"]
+    tail = [*more, *_staying(decision), *_advice(_only_obstacle(misses))]
+    return _fit(_header(request, decision, misses), lines, tail)
+
+
+def _advice(obstacle: Sequence[Refusal]) -> list[str]:
+    return [text for text in map(remedy, obstacle) if text]
+
+
+def _header(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
+    counts = Counter(miss.reason for miss in misses if miss.keeps is None)
+    clauses = [f"{counts[reason]} {PHRASES[reason]}" for reason in Refused if counts[reason]]
+    stunted = sum(miss.keeps is not None for miss in misses)
+    if stunted:
+        clauses.append(f"{stunted} cannot grow to {request.deployment.replicas} replicas")
+    wanted = f" ({decision.wanted} wanted)" if decision.wanted > 1 else ""
+    head = f"{decision.placed}/{decision.candidates} environments can run {request.model.name}{wanted}"
+    return f"{head}: {', '.join(clauses)}." if clauses else f"{head}."
+
+
+def _only_obstacle(misses: Sequence[Miss]) -> Sequence[Refusal]:
+    """Return the one refusal that stands between the deployment and its only nearest environment."""
+    nearest = [miss for miss in misses if miss.reason is misses[0].reason]
+    return nearest[0].refusals if len(nearest) == 1 and len(nearest[0].refusals) == 1 else ()
+
+
+def _staying(decision: Decision) -> list[str]:
+    """Name the environments whose placements stay as they are without counting."""
+    names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
+    if not names:
+        return []
+    return [f"Until others are Ready it stays on {listed(names)}"]
+
+
+def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
+    """Join the parts; where they are too long the lines share what the rest leaves of the limit."""
+    rest = sum(len(part.encode()) + 1 for part in (head, *tail)) + len(lines)
+    return clip("\n".join((head, *shared(lines, LIMIT - rest), *tail)))

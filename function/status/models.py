@@ -1,0 +1,109 @@
+"""What is said of a ClusterModel or Model: whether it is valid, and what its profiles amount to."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from function.contract import Condition
+from function.domain.engine_spec import ENGINES
+from function.domain.engine_versions import version
+from function.domain.flags import last_value
+from function.domain.hardware import usable
+from function.domain.model import (
+    GGUF,
+    HuggingFaceSource,
+    Model,
+    OciSource,
+    Profile,
+    PvcSource,
+    Shape,
+    Spread,
+    UriSource,
+    single_file,
+)
+from function.domain.problem import Problem
+from function.kube.manifests import JSON, Manifest
+from function.kube.messages import clip
+from function.kube.quantity import gib
+from function.reasons import ConditionType, ModelValid, Status
+from function.status.conditions import faulty
+from function.status.sentences import count
+from function.weights import cachekey, sizing
+
+
+def invalid_source(problems: Sequence[Problem]) -> Condition:
+    """Return ModelValid for a model that cannot be served at all."""
+    return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, problems)
+
+
+def valid(model: Model) -> Condition:
+    """Return ModelValid: every fault of every profile, or advice that is no fault."""
+    if model.problems:
+        return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
+    message = "; ".join([f"{count(len(model.profiles), 'profile')} can be served", *remarks(model)])
+    return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
+
+
+def remarks(model: Model) -> list[str]:
+    """Return what is no fault of a model and worth knowing, with the field that it is about."""
+    found: list[str] = []
+    if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
+        found.append("spec.oci.image: names a tag, which may move; a digest always means the same weights")
+    for profile in model.profiles:
+        found += [f"spec.serving[{profile.name}].{text}" for text in _remarks(profile, model)]
+    return found
+
+
+def _remarks(profile: Profile, model: Model) -> Iterator[str]:
+    engine, shape, file = profile.engine, profile.shape, single_file(model.source)
+    if (file or shape is None or shape.nodes > 1) and version(engine) is None:
+        yield "engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
+    if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
+        yield "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
+    tokenizer = ENGINES[engine.name].tokenizer_flag
+    if file.lower().endswith(GGUF) and last_value(engine.args, tokenizer) is None:
+        yield f"engine.args: engines read no tokenizer well from {file}; {tokenizer} names another"
+    if shape and (beyond := beyond_memory(model, shape, profile.requires.memory_per_gpu)):
+        yield f"replicaTopology: {beyond}"
+
+
+def beyond_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
+    """Say that the weights of a model are more than the GPUs of a replica hold, memory in bytes; empty where not."""
+    if not model.disk or not memory_per_gpu or model.disk <= usable(shape.gpus * memory_per_gpu):
+        return ""
+    room = f"{shape.gpus} GPUs of {gib(memory_per_gpu)} hold {gib(usable(shape.gpus * memory_per_gpu))} of weights"
+    return f"{room} at most, and spec.resources.disk is {gib(model.disk)}"
+
+
+def status(model: Model) -> Manifest:
+    """Return profiles and storage, without what depends on the pool: VRAM maths stand on the placement."""
+    rows = [(p.name, _profile(p)) for p in model.profiles]
+    rows += [(b.name, {"name": b.name, "message": clip("; ".join(map(str, b.problems)))}) for b in model.broken]
+    profiles: list[JSON] = [row for _, row in rows]
+    return {"profiles": profiles, "storage": _storage(model)}
+
+
+def _profile(profile: Profile) -> Manifest:
+    if profile.shape is None:
+        return {"name": profile.name, "message": "Sized by spec.resources.vram, for each pool"}
+    shape = profile.shape
+    return {
+        "name": profile.name,
+        "nodes": shape.nodes,
+        "gpusPerNode": shape.gpus_per_node,
+        "totalGpus": shape.gpus,
+        "multiNode": shape.nodes > 1,
+    }
+
+
+def _storage(model: Model) -> Manifest:
+    size = sizing.size(None, model, None)
+    stated = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
+    match model.source:
+        case HuggingFaceSource() | UriSource() as source:
+            return {"cacheKey": cachekey.key(source), "uri": cachekey.uri(source), **stated}
+        case OciSource() as source:
+            return {"uri": f"oci://{source.image}"}
+        case PvcSource() as source:
+            return {"uri": f"pvc://{source.claim}/{source.path.strip('/')}".rstrip("/")}
+        case _:
+            assert_never(model.source)

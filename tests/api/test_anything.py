@@ -1,0 +1,74 @@
+"""Whatever stands in a manifest, reading it returns an object or problems, and never raises."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from function.api.caches import read_cache
+from function.api.deployments import read_deployment
+from function.api.environments import read_environment
+from function.api.models import read_model
+from function.api.parsed import Parsed
+from function.api.placements import read_placement
+from function.api.settings import read_settings
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import JSON, Manifest
+from tests.api.fields import KINDS, Kind, put, sample, walk
+
+WORDS = st.sampled_from(
+    ("", "a", "a/b", "{{", "80Gi", "80 gigs", "-1", "9" * 40, "In", "ib-400g", "-tp", "--tp=x", "s3://", "1h", "vLLM")
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS
+ANYTHING: st.SearchStrategy[JSON] = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _read_everything(manifest: Manifest) -> None:
+    for read in (read_model, read_deployment, read_cache, read_placement):
+        parsed: Parsed[object] = read(manifest)
+        assert all(isinstance(p, Problem) for p in parsed.problems)
+        assert parsed.value or parsed.problems, "no object without a reason"
+    environment = read_environment(manifest, BUILT_IN)
+    assert environment.value.broken is bool(environment.other_problems)
+
+
+@QUICK
+@given(spec=ANYTHING, metadata=ANYTHING, status=ANYTHING)
+def test_any_manifest(spec: JSON, metadata: JSON, status: JSON) -> None:
+    for kind in ("Model", "ClusterModel"):
+        _read_everything({"kind": kind, "metadata": metadata, "spec": spec, "status": status})
+
+
+@QUICK
+@given(fields=st.dictionaries(st.text(max_size=5), ANYTHING), context=ANYTHING)
+def test_any_settings(fields: Manifest, context: JSON) -> None:
+    read_settings(fields, {"apiextensions.crossplane.io/environment": context})
+    merged = read_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}}).value
+    assert merged.ttl_settled
+    assert merged.ttl_pending
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@QUICK
+@given(data=st.data())
+def test_anything_in_any_field(kind: Kind, data: st.DataObject) -> None:
+    """Two fields at a time, so that rules across fields meet what they do not expect."""
+    manifest = kind.manifest(sample(kind.schema))
+    fields = [f for f in walk(kind.schema, (kind.root,), required=False) if len(f.steps) > 1]
+    first, second = data.draw(st.sampled_from(fields)), data.draw(st.sampled_from(fields))
+    manifest = put(manifest, first.steps, data.draw(ANYTHING))
+    if second.steps[: len(first.steps)] != first.steps:
+        manifest = put(manifest, second.steps, data.draw(ANYTHING))
+    problems = kind.problems(manifest)
+    assert list(problems) == sorted(set(problems))
+    assert all(p.path.startswith(kind.root) and p.message for p in problems)
+
+
+def test_numbers_that_json_cannot_write_are_shown_all_the_same() -> None:
+    problems = read_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}}).problems
+    assert problems == (Problem("spec.environments", "NaN is not allowed; must be a whole number"),)

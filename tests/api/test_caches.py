@@ -1,0 +1,133 @@
+"""ModelCaches: which weights, on which environments, in which claim, and what was last reported of each."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.caches import read_cache
+from function.api.parsed import Parsed
+from function.domain.cache import CacheEntry, CacheType, Hydration, ManagedCache, ModelCache, Reader, UserClaim
+from function.domain.model import ModelRef
+from function.domain.problem import Problem
+from function.kube.manifests import Manifest
+from function.kube.selectors import Operator, Requirement, Selector
+from function.reasons import Phase
+from tests.api import manifests
+
+GIB = 2**30
+
+
+FULL = manifests.cache(
+    modelRef={"kind": "Model", "name": "gemma"},
+    environments=["west", "east", "west"],
+    storage={"size": "1Ti", "storageClassName": "fast", "accessMode": "ReadWriteOnce", "retain": True},
+    preload=False,
+    retry="2",
+)
+FULL |= {
+    "metadata": {
+        "name": "weights",
+        "namespace": "ml-team",
+        "uid": "1",
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    },
+    "status": {
+        "environments": [
+            {
+                "name": "east",
+                "phase": "Ready",
+                "claimName": "c",
+                "path": "models/0",
+                "message": "done",
+                "completedAt": "2026-01-01T00:00:00Z",
+                "claimUid": "u",
+                "retry": "2",
+                "accessMode": "ReadWriteMany",
+                "unreachable": True,
+            },
+            {"name": "west", "phase": "Thinking"},
+        ],
+        "readers": [{"name": "p", "environment": "east", "uri": "pvc://c/models/0"}],
+    },
+}
+READ = ModelCache(
+    namespace="ml-team",
+    name="weights",
+    uid="1",
+    model=ModelRef(kind="Model", name="gemma"),
+    environments=("east", "west"),
+    choice=ManagedCache(
+        type=CacheType.PVC,
+        size=1024 * GIB,
+        class_name="fast",
+        access_mode="ReadWriteOnce",
+        preload=False,
+        retain=True,
+        retry="2",
+    ),
+    entries=(
+        CacheEntry(
+            environment="east",
+            phase=Phase.READY,
+            unreachable=True,
+            access_mode="ReadWriteMany",
+            message="done",
+            hydration=Hydration(
+                claim="c", path="models/0", completed_at="2026-01-01T00:00:00Z", claim_uid="u", retry="2"
+            ),
+        ),
+        CacheEntry(environment="west"),
+    ),
+    readers=(Reader(name="p", environment="east", uri="pvc://c/models/0"),),
+    deleting=True,
+)
+
+
+def test_every_field_is_read() -> None:
+    assert read_cache(FULL) == Parsed(READ)
+
+
+def test_what_was_reported_is_found_by_environment() -> None:
+    assert READ.entry("west") == CacheEntry(environment="west")
+    assert READ.entry("north") is None
+
+
+def test_environments_may_be_selected() -> None:
+    cache = read_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}})).value
+    assert cache
+    assert cache.environments is None
+    assert cache.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
+    assert cache.choice == ManagedCache(type=CacheType.PVC)
+
+
+def test_the_claim_may_be_the_users() -> None:
+    cache = read_cache(manifests.cache(environments=[], storage={"claimName": "mine"}, retry="2")).value
+    assert cache
+    assert cache.environments == ()
+    assert cache.choice == UserClaim(claim="mine", retry="2")
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    fields: Manifest
+    want: tuple[Problem, ...]
+
+
+FAULTS = [
+    Fault("nowhere", "a cache is somewhere", {},
+          (Problem("spec.environments", "is required, unless environmentSelector is set"),)),
+    Fault("both", "names or labels", {"environments": ["a"], "environmentSelector": {}},
+          (Problem("spec.environmentSelector", "{} is not allowed; must be left out together with environments"),)),
+    Fault("claim-and-size", "the claim is the user's",
+          {"environments": ["a"], "storage": {"claimName": "b", "size": "1Gi"}},
+          (Problem("spec.storage.size", '"1Gi" is not allowed; must be left out together with claimName'),)),
+    Fault("type", "a cache is a claim", {"environments": ["a"], "storage": {"type": "EmptyDir"}},
+          (Problem("spec.storage.type", '"EmptyDir" is not known; must be one of PVC'),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
+def test_faults(case: Fault) -> None:
+    assert read_cache(manifests.cache(**case.fields)) == Parsed(None, case.want), case.reason

@@ -1,0 +1,89 @@
+"""What the API server would default and what the function does by itself is the same thing.
+
+`crossplane render` without `--xrd` and objects from before a default was added leave fields out that a cluster
+fills in; both must be read alike. The words that CEL rules list are those that the function knows.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from function.api.caches import read_cache
+from function.api.deployments import read_deployment
+from function.api.environments import read_environment
+from function.api.models import read_model
+from function.api.parsed import Parsed
+from function.api.placements import read_placement
+from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import JSON, Manifest, mapping
+from tests.api import manifests
+from tests.api.fields import KINDS, Kind, values, walk
+
+READERS: dict[str, Callable[[Manifest], Parsed[object]]] = {
+    "ClusterModel": read_model,
+    "Model": read_model,
+    "InferenceEnvironment": lambda manifest: read_environment(manifest, BUILT_IN),
+    "ModelDeployment": read_deployment,
+    "ModelPlacement": read_placement,
+    "ModelCache": read_cache,
+}
+SECRET: JSON = {"name": "a"}
+GIVEN = {
+    "ClusterModel": manifests.model(
+        manifests.profile(replicaTopology={"gpusPerNode": 1, "placement": {}}),
+        huggingFace={"repo": "a/b", "secretRef": SECRET},
+    ),
+    "Model": manifests.model(kind="Model"),
+    "InferenceEnvironment": manifests.environment(
+        {"name": "a", "capabilities": {}},
+        cluster={"source": "Existing", "existing": {"secretRef": SECRET, "identitySecretRef": SECRET}},
+        storage={"sharedClaim": {}},
+    ),
+    "ModelDeployment": manifests.deployment(modelCache={}),
+    "ModelPlacement": manifests.placement(topology={"gpusPerNode": 8}, modelCache={}),
+    "ModelCache": manifests.cache(environments=["a"], storage={}),
+}
+
+
+def _defaulted(value: JSON, schema: Manifest) -> JSON:
+    """Return a value with every default of its schema, as an API server fills them in."""
+    if isinstance(value, list):
+        return [_defaulted(item, mapping(schema, "items")) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties = mapping(schema, "properties")
+    filled = dict(value)
+    for key in properties:
+        sub = mapping({"of": properties[key]}, "of")
+        if key not in filled and "default" in sub:
+            filled[key] = sub["default"]
+        if key in filled:
+            filled[key] = _defaulted(filled[key], sub)
+    return filled
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.name in READERS], ids=lambda k: k.name)
+def test_defaults_are_those_of_the_schema(kind: Kind) -> None:
+    given, read = GIVEN[kind.name], READERS[kind.name]
+    filled = given | {"spec": _defaulted(given["spec"], kind.schema)}
+    assert filled != given
+    assert read(filled) == read(given)
+    assert read(given).value
+
+
+WORDS = {
+    "interconnect": INTERCONNECTS,
+    "precisionSupport[0]": PRECISIONS,
+    "interNodeBandwidth": LADDER,
+    "multiNodeBandwidth": LADDER,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_cel_lists_the_words_that_the_function_knows(kind: Kind) -> None:
+    for field in walk(kind.schema, (kind.root,), required=False):
+        for word, known in WORDS.items():
+            if field.path.endswith(f".{word}"):
+                assert values(field.schema)[: len(known)] == known, field.path
+                assert all(OR_BETTER in more for more in values(field.schema)[len(known) :])

@@ -1,0 +1,114 @@
+"""ModelDeployments, and the `modelCache` block that placements have as well."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.deployments import read_deployment
+from function.api.parsed import Parsed
+from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.model import ModelRef
+from function.domain.placement import Deployment
+from function.domain.problem import Problem
+from function.kube.manifests import JSON, Manifest
+from function.kube.selectors import Operator, Requirement, Selector
+from tests.api import manifests
+
+GIB = 2**30
+
+
+def test_every_field_is_read() -> None:
+    given = manifests.deployment(
+        modelRef={"kind": "Model", "name": "gemma"},
+        environments=3,
+        environmentSelector={"matchLabels": {"tier": "production"}},
+        scaling={"signal": "Fixed", "fixed": {"replicas": 0}},
+        modelCache={"name": "weights"},
+    )
+    assert read_deployment(given).value == Deployment(
+        namespace="ml-team",
+        name="chat",
+        model=ModelRef(kind="Model", name="gemma"),
+        environments=3,
+        replicas=0,
+        selector=Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),)),
+        cache=NamedCache(name="weights"),
+    )
+
+
+def test_what_is_left_out_has_the_documented_default() -> None:
+    assert read_deployment(manifests.deployment()).value == Deployment(
+        namespace="ml-team", name="chat", model=ModelRef(kind="ClusterModel", name="gemma")
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    block: Manifest
+    want: CacheChoice
+
+
+CASES = [
+    Case("name", "a ModelCache", {"name": "a"}, NamedCache(name="a")),
+    Case("name-defaulted", "defaults of the API server do not count as said",
+         {"name": "a", "preload": True, "retain": False}, NamedCache(name="a")),
+    Case("claim", "a user's claim", {"claimName": "a", "retain": False}, UserClaim(claim="a")),
+    Case("claim-all", "downloads into it can be steered", {"claimName": "a", "preload": False, "retry": "2"},
+         UserClaim(claim="a", preload=False, retry="2")),
+    Case("managed", "a claim of ours",
+         {"type": "PVC", "size": "1Ti", "storageClassName": "", "accessMode": "ReadWriteOnce", "preload": False,
+          "retain": True, "retry": "2"},
+         ManagedCache(type=CacheType.PVC, size=1024 * GIB, class_name="", access_mode="ReadWriteOnce", preload=False,
+                      retain=True, retry="2")),
+    Case("empty-dir", "a copy in every pod", {"type": "EmptyDir"}, ManagedCache(type=CacheType.EMPTY_DIR)),
+    Case("nothing", "an empty block says nothing", {}, ManagedCache()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_cache(case: Case) -> None:
+    deployment = read_deployment(manifests.deployment(modelCache=case.block)).value
+    assert deployment
+    assert deployment.cache == case.want, case.reason
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    fields: Manifest
+    want: tuple[Problem, ...]
+
+
+FAULTS = [
+    Fault("name-and-claim", "one form at a time", {"modelCache": {"name": "a", "claimName": "b"}},
+          (Problem("spec.modelCache.claimName", '"b" is not allowed; must be left out together with name'),)),
+    Fault("name-and-download", "the download is the ModelCache's", {"modelCache": {"name": "a", "preload": False}},
+          (Problem("spec.modelCache.preload", "false is not allowed; must be left out together with name"),)),
+    Fault("claim-and-size", "the claim is the user's",
+          {"modelCache": {"claimName": "b", "size": "1Gi", "retain": True}},
+          (Problem("spec.modelCache.retain", "true is not allowed; must be left out together with claimName"),
+           Problem("spec.modelCache.size", '"1Gi" is not allowed; must be left out together with claimName'))),
+    Fault("environments", "between 1 and 100", {"environments": 0},
+          (Problem("spec.environments", "0 is not allowed; must be at least 1"),)),
+    Fault("many-environments", "between 1 and 100", {"environments": 101},
+          (Problem("spec.environments", "101 is not allowed; must be at most 100"),)),
+    Fault("no-model", "a model is needed", {"modelRef": None},
+          (Problem("spec.modelRef", "null is not allowed; must be a block of fields"),)),
+    Fault("signal", "replicas are fixed", {"scaling": {"signal": "fixed"}},
+          (Problem("spec.scaling.signal", '"fixed" is not known; must be one of Fixed (did you mean Fixed?)'),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
+def test_faults(case: Fault) -> None:
+    assert read_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
+
+
+def test_null_is_no_more_than_absent() -> None:
+    nothing: JSON = None
+    deployment = read_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
+    assert deployment
+    assert deployment.cache == ManagedCache()

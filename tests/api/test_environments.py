@@ -1,0 +1,335 @@
+"""An environment is read as far as it can be: broken pools by name, other faults make it broken as a whole."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.environments import ClusterAccess, ParsedEnvironment, provider_config, read_environment
+from function.domain.environment import Environment, EnvironmentStorage, Hardware, Observe, Pool, StorageMode
+from function.domain.model import SecretKey
+from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN, Download, Kserve, Settings
+from function.kube import names
+from function.kube.manifests import JSON, Manifest
+from function.status.environments import invalid
+from function.status.hardware import observed
+from tests.api import manifests
+from tests.api.manifests import pool
+
+GIB = 2**30
+
+
+def _read(manifest: Manifest, settings: Settings = BUILT_IN) -> ParsedEnvironment:
+    return read_environment(manifest, settings)
+
+
+OBSERVED: Manifest = {
+    "nodes": 3,
+    "usable": 1,
+    "unusable": [{"reason": "TooFewGPUs", "detail": "7 of 8", "count": 2, "nodes": ["a", "b"]}],
+    "gpusPerNode": 8,
+    "product": "NVIDIA-H100",
+    "memoryPerGpu": "81559Mi",
+    "drift": [{"field": "taints", "declared": "none", "observed": "x:NoSchedule", "nodes": ["a"]}],
+}
+FULL = manifests.environment(
+    pool(
+        acceleratorType="NVIDIA-H100",
+        gpuResource="nvidia.com/mig-1g.5gb",
+        nodeCount=2,
+        labels={"b": "2", "a": "1"},
+        taints=[{"key": "gpu", "effect": "NoSchedule"}],
+        capabilities={
+            "memoryPerGpu": "80Gi",
+            "interconnect": "NVLink",
+            "precisionSupport": ["FP16", "bf16"],
+            "multiNodeCapable": True,
+            "interNodeBandwidth": "IB-400G",
+            "nvlinkDomainSize": 8,
+        },
+    ),
+    storage={
+        "storageClassName": "fast",
+        "accessMode": "ReadWriteOnce",
+        "mode": "Shared",
+        "sharedClaim": {"name": "models", "size": "2Ti"},
+        "download": {"backoffLimit": 2},
+    },
+    hardware={"observe": "Always", "selector": {"matchLabels": {"gpu": "yes"}}},
+    kserve={"namespace": "llm"},
+)
+FULL |= {
+    "metadata": {
+        "name": "east",
+        "uid": "1",
+        "labels": {"tier": "production", "a": "b"},
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    },
+    "status": {
+        "providerConfigRef": {"name": "made-earlier"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
+        "pools": [{"name": "h100", "observed": OBSERVED}],
+    },
+}
+READ = Environment(
+    name="east",
+    uid="1",
+    labels=(("a", "b"), ("tier", "production")),
+    pools=(
+        Pool(
+            name="h100",
+            gpus_per_node=8,
+            max_nodes=4,
+            accelerator_type="nvidia-h100",
+            gpu_resource="nvidia.com/mig-1g.5gb",
+            labels=(("a", "1"), ("b", "2")),
+            taints=({"key": "gpu", "effect": "NoSchedule"},),
+            memory_per_gpu=80 * GIB,
+            interconnect="nvlink",
+            precision=("fp16", "bf16"),
+            multi_node=True,
+            bandwidth="ib-400g",
+            nvlink_domain=8,
+            autoscaled=True,
+            facts=PoolFacts(
+                nodes=3,
+                usable=1,
+                unusable=(Unusable(reason=Unfit.TOO_FEW_GPUS, detail="7 of 8", count=2, nodes=("a", "b")),),
+                gpus_per_node=8,
+                product="NVIDIA-H100",
+                memory_per_gpu=81559 * 2**20,
+                drift=(Drift(field=Drifted.TAINTS, declared="none", observed="x:NoSchedule", nodes=("a",)),),
+            ),
+        ),
+    ),
+    hardware=Hardware(observe=Observe.ALWAYS, selector={"matchLabels": {"gpu": "yes"}}),
+    storage=EnvironmentStorage(
+        class_name="fast",
+        access_mode="ReadWriteOnce",
+        mode=StorageMode.SHARED,
+        shared_claim="models",
+        shared_size=2048 * GIB,
+        download=Download(backoff_limit=2),
+    ),
+    kserve=Kserve(namespace="llm", config_prefix="kserve-", gateway=True),
+    provider_config="made-earlier",
+    ready=True,
+    deleting=True,
+)
+
+
+def test_facts_are_written_as_they_are_read() -> None:
+    facts = READ.pools[0].facts
+    assert facts is not None
+    assert observed(facts) == OBSERVED
+
+
+def test_every_field_is_read() -> None:
+    parsed = _read(FULL)
+    assert parsed.problems == ()
+    assert parsed.value == READ
+
+
+def test_what_is_left_out_has_the_documented_default() -> None:
+    environment = _read(manifests.environment({"name": "h100"})).value
+    assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0),)
+    assert environment.storage == EnvironmentStorage()
+    assert environment.kserve == BUILT_IN.kserve
+    assert environment.provider_config == provider_config("east") == names.named("east", "environment", "east")
+
+
+@dataclass(frozen=True)
+class Class:
+    id: str
+    reason: str
+    environment: JSON
+    platform: str | None
+    want: str | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Class("neither", "no class is not the default class", None, None, None),
+        Class("platform", "the platform's stands in", None, "slow", "slow"),
+        Class("both", "the environment wins", "fast", "slow", "fast"),
+        Class("default-class", "the empty string is said", "", "slow", ""),
+    ],
+    ids=lambda c: c.id,
+)
+def test_storage_class(case: Class) -> None:
+    given = manifests.environment(storage={"storageClassName": case.environment})
+    settings = Settings(storage_class=case.platform)
+    assert _read(given, settings).value.storage.class_name == case.want, case.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"nodeCount": 3}, 3),
+        ({"nodeCount": 3, "maxNodeCount": 8}, 8),
+        ({"nodeCount": 3, "maxNodeCount": 0}, 0),
+    ],
+)
+def test_capacity_is_the_most_that_a_pool_can_have(fields: Manifest, want: int) -> None:
+    environment = _read(manifests.environment({"name": "a", **fields})).value
+    assert [p.max_nodes for p in environment.pools] == [want]
+
+
+@dataclass(frozen=True)
+class AccessCase:
+    id: str
+    reason: str
+    cluster: JSON
+    want: ClusterAccess | None
+    paths: tuple[str, ...] = ()
+
+
+def _key(name: str, namespace: str = "modelplane-system", key: str = "kubeconfig") -> SecretKey:
+    return SecretKey(name=name, namespace=namespace, key=key)
+
+
+GKE: Manifest = {"project": "p", "region": "r"}
+ACCESS = [
+    AccessCase("existing", "namespace and key have defaults",
+               {"source": "Existing", "existing": {"secretRef": {"name": "a"}}}, ClusterAccess(kubeconfig=_key("a"))),
+    AccessCase("said", "everything may be said",
+               {"source": "Existing",
+                "existing": {"secretRef": {"name": "a", "namespace": "b", "key": "c"},
+                             "identitySecretRef": {"name": "d", "namespace": "e", "key": "f",
+                                                   "type": "UpboundTokens"}}},
+               ClusterAccess(kubeconfig=_key("a", "b", "c"), identity=_key("d", "e", "f"),
+                             identity_type="UpboundTokens")),
+    AccessCase("gke", "the kubeconfig of GKE is called after the environment", {"source": "GKE", "gke": GKE},
+               ClusterAccess(kubeconfig=_key("east-kubeconfig"))),
+    AccessCase("identity", "Google's credentials are the usual ones",
+               {"source": "GKE", "gke": GKE | {"identitySecretRef": {"name": "sa"}}},
+               ClusterAccess(kubeconfig=_key("east-kubeconfig"), identity=_key("sa", key="private_key"),
+                             identity_type="GoogleApplicationCredentials")),
+    AccessCase("gke-faulty", "a fault beside the Secrets does not hide them", {"source": "GKE", "gke": {"region": "r"}},
+               ClusterAccess(kubeconfig=_key("east-kubeconfig")), ("spec.cluster.gke.project",)),
+    AccessCase("no-secret", "the Secret is needed", {"source": "Existing", "existing": {"provider": "x"}}, None,
+               ("spec.cluster.existing.secretRef",)),
+    AccessCase("bad-identity", "half an access is none",
+               {"source": "GKE", "gke": GKE | {"identitySecretRef": {"name": 3}}}, None,
+               ("spec.cluster.gke.identitySecretRef.name",)),
+    AccessCase("no-block", "the block of the source is needed", {"source": "GKE"}, None, ("spec.cluster.gke",)),
+    AccessCase("foreign-block", "no other block",
+               {"source": "GKE", "gke": GKE, "existing": {"secretRef": {"name": "a"}}},
+               ClusterAccess(kubeconfig=_key("east-kubeconfig")), ("spec.cluster.existing",)),
+    AccessCase("source", "an unknown source", {"source": "EKS", "gke": GKE}, None, ("spec.cluster.source",)),
+    AccessCase("no-cluster", "a cluster is needed", None, None, ("spec.cluster",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ACCESS, ids=lambda c: c.id)
+def test_access(case: AccessCase) -> None:
+    parsed = _read(manifests.environment(cluster=case.cluster))
+    assert parsed.access == case.want, case.reason
+    assert tuple(p.path for p in parsed.problems) == case.paths
+    assert parsed.value.broken is bool(case.paths)
+
+
+@pytest.mark.parametrize("place", ["existing", "gke"])
+def test_pools_may_stand_with_the_cluster(place: str) -> None:
+    block: Manifest = {"secretRef": {"name": "a"}, "nodePools": [pool("a")], **GKE}
+    given = manifests.environment(
+        cluster={"source": "GKE" if place == "gke" else "Existing", place: block}, nodePools=None
+    )
+    assert [p.name for p in _read(given).value.pools] == ["a"]
+
+
+def test_pools_in_two_places_are_refused() -> None:
+    existing: JSON = {"secretRef": {"name": "a"}, "nodePools": []}
+    parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": existing}))
+    assert parsed.problems == (
+        Problem(
+            "spec.cluster.existing.nodePools",
+            "[] is not allowed; must be left out together with spec.nodePools",
+        ),
+    )
+    assert parsed.value.broken
+
+
+def test_a_broken_pool_is_named_and_the_others_count() -> None:
+    parsed = _read(
+        manifests.environment(
+            pool("a", capabilities={"interNodeBandwidth": "ib-400g-or-better"}),
+            pool("b"),
+            pool("b"),
+            pool("cpu", acceleratorCount=0),
+        )
+    )
+    assert [p.name for p in parsed.value.pools] == ["b"]
+    assert parsed.value.broken_pools == ("a", "b")
+    assert not parsed.value.broken
+    assert parsed.other_problems == ()
+    assert [p.path for p in parsed.pool_problems] == [
+        "spec.nodePools[0].capabilities.interNodeBandwidth",
+        "spec.nodePools[2].name",
+    ]
+    assert "must be unique, and spec.nodePools[1] has it already" in str(parsed.problems[1])
+
+
+def test_a_fault_outside_the_pools_breaks_the_environment() -> None:
+    parsed = _read(manifests.environment(storage={"storageClassName": 3}))
+    assert parsed.value.broken
+    assert [p.name for p in parsed.value.pools] == ["h100"]
+    assert [p.path for p in parsed.other_problems] == ["spec.storage.storageClassName"]
+
+
+def test_no_spec_at_all() -> None:
+    parsed = _read({"metadata": {"name": "east"}})
+    assert parsed.value.broken
+    assert parsed.access is None
+    assert [p.path for p in parsed.problems] == ["spec"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "want"),
+    [
+        ([], "has not reported Ready yet"),
+        ([{"type": "Ready", "status": "False", "reason": "Creating"}], "Creating"),
+        ([{"type": "Ready", "status": "False", "reason": "Creating", "message": "a is not ready"}],
+         "Creating: a is not ready"),
+    ],
+)  # fmt: skip
+def test_what_is_not_ready_says_why(conditions: JSON, want: str) -> None:
+    environment = _read(manifests.environment() | {"status": {"conditions": conditions}}).value
+    assert (environment.ready, environment.ready_message) == (False, want)
+
+
+@pytest.mark.parametrize(
+    ("generation", "seen", "want"),
+    [
+        (2, 2, (True, "")),
+        (2, 1, (False, "has not reported Ready for its latest change yet")),
+        (None, 1, (True, "")),
+        (2, None, (True, "")),
+    ],
+)
+def test_ready_speaks_of_the_present_spec(generation: JSON, seen: JSON, want: tuple[bool, str]) -> None:
+    ready: Manifest = {"type": "Ready", "status": "True"}
+    given = manifests.environment() | {
+        "status": {"conditions": [ready if seen is None else ready | {"observedGeneration": seen}]}
+    }
+    given["metadata"] = {"name": "east"} if generation is None else {"name": "east", "generation": generation}
+    environment = _read(given).value
+    assert (environment.ready, environment.ready_message) == want
+
+
+def test_pools_in_two_places_are_a_fault_of_the_pools() -> None:
+    nested: JSON = {"secretRef": {"name": "a"}, "nodePools": [{"name": "b", "acceleratorCount": 8}]}
+    parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": nested}))
+    (condition,) = invalid(parsed.pool_problems, parsed.other_problems)
+    assert (condition.type, condition.reason) == ("PoolsValid", "InvalidPool")
+    assert "spec.cluster.existing.nodePools" in condition.message
+    assert "together with spec.nodePools" in condition.message
+
+
+def test_what_is_paused_is_not_ready_whatever_it_last_said() -> None:
+    paused: Manifest = {"annotations": {"crossplane.io/paused": "true"}}
+    ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
+    environment = read_environment({"metadata": paused, "status": ready}, BUILT_IN).value
+    assert (environment.ready, environment.ready_message) == (False, "is paused by its annotation crossplane.io/paused")

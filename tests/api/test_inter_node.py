@@ -1,0 +1,223 @@
+"""What a pool says of its pods: laid together, or refused with path, value and what is allowed."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.environments import read_environment
+from function.domain.environment import Pool
+from function.domain.pods import Inputs, InterNode, PodAdditions
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import JSON, Manifest, prune, text
+from tests.api.manifests import environment
+
+POOL = "spec.nodePools[0]"
+POOL_OF_FOUR: Manifest = {"name": "h100", "acceleratorCount": 8, "maxNodeCount": 4}
+EFA: dict[str, JSON] = {"instanceType": "p5.48xlarge", "ncclNet": "Libfabric"}
+
+
+def read(**fields: JSON) -> Pool:
+    found = read_environment(environment({**POOL_OF_FOUR, **fields}), BUILT_IN)
+    assert found.problems == ()
+    (only,) = found.value.pools
+    return only
+
+
+def test_a_pool_that_says_nothing_gives_nothing() -> None:
+    plain = read()
+    assert (plain.pod, plain.inter_node) == (PodAdditions(), None)
+    assert plain.given(1) == plain.given(2) == PodAdditions()
+
+
+def test_everything_that_is_said_is_read() -> None:
+    assert read(
+        pod={
+            "resources": {"hugepages-2Mi": "1Gi", "example.com/nic": 2},
+            "env": [{"name": "A", "value": "1"}],
+            "annotations": {"example.com/a": "b"},
+            "labels": {"team": "x"},
+            "volumes": [{"name": "v", "hostPath": {"path": "/opt/v"}}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": True}],
+            "hostNetwork": True,
+            "priorityClassName": "high",
+            "schedulerName": "kai",
+            "runtimeClassName": "nvidia",
+            "serviceAccountName": "engines",
+            "imagePullSecrets": [{"name": "z"}, {"name": "a"}],
+            "securityContext": {"runAsUser": 0, "capabilities": {"add": ["SYS_PTRACE"]}},
+            "resourceClaims": [{"name": "nic", "resourceClaimTemplateName": "nics"}],
+        }
+    ).pod == PodAdditions(
+        resources=(("example.com/nic", "2"), ("hugepages-2Mi", "1Gi")),
+        env=({"name": "A", "value": "1"},),
+        annotations=(("example.com/a", "b"),),
+        labels=(("team", "x"),),
+        volumes=({"name": "v", "hostPath": {"path": "/opt/v"}},),
+        volume_mounts=({"name": "v", "mountPath": "/v", "readOnly": True},),
+        host_network=True,
+        priority_class="high",
+        scheduler="kai",
+        runtime_class="nvidia",
+        service_account="engines",
+        pull_secrets=("a", "z"),
+        security={"runAsUser": 0, "capabilities": {"add": ["SYS_PTRACE"]}},
+        resource_claims=({"name": "nic", "resourceClaimTemplateName": "nics"},),
+    )
+
+
+def test_a_node_is_one_pods_where_its_ports_or_all_of_its_devices_are() -> None:
+    """By the pool for every pod, between nodes for those of several."""
+    host = {"hostNetwork": True}
+    efa = {"preset": "eks-efa", "with": {"instanceType": "p5.48xlarge", "ncclNet": "Libfabric"}}
+    for said, one, several in (
+        ({}, False, False),
+        ({"pod": host}, True, True),
+        ({"pod": host, "interNode": {"pod": {"hostNetwork": False}}}, True, False),
+        ({"interNode": {"pod": host}}, False, True),
+        ({"interNode": efa}, False, True),
+        ({"interNode": {"preset": "coreweave-infiniband"}}, False, False),
+    ):
+        found = read(**said)
+        assert [found.keeps_whole(nodes, 4) for nodes in (1, 2)] == [one, several], said
+        assert not found.keeps_whole(2, 8), "all of its GPUs leave nothing to keep"
+
+
+def test_the_pools_word_counts_over_the_presets_and_between_nodes_over_both() -> None:
+    said = read(
+        pod={"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "A", "value": "pool"}]},
+        interNode={"preset": "coreweave-infiniband", "pod": {"env": [{"name": "A", "value": "between"}]}},
+    )
+    env = {text(entry, "name"): entry.get("value") for entry in said.given(2).env}
+    assert (env["NCCL_IB_HCA"], env["A"], env["NCCL_NET"]) == ("mlx5", "between", "IB")
+    assert said.given(2).limits == (("rdma/ib", "1"),)
+    assert said.given(1) == said.pod, "one node has nobody to talk to"
+
+
+def test_what_was_said_is_kept_apart_from_what_comes_of_it() -> None:
+    between = read(interNode={"preset": "eks-efa", "with": EFA, "failClosed": False}).inter_node
+    assert between is not None
+    assert (between.preset, between.inputs, between.fail_closed, between.pod) == (
+        "eks-efa",
+        Inputs(instance_type="p5.48xlarge", nccl_net="Libfabric"),
+        False,
+        PodAdditions(),
+    )
+    assert "NCCL_NET" not in between.preset_env
+    assert "FI_PROVIDER" in between.preset_env
+
+
+def test_a_presets_device_is_taken_back_with_none_of_it() -> None:
+    said = read(interNode={"preset": "eks-efa", "with": EFA, "pod": {"resources": {"hugepages-2Mi": 0}}})
+    assert said.given(2).limits == (("vpc.amazonaws.com/efa", "32"),)
+
+
+def test_a_count_says_what_the_instance_type_would() -> None:
+    said = read(interNode={"preset": "eks-efa", "with": {"count": 8, "ncclNet": "Libfabric"}})
+    assert ("vpc.amazonaws.com/efa", "8") in said.given(2).limits
+
+
+def test_without_a_preset_there_is_nothing_but_the_pools_own() -> None:
+    said = read(interNode={"pod": {"resources": {"example.com/nic": 1}}})
+    assert said.inter_node == InterNode(pod=said.given(2), given=said.given(2))
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    fields: dict[str, JSON]
+    path: str
+    message: str
+
+
+def between(preset: str | None = None, told: JSON = None, pod: JSON = None) -> dict[str, JSON]:
+    return {"interNode": prune({"preset": preset, "with": told, "pod": pod})}
+
+
+def pod(**fields: JSON) -> dict[str, JSON]:
+    return {"pod": fields}
+
+
+TMP: JSON = {"name": "v", "emptyDir": {}}
+FAULTS = [
+    Fault("input-missing", "names on a cluster are never guessed",
+          between("network-operator-shared", {"networks": ["n"]}), "interNode.with.resourceName",
+          "is required, as preset network-operator-shared cannot know it"),
+    Fault("nccl-net-missing", "it depends on the image",
+          between("eks-efa", {"instanceType": "p5.48xlarge"}), "interNode.with.ncclNet",
+          "is required, as preset eks-efa cannot know it"),
+    Fault("shape-without-count", "more than a count depends on it",
+          between(preset="oci-host-network"), "interNode.with.instanceType",
+          "is required, as preset oci-host-network cannot know it"),
+    Fault("input-of-nobody", "a slip would go unnoticed",
+          between("coreweave-infiniband", {"networks": ["n"]}), "interNode.with.networks",
+          '["n"] is not allowed; must be left out, as preset coreweave-infiniband takes resourceName, count, ncclNet'),
+    Fault("input-without-preset", "nothing reads it", between(told={"count": 1}), "interNode.with.count",
+          "1 is not allowed; must be left out, as there is no preset to take it"),
+    Fault("instance-type", "with the nearest known",
+          between("oci-host-network", {"instanceType": "BM.GPU.H10.8"}),
+          "interNode.with.instanceType",
+          '"BM.GPU.H10.8" is not known; must be one of BM.GPU.H100.8, BM.GPU.H200.8, BM.GPU.B200.8 '
+          "(did you mean BM.GPU.H100.8?)"),
+    Fault("gpus-as-network", "the GPUs are counted elsewhere",
+          between("network-operator-sriov", {"resourceName": "nvidia.com/gpu", "count": 1, "networks": ["n"]}),
+          "interNode.with.resourceName",
+          '"nvidia.com/gpu" is not allowed; must be the resource of the network devices, not that of the GPUs'),
+    Fault("cpu", "the model's", pod(resources={"cpu": 4}), "pod.resources.cpu",
+          "4 is not allowed; must be under a name like vpc.amazonaws.com/efa or hugepages-2Mi; "
+          "the model says cpu and memory"),
+    Fault("gpus", "the shape's", pod(resources={"nvidia.com/gpu": 8}), "pod.resources.nvidia.com/gpu",
+          "8 is not allowed; must be left out, as the replica's shape says how many nvidia.com/gpu a pod gets"),
+    Fault("label", "KServe selects pods by it", pod(labels={"app.kubernetes.io/name": "x"}),
+          "pod.labels.app.kubernetes.io/name",
+          '"x" is not allowed; must be left out, as keys of app.kubernetes.io are not the platform\'s'),
+    Fault("annotation", "KServe reads it", pod(annotations={"serving.kserve.io/x": "y"}),
+          "pod.annotations.serving.kserve.io/x",
+          '"y" is not allowed; must be left out, as keys of kserve.io are not the platform\'s'),
+    Fault("template", "KServe renders the service", pod(env=[{"name": "A", "value": "{{ .Name }}"}]),
+          "pod.env[0].value", '"{{ .Name }}" is not allowed; must be without {{, which KServe reads as a template'),
+    Fault("two-values", "as everywhere", pod(env=[{"name": "A", "value": "1", "valueFrom": {}}]),
+          "pod.env[0].valueFrom", "{} is not allowed; must be left out together with value"),
+    Fault("own-volume", "it would replace ours", pod(volumes=[{"name": "dshm", "emptyDir": {}}]),
+          "pod.volumes[0].name",
+          '"dshm" is not allowed; must be none of dshm, home, tmp-dir, model-cache, tls-certs, engine-cache, '
+          'initializer-certificates, '
+          "which pods have already"),
+    Fault("two-sources", "a volume has one", pod(volumes=[{"name": "v", "emptyDir": {}, "secret": {}}]),
+          "pod.volumes[0].secret", "{} is not allowed; must be left out together with emptyDir"),
+    Fault("no-source", "a volume has one", pod(volumes=[{"name": "v"}]), "pod.volumes[0].hostPath",
+          "is required, or another of hostPath, emptyDir, configMap, secret, persistentVolumeClaim, projected, csi"),
+    Fault("no-volume", "of a mount", pod(volumeMounts=[{"name": "w", "mountPath": "/w"}], volumes=[TMP]),
+          "pod.volumeMounts[0]", '"w" is no volume; must be one of v'),
+    Fault("taken-by-weights", "KServe mounts them", pod(volumeMounts=[{"name": "v", "mountPath": "/mnt/models"}],
+                                                        volumes=[TMP]),
+          "pod.volumeMounts[0]",
+          'volume v at "/mnt/models" is not allowed; must be at another path than that of the model\'s weights'),
+    Fault("two-at-one-path", "both are named",
+          pod(volumes=[TMP, {"name": "w", "emptyDir": {}}],
+              volumeMounts=[{"name": "v", "mountPath": "/x"}, {"name": "w", "mountPath": "/x/"}]),
+          "pod.volumeMounts[1]",
+          'volume w at "/x" is not allowed; must be at another path than that of volume v '
+          f"({POOL}.pod.volumeMounts[0])"),
+    Fault("taken-by-preset", "both are named",
+          between("oci-host-network", {"instanceType": "BM.GPU.H200.8"},
+                  {"volumes": [TMP], "volumeMounts": [{"name": "v", "mountPath": "/dev/infiniband"}]}),
+          "interNode.pod.volumeMounts[0]",
+          'volume v at "/dev/infiniband" is not allowed; must be at another path than that of volume devinf '
+          "(preset oci-host-network)"),
+    Fault("claim-twice", "one or the other",
+          pod(resourceClaims=[{"name": "n", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}]),
+          "pod.resourceClaims[0].resourceClaimTemplateName",
+          '"b" is not allowed; must be left out together with resourceClaimName'),
+    Fault("claim-of-nothing", "one or the other", pod(resourceClaims=[{"name": "n"}]),
+          "pod.resourceClaims[0].resourceClaimTemplateName", "is required, or resourceClaimName"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
+def test_a_fault_of_a_pool_is_named(case: Fault) -> None:
+    found = read_environment(environment({**POOL_OF_FOUR, **case.fields}), BUILT_IN)
+    assert found.problems == (Problem(f"{POOL}.{case.path}", case.message),), case.reason
+    assert found.pool_problems == found.problems, "other pools still count"
+    assert found.value.broken_pools == ("h100",)

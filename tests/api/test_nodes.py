@@ -1,0 +1,90 @@
+"""Whether nodes are looked at: what is said, and what is refused with its path."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.environments import read_environment
+from function.domain.environment import Hardware, Observe
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import JSON, Manifest
+from tests.api import manifests
+from tests.api.manifests import pool
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    hardware: JSON
+    want: Hardware = Hardware()
+    at: tuple[str, ...] = ()
+
+
+ONE: Manifest = {"matchLabels": {"gpu": "yes"}}
+SELECTOR = "spec.hardware.selector"
+CASES = (
+    Case("nothing", "Auto", None),
+    Case("auto", "as said", {"observe": "Auto"}),
+    Case("never", "as said", {"observe": "Never"}, Hardware(observe=Observe.NEVER)),
+    Case("selector", "as it is written", {"observe": "Always", "selector": ONE},
+         Hardware(observe=Observe.ALWAYS, selector=ONE)),
+    Case("sometimes", "one of three", {"observe": "Sometimes"}, at=("spec.hardware.observe",)),
+    Case("empty", "it would list every node", {"selector": {}}, at=(SELECTOR,)),
+    Case("empty-labels", "so would this", {"selector": {"matchLabels": {}, "matchExpressions": []}}, at=(SELECTOR,)),
+    Case("no-label", "a key that is none", {"selector": {"matchLabels": {"a b": "c"}}},
+         at=(f"{SELECTOR}.matchLabels.a b",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_hardware(case: Case) -> None:
+    parsed = read_environment(manifests.environment(pool(), hardware=case.hardware), BUILT_IN)
+    assert tuple(problem.path for problem in parsed.problems) == case.at, case.reason
+    assert parsed.value.hardware == case.want, case.reason
+
+
+@dataclass(frozen=True)
+class Grows:
+    id: str
+    reason: str
+    fields: Manifest
+    want: bool | None
+
+
+GROWS = (
+    Grows("more", "to more than it has", {"nodeCount": 2, "maxNodeCount": 4}, True),
+    Grows("from-zero", "what is not said is zero", {"maxNodeCount": 4}, True),
+    Grows("same", "it has what it can have", {"nodeCount": 4, "maxNodeCount": 4}, False),
+    Grows("fixed", "no word of growing", {"nodeCount": 4}, False),
+    Grows("said", "whatever the numbers say", {"maxNodeCount": 4, "autoscaled": False}, False),
+    Grows("said-true", "either way", {"nodeCount": 4, "maxNodeCount": 4, "autoscaled": True}, True),
+    Grows("to-nowhere", "up to a number", {"nodeCount": 4, "autoscaled": True}, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GROWS, ids=lambda c: c.id)
+def test_autoscaled(case: Grows) -> None:
+    environment = manifests.environment({"name": "h100", **case.fields})
+    parsed = read_environment(environment, BUILT_IN)
+    if case.want is None:
+        assert [problem.path for problem in parsed.problems] == ["spec.nodePools[0].autoscaled"], case.reason
+    else:
+        assert [found.autoscaled for found in parsed.value.pools] == [case.want], case.reason
+
+
+def test_words_of_a_later_release_are_left_out() -> None:
+    """Another release wrote the status: what this one does not know says nothing, and breaks nothing."""
+    found = manifests.environment({"name": "h100", "nodeCount": 2})
+    observed: Manifest = {
+        "nodes": 2,
+        "usable": 1,
+        "memoryPerGpu": "a lot",
+        "unusable": [{"reason": "Haunted", "count": 1, "nodes": ["a"]}, {"reason": "Cordoned", "nodes": "none"}],
+        "drift": [{"field": "colour", "declared": "red", "observed": "blue"}],
+    }
+    found["status"] = {"pools": [{"name": "h100", "observed": observed}]}
+    (read,) = read_environment(found, BUILT_IN).value.pools
+    assert read.facts is not None
+    assert (read.usable_nodes, read.facts.memory_per_gpu, read.facts.drift) == (1, None, ())
+    assert [(str(row.reason), row.nodes) for row in read.facts.unusable] == [("Cordoned", ())]

@@ -1,0 +1,229 @@
+"""The ledger reads any placement that names an environment; its executor gets the full list of faults."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.parsed import Parsed
+from function.api.placements import read_placement
+from function.domain.cache import UserClaim
+from function.domain.model import ModelRef, Parallelism, Shape
+from function.domain.placement import Placement
+from function.domain.problem import Problem
+from function.domain.shares import Share
+from function.kube.manifests import JSON, Manifest
+from function.reasons import Phase
+from tests.api import manifests
+
+GIB = 2**30
+
+
+def _read(manifest: Manifest) -> Placement:
+    placement = read_placement(manifest).value
+    assert placement
+    return placement
+
+
+def test_every_field_is_read() -> None:
+    given = manifests.placement(
+        modelRef={"kind": "Model", "name": "gemma"},
+        topology={"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2, "expert": "enabled"}},
+        replicas=3,
+        modelCache={"claimName": "mine"},
+    )
+    given["metadata"] = {
+        "name": "chat-east",
+        "namespace": "ml-team",
+        "uid": "1",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "annotations": {"modelplane.ai/vram": "1200Gi"},
+        "labels": {"modelplane.ai/environment": "east"},
+    }
+    given["status"] = {
+        "served": True,
+        "phase": "Ready",
+        "service": {"url": "http://chat", "pool": "a100", "nodes": 1, "gpusPerNode": 4, "replicas": 2},
+        "storage": {"uri": "pvc://mine/models/0"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    assert _read(given) == Placement(
+        namespace="ml-team",
+        name="chat-east",
+        deployment="chat",
+        model=ModelRef(kind="Model", name="gemma"),
+        environment="east",
+        profile="vllm",
+        pool="h100",
+        shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2, expert=True)),
+        replicas=3,
+        cache=UserClaim(claim="mine"),
+        uid="1",
+        created="2026-01-01T00:00:00Z",
+        vram=1200 * GIB,
+        served=True,
+        ready=True,
+        deleting=True,
+        phase=Phase.READY,
+        url="http://chat",
+        uri="pvc://mine/models/0",
+        labels=(("modelplane.ai/environment", "east"),),
+        takes=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
+    )
+    assert read_placement(given).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "ready", "phase", "reason"),
+    [
+        ("Ready", "True", Phase.READY, "both agree"),
+        ("Ready", "False", Phase.STARTING, "core has written the status and not yet its condition"),
+        ("Ready", None, Phase.STARTING, "as that, of one that never had the condition"),
+        ("Failed", "True", Phase.FAILED, "what is worse is believed"),
+        ("Downloading", "False", Phase.DOWNLOADING, "its own word"),
+        ("Dancing", "True", Phase.PENDING, "a word that nobody knows"),
+    ],
+)
+def test_nobody_is_ready_before_core_says_so(said: str, ready: str | None, phase: Phase, reason: str) -> None:
+    """Or the deployment would say that 0 of 1 are ready, and of that one that it is Ready."""
+    given = manifests.placement()
+    given["status"] = {"phase": said, "conditions": [{"type": "Ready", "status": ready}] if ready else []}
+    assert _read(given).phase is phase, reason
+
+
+def test_what_is_left_out_has_the_documented_default() -> None:
+    assert _read(manifests.placement(deploymentRef=None)) == Placement(
+        namespace="ml-team",
+        name="chat-east",
+        deployment="",
+        model=ModelRef(kind="ClusterModel", name="gemma"),
+        environment="east",
+        profile="vllm",
+        pool="h100",
+        shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2)),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    topology: JSON
+    path: str
+
+
+CASES = [
+    Case("absent", "nothing is recorded", None, "spec.topology"),
+    Case("no-gpus", "half of it is recorded", {"nodes": 2}, "spec.topology.gpusPerNode"),
+    Case("contradictory", "rules across fields hold here too",
+         {"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 4}}, "spec.topology.parallelism.tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_an_unreadable_topology_leaves_the_placement(case: Case) -> None:
+    given = manifests.placement(topology=case.topology)
+    assert _read(given).shape is None, case.reason
+    assert [p.path for p in read_placement(given).problems] == [case.path], case.reason
+
+
+def test_what_is_out_of_bounds_counts_as_absent() -> None:
+    given = manifests.placement(replicas=-1, modelCache={"claimName": "a", "size": "x"})
+    assert _read(given).replicas == 1
+    assert [p.path for p in read_placement(given).problems] == ["spec.modelCache.size", "spec.replicas"]
+
+
+@pytest.mark.parametrize("reference", [None, {"name": 3}])
+def test_without_an_environment_it_says_nothing(reference: JSON) -> None:
+    given = manifests.placement(inferenceEnvironmentRef=reference)
+    parsed = read_placement(given)
+    assert parsed.value is None
+    assert parsed.problems[0].path.startswith("spec.inferenceEnvironmentRef")
+
+
+def test_no_spec_at_all() -> None:
+    assert read_placement({}) == Parsed(None, (Problem("spec", "null is not allowed; must be a block of fields"),))
+
+
+@dataclass(frozen=True)
+class Ready:
+    id: str
+    reason: str
+    generation: JSON
+    condition: Manifest
+    want: bool
+
+
+READY = [
+    Ready("current", "it saw this spec", 2, {"status": "True", "observedGeneration": 2}, True),
+    Ready("stale", "it saw an earlier spec", 2, {"status": "True", "observedGeneration": 1}, False),
+    Ready("unsaid", "nothing is said about what it saw", 2, {"status": "True"}, True),
+    Ready("no-generation", "there is nothing to compare with", None, {"status": "True", "observedGeneration": 1}, True),
+    Ready("false", "it is not ready", 2, {"status": "False", "observedGeneration": 2}, False),
+    Ready("none", "it never said", 2, {"type": "Other"}, False),
+]
+
+
+@pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
+def test_ready_speaks_of_the_present_spec(case: Ready) -> None:
+    given = manifests.placement()
+    given["metadata"] = {"generation": case.generation}
+    given["status"] = {"conditions": [{"type": "Ready", **case.condition}]}
+    assert _read(given).ready is case.want, case.reason
+
+
+@pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
+def test_what_serves_answers_whatever_crossplane_waits_for(case: Ready) -> None:
+    """Its next weights may be on their way, which Ready waits for, and ServiceReady does not."""
+    given = manifests.placement()
+    given["metadata"] = {"generation": case.generation}
+    conditions: list[JSON] = [{"type": "Ready", "status": "False"}, {"type": "ServiceReady", **case.condition}]
+    given["status"] = {"conditions": conditions, "phase": "Ready"}
+    read = _read(given)
+    assert (read.ready, read.phase) == (case.want, Phase.READY if case.want else Phase.STARTING), case.reason
+
+
+def test_what_is_not_as_it_shall_be_beside_a_service_that_serves_is_read() -> None:
+    """The first in the order in which a placement is carried out; what nobody has said yet is nothing."""
+    given = manifests.placement()
+    conditions: list[JSON] = [
+        {"type": "ServiceReady", "status": "False", "reason": "Starting"},
+        {"type": "ServiceAccepted", "status": "Unknown", "reason": "Applying"},
+        {"type": "StorageReady", "status": "False", "reason": "DownloadFailed"},
+        {"type": "ReferencesResolved", "status": "True", "reason": "Resolved"},
+    ]
+    given["status"] = {"conditions": conditions}
+    assert _read(given).obstacle == "StorageReady is False (DownloadFailed)"
+    given["status"] = {"conditions": conditions[3:]}
+    assert _read(given).obstacle == ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "want"),
+    [
+        ({"status": "Unknown", "reason": "Unreachable"}, True),
+        ({"status": "Unknown", "reason": "SyncFailed"}, True),
+        ({"status": "Unknown", "reason": "Starting"}, False),
+        ({"status": "False", "reason": "Unreachable"}, False),
+    ],
+)
+def test_unreachable(condition: Manifest, *, want: bool) -> None:
+    given = manifests.placement() | {"status": {"conditions": [{"type": "ServiceReady", **condition}]}}
+    assert _read(given).unreachable is want
+
+
+@pytest.mark.parametrize("vram", ["80 gigs", 80, None])
+def test_an_unreadable_annotation_is_none(vram: JSON) -> None:
+    given = manifests.placement()
+    given["metadata"] = {"annotations": {"modelplane.ai/vram": vram}}
+    assert _read(given).vram is None
+
+
+def test_an_annotation_is_bounded() -> None:
+    given = manifests.placement()
+    given["metadata"] = {"annotations": {"modelplane.ai/vram": "1e999"}}
+    assert _read(given).vram == 2**60
+
+
+def test_an_unknown_phase_is_pending() -> None:
+    assert _read(manifests.placement() | {"status": {"phase": "Thinking"}}).phase is Phase.PENDING

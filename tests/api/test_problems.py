@@ -1,0 +1,96 @@
+"""Shape faults become sentences: the path as users write it, the value found, what is allowed, the nearest known."""
+
+from dataclasses import dataclass
+
+import pytest
+from pydantic import BaseModel, Field
+
+from function.api.problems import nearest, shape_problems, shown, unknown
+from function.domain.problem import Problem
+from function.kube.manifests import JSON
+from function.schemas import ModelSpec
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    value: JSON
+    want: Problem
+
+
+def _with(**fields: JSON) -> JSON:
+    profile: JSON = {"name": "a", "engine": {"name": "vLLM", "image": "a"}}
+    return {"model": {"name": "a"}, "serving": [profile], **fields}
+
+
+CASES = [
+    Case("whole", "the root itself may be wrong", None,
+         Problem("spec", "null is not allowed; must be a block of fields")),
+    Case("alias", "paths use the API's names, never Python's", _with(huggingFace={"repo": "a/b", "secretRef": {}}),
+         Problem("spec.huggingFace.secretRef.name", "is required")),
+    Case("list", "items are numbered from 0",
+         {"model": {"name": "a"}, "serving": [{"name": "a", "engine": {"name": "vLLM", "image": 3}}]},
+         Problem("spec.serving[0].engine.image", "3 is not allowed; must be text")),
+    Case("map-key", "keys of maps stand as they are", _with(environmentSelector={"matchLabels": {"a.b/c": 1}}),
+         Problem("spec.environmentSelector.matchLabels.a.b/c", "1 is not allowed; must be text")),
+    Case("key-like-a-type", "a key may be called like a branch of a union",
+         _with(environmentSelector={"matchLabels": {"str": 1}}),
+         Problem("spec.environmentSelector.matchLabels.str", "1 is not allowed; must be text")),
+    Case("union", "a quantity is one field, whatever its branches", _with(resources={"vram": True}),
+         Problem("spec.resources.vram", "true is not a quantity; must be like 80Gi, 1.5T or 500m")),
+    Case("union-with-map", "what was found may hold a key called like a branch", _with(resources={"vram": {"int": 1}}),
+         Problem("spec.resources.vram", '{"int": 1} is not a quantity; must be like 80Gi, 1.5T or 500m')),
+    Case("literal", "the nearest known value is named", _with(source="HugingFace"),
+         Problem("spec.source", '"HugingFace" is not known; must be one of HuggingFace, OCI, URI, PVC '
+                                "(did you mean HuggingFace?)")),
+    Case("literal-number", "a value of another type is not known either", _with(source=3),
+         Problem("spec.source", "3 is not known; must be one of HuggingFace, OCI, URI, PVC")),
+    Case("least", "bounds are named", {"model": {"name": "a"}, "serving": []},
+         Problem("spec.serving", "[] is not allowed; must be at least 1 long")),
+    Case("pattern", "a form is named", _with(model={"name": "a b"}),
+         Problem("spec.model.name", '"a b" is not allowed; must be of the form ^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_shape_problems(case: Case) -> None:
+    assert shape_problems(ModelSpec, case.value, "spec") == (case.want,), case.reason
+
+
+def test_a_sound_value_has_no_problems() -> None:
+    assert shape_problems(ModelSpec, _with(), "spec") == ()
+
+
+def test_an_error_that_has_no_words_yet_still_is_a_problem() -> None:
+    class Odd(BaseModel):
+        number: float = Field(multiple_of=2)
+
+    assert shape_problems(Odd, {"number": 3.0}, "spec") == (
+        Problem("spec.number", "3.0 is not allowed; must be of another kind"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "known", "want"),
+    [
+        ("NVLNK", ("pcie", "nvlink"), "nvlink"),
+        ("vllm", ("vLLM", "SGLang"), "vLLM"),
+        ("quantum", ("pcie", "nvlink"), ""),
+    ],
+)
+def test_nearest_ignores_case_and_gives_up_on_what_resembles_nothing(
+    found: str, known: tuple[str, ...], want: str
+) -> None:
+    assert nearest(found, known) == want
+
+
+def test_values_that_are_too_many_to_list_are_still_suggested() -> None:
+    problem = unknown("a", "ib-400-or-better", ("ib-400g",), ("ib-400g-or-better",))
+    assert problem.message == (
+        '"ib-400-or-better" is not known; must be one of ib-400g (did you mean ib-400g-or-better?)'
+    )
+
+
+def test_long_values_are_cut() -> None:
+    assert shown("a" * 100) == '"' + "a" * 59 + "…"

@@ -1,0 +1,241 @@
+"""A profile is usable or it comes with every one of its static faults; the others serve on."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.models import read_model
+from function.domain.hardware import BandwidthRequirement
+from function.domain.model import Engine, EngineName, Model, Parallelism, Profile, Requires, Shape, Spread
+from function.domain.problem import Problem
+from function.kube.manifests import JSON, Manifest
+from function.kube.selectors import Operator, Requirement, Selector
+from tests.api import manifests
+from tests.api.manifests import engine, profile, topology
+
+GIB = 2**30
+SGLANG: Manifest = {"name": "SGLang", "image": "lmsysorg/sglang:v0.5.5"}
+
+
+def _read(*profiles: JSON, **fields: JSON) -> Model:
+    model = read_model(manifests.model(*profiles, **fields)).value
+    assert model
+    return model
+
+
+def test_every_field_of_a_profile_is_read() -> None:
+    args = ("--tensor-parallel-size=8", "--pipeline-parallel-size=2", "--enable-expert-parallel")
+    model = _read(
+        profile(
+            "big",
+            environmentSelector={"matchLabels": {"tier": "production"}},
+            replicaTopology=topology(
+                nodes=2,
+                parallelism={"tensor": 8, "pipeline": 2, "expert": "enabled"},
+                requires={
+                    "memoryPerGpu": "141Gi",
+                    "interconnect": "NVLink",
+                    "multiNodeBandwidth": "IB-400G-or-better",
+                    "precisionSupport": ["FP8", "bf16", "fp8"],
+                    "nvlinkDomainSize": 8,
+                    "acceleratorType": "NVIDIA-H200",
+                },
+                placement={"podsAcrossNodes": "required", "replicasAcrossNodes": "preferred"},
+            ),
+            engine=engine(*args, env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]),
+        )
+    )
+    assert model.broken == ()
+    assert model.profiles == (
+        Profile(
+            name="big",
+            engine=Engine(
+                name=EngineName.VLLM,
+                image="vllm/vllm-openai:v0.15.0",
+                args=args,
+                env=({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},),
+            ),
+            shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2, expert=True)),
+            selector=Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),)),
+            requires=Requires(
+                memory_per_gpu=141 * GIB,
+                interconnect="nvlink",
+                bandwidth=BandwidthRequirement(rung="ib-400g", or_better=True),
+                precision=("bf16", "fp8"),
+                nvlink_domain=8,
+                accelerator_type="nvidia-h200",
+            ),
+            pods_across_nodes=Spread.REQUIRED,
+            replicas_across_nodes=Spread.PREFERRED,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ShapeCase:
+    id: str
+    reason: str
+    topology: Manifest
+    want: Shape
+    engine: JSON
+
+
+def _declared(nodes: int, gpus: int, **parallelism: JSON) -> Manifest:
+    return {"nodes": nodes, "gpusPerNode": gpus, "parallelism": parallelism}
+
+
+def _shape(nodes: int, gpus: int, parallelism: Parallelism) -> Shape:
+    return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=parallelism)
+
+
+SHAPES = [
+    ShapeCase("one-node", "nodes is 1, tensor is gpusPerNode", {"gpusPerNode": 4},
+              _shape(1, 4, Parallelism(tensor=4)), engine()),
+    ShapeCase("pipeline", "a stage for each node", {"nodes": 4, "gpusPerNode": 4},
+              _shape(4, 4, Parallelism(tensor=4, pipeline=4)), engine()),
+    ShapeCase("tensor-over-nodes", "16 GPUs share every layer", _declared(2, 8, tensor=16),
+              _shape(2, 8, Parallelism(tensor=16, pipeline=1)), engine("-tp=16")),
+    ShapeCase("no-stages", "what is left of 16 GPUs without stages is tensor", _declared(2, 8, pipeline=1),
+              _shape(2, 8, Parallelism(tensor=16, pipeline=1)), engine()),
+    ShapeCase("data", "16 ranks, 8 on each of 2 nodes: a rank has 8 / 8 = 1 GPU", _declared(2, 8, data=16, dataLocal=8),
+              _shape(2, 8, Parallelism(tensor=1, data=16, data_local=8)), engine()),
+    ShapeCase("data-and-tensor", "4 ranks of 4 GPUs, 2 on each node; a pipeline of 1 is none",
+              _declared(2, 8, data=4, dataLocal=2, tensor=4, pipeline=1, expert="disabled"),
+              _shape(2, 8, Parallelism(tensor=4, data=4, data_local=2)), engine("-dp=4", "-dpl=2")),
+    ShapeCase("expert-by-flag", "where the block is silent the arguments decide", {"gpusPerNode": 8},
+              _shape(1, 8, Parallelism(tensor=8, expert=True)), engine("--enable-expert-parallel")),
+    ShapeCase("expert-twice", "block and arguments may agree", _declared(1, 8, expert="disabled"),
+              _shape(1, 8, Parallelism(tensor=8)), engine("--no-enable-expert-parallel")),
+    ShapeCase("sglang", "SGLang spans nodes by pipeline", {"nodes": 2, "gpusPerNode": 8},
+              _shape(2, 8, Parallelism(tensor=8, pipeline=2)), SGLANG | {"args": ["--tp", "8", "--pp-size=2"]}),
+    ShapeCase("sglang-data", "on one node SGLang may have data ranks", _declared(1, 8, data=2, dataLocal=2),
+              _shape(1, 8, Parallelism(tensor=4, data=2, data_local=2)), SGLANG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=lambda c: c.id)
+def test_shape(case: ShapeCase) -> None:
+    model = _read(profile(replicaTopology=case.topology, engine=case.engine))
+    assert [p.shape for p in model.profiles] == [case.want], (case.reason, model.problems)
+
+
+def test_without_a_topology_the_gpu_memory_decides() -> None:
+    model = _read({"name": "vllm", "engine": engine()}, resources={"vram": "1200Gi"})
+    assert model.vram == 1200 * GIB
+    assert [p.shape for p in model.profiles] == [None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    profile: JSON
+    want: tuple[tuple[str, str], ...]
+
+
+def _split(nodes: int = 2, gpus: int = 8, engine_: JSON = None, **parallelism: JSON) -> JSON:
+    return profile(replicaTopology=_declared(nodes, gpus, **parallelism), engine=engine_ or engine())
+
+
+def _requires(**requires: JSON) -> JSON:
+    return profile(replicaTopology=topology(requires=requires))
+
+
+PARALLELISM, REQUIRES = "replicaTopology.parallelism", "replicaTopology.requires"
+LADDER = (
+    "eth-10g, eth-25g, eth-50g, eth-100g, eth-200g, eth-400g, eth-800g, roce-100g, efa-100g, ib-100g, roce-200g, "
+    "efa-200g, ib-200g, roce-400g, efa-400g, ib-400g, roce-800g, efa-800g, ib-800g"
+)
+PRECISIONS = "fp64, fp32, tf32, fp16, bf16, fp8, fp6, fp4, mxfp8, mxfp6, mxfp4, nvfp4, int8, int4"
+FAULTS = [
+    Fault("tensor", "tensor is GPUs of a node, or of all", _split(tensor=4),
+          ((f"{PARALLELISM}.tensor", "4 is not allowed; must be 8, the gpusPerNode, or 16, that of all nodes"),)),
+    Fault("pipeline", "pipeline is nodes, or none", _split(pipeline=3),
+          ((f"{PARALLELISM}.pipeline",
+            "3 is not allowed; must be 1 or 2, as tensor times pipeline is the number of GPUs"),)),
+    Fault("tensor-and-pipeline", "2 stages of 16 GPUs are 32", _split(tensor=16, pipeline=2),
+          ((f"{PARALLELISM}.pipeline",
+            "2 is not allowed; must be 1, as tensor times pipeline is the number of GPUs"),)),
+    Fault("data-alone", "data needs dataLocal", _split(data=16),
+          ((f"{PARALLELISM}.dataLocal", "is required, as data and dataLocal go together"),)),
+    Fault("data-local-alone", "dataLocal needs data", _split(dataLocal=8),
+          ((f"{PARALLELISM}.data", "is required, as data and dataLocal go together"),)),
+    Fault("data-and-pipeline", "KServe takes one or the other", _split(data=16, dataLocal=8, pipeline=2),
+          ((f"{PARALLELISM}.pipeline", "2 is not allowed; must be 1 together with data"),)),
+    Fault("data-by-nodes", "2 nodes of 8 ranks are 16 ranks", _split(data=32, dataLocal=8),
+          ((f"{PARALLELISM}.data", "32 is not allowed; must be 16, dataLocal times nodes"),)),
+    Fault("data-local", "a node's GPUs are shared evenly", _split(data=6, dataLocal=3),
+          ((f"{PARALLELISM}.dataLocal", "3 is not allowed; must be a divisor of 8, the gpusPerNode"),)),
+    Fault("data-tensor", "8 GPUs by 4 ranks", _split(data=8, dataLocal=4, tensor=8),
+          ((f"{PARALLELISM}.tensor", "8 is not allowed; must be 2, gpusPerNode by dataLocal"),)),
+    Fault("flag", "arguments must agree", _split(engine_=engine("-tp=4")),
+          (("engine.args[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),)),
+    Fault("expert", "block and arguments disagree", _split(expert="disabled", engine_=engine("-ep")),
+          ((f"{PARALLELISM}.expert",
+            '"disabled" is not allowed; must be enabled, as in spec.serving[0].engine.args'),)),
+    Fault("sglang-data", "SGLang has no data mode over nodes", _split(data=2, dataLocal=1, engine_=SGLANG),
+          ((f"{PARALLELISM}.data", "2 is not allowed; must be left out, as SGLang spans nodes by pipeline only"),)),
+    Fault("template", "KServe would expand it", profile(engine=engine("--chat-template={{ x }}")),
+          (("engine.args[0]",
+            '"--chat-template={{ x }}" is not allowed; must be without {{, which KServe reads as a template'),)),
+    Fault("template-deep", "wherever in the engine", profile(engine=engine(env=[{"name": "A", "value": "{{"}])),
+          (("engine.env[0].value",
+            '"{{" is not allowed; must be without {{, which KServe reads as a template'),)),
+    Fault("env", "a variable has one value",
+          profile(engine=engine(env=[{"name": "A", "value": "1", "valueFrom": {}}])),
+          (("engine.env[0].valueFrom", "{} is not allowed; must be left out together with value"),)),
+    Fault("engine", "an unknown engine, and its topology all the same",
+          profile(engine={"name": "vlm", "image": "a"}, replicaTopology=topology(parallelism={"tensor": 1})),
+          (("engine.name", '"vlm" is not known; must be one of vLLM, SGLang (did you mean vLLM?)'),
+           (f"{PARALLELISM}.tensor", "1 is not allowed; must be 8, the gpusPerNode"))),
+    Fault("no-engine", "an engine is needed", {"name": "a", "replicaTopology": topology()},
+          (("engine", "is required"),)),
+    Fault("no-map", "a profile is a block", 3, (("", "3 is not allowed; must be a block of fields"),)),
+    Fault("no-vram", "VRAM maths needs vram", {"name": "a", "engine": engine()},
+          (("replicaTopology", "is required, unless spec.resources.vram is set"),)),
+    Fault("topology-and-flag", "a faulty topology does not hide a faulty argument",
+          _split(tensor=1, engine_=engine("-tp", "x")),
+          (("engine.args[0]", "-tp has 'x'; must be a whole number"),
+           (f"{PARALLELISM}.tensor", "1 is not allowed; must be 8, the gpusPerNode, or 16, that of all nodes"))),
+    Fault("nodes", "what has the wrong shape is not judged further", profile(replicaTopology=topology(nodes=0)),
+          (("replicaTopology.nodes", "0 is not allowed; must be at least 1"),)),
+    Fault("no-gpus", "gpusPerNode is needed", profile(replicaTopology={"parallelism": {"tensor": 3}}),
+          (("replicaTopology.gpusPerNode", "is required"),)),
+    Fault("interconnect", "the nearest is named", _requires(interconnect="nvlnk"),
+          ((f"{REQUIRES}.interconnect",
+            '"nvlnk" is not known; must be one of pcie, nvlink, nvswitch, xgmi (did you mean nvlink?)'),)),
+    Fault("bandwidth", "the nearest may be -or-better", _requires(multiNodeBandwidth="ib-400-or-better"),
+          ((f"{REQUIRES}.multiNodeBandwidth",
+            f'"ib-400-or-better" is not known; must be one of {LADDER} (did you mean ib-400g-or-better?)'),)),
+    Fault("bandwidth-twice", "one field, two names",
+          _requires(multiNodeBandwidth="ib-400g", interNodeBandwidth="ib-400g"),
+          ((f"{REQUIRES}.interNodeBandwidth",
+            '"ib-400g" is not allowed; must be left out together with multiNodeBandwidth'),)),
+    Fault("precision", "each item is named", _requires(precisionSupport=["fp8", "fp9"]),
+          ((f"{REQUIRES}.precisionSupport[1]",
+            f'"fp9" is not known; must be one of {PRECISIONS} (did you mean fp8?)'),)),
+    Fault("memory", "no memory is no requirement", _requires(memoryPerGpu=0),
+          ((f"{REQUIRES}.memoryPerGpu", "0 is not allowed; must be more than 0"),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
+def test_faults(case: Fault) -> None:
+    model = _read(case.profile, profile("other"))
+    want = tuple(Problem(f"spec.serving[0].{path}".rstrip("."), message) for path, message in case.want)
+    assert model.problems == want, case.reason
+    assert [p.name for p in model.profiles] == ["other"], case.reason
+
+
+def test_the_other_name_of_the_bandwidth_is_accepted() -> None:
+    model = _read(_requires(interNodeBandwidth="eth-100g"))
+    assert model.profiles[0].requires.bandwidth == BandwidthRequirement(rung="eth-100g", or_better=False)
+
+
+def test_a_name_that_is_used_twice_breaks_the_later_profile() -> None:
+    model = _read(profile("a"), profile("a"), profile("b"))
+    assert [p.name for p in model.profiles] == ["a", "b"]
+    assert [b.name for b in model.broken] == ["a"]
+    assert model.problems == (
+        Problem("spec.serving[1].name", '"a" is not allowed; must be unique, and spec.serving[0] has it already'),
+    )

@@ -1,0 +1,161 @@
+"""Settings fall through from EnvironmentConfigs to the input to what is built in; a bad one is left out."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.api.parsed import Parsed
+from function.api.settings import read_settings
+from function.domain.problem import Problem
+from function.domain.settings import BUILT_IN, Download, Kserve, Prepare, Settings
+from function.kube.manifests import JSON, Manifest
+
+
+def _context(fields: JSON) -> Manifest:
+    return {"apiextensions.crossplane.io/environment": {"modelplane": fields}}
+
+
+def test_nothing_said_is_what_is_built_in() -> None:
+    assert read_settings({}, {}) == Parsed(BUILT_IN)
+    assert read_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == Parsed(BUILT_IN)
+
+
+def test_every_field_is_read() -> None:
+    parsed = read_settings(
+        {
+            "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
+            "kind": "Defaults",
+            "storageInitializerImage": "mirror/storage-initializer:v0.20.0",
+            "download": {
+                "resources": {"requests": {"cpu": 1}, "limits": {"memory": "64Gi"}},
+                "env": [{"name": "HF_ENDPOINT", "value": "http://mirror"}],
+                "nodeSelector": {"pool": "cpu"},
+                "tolerations": [{"operator": "Exists"}],
+                "serviceAccountName": "loader",
+                "imagePullSecrets": [{"name": "registry"}],
+                "tokenSecretName": "hub",
+                "activeDeadlineSeconds": 60,
+                "backoffLimit": 0,
+            },
+            "storageClassName": "",
+            "ttl": {"settled": "1h30m", "pending": "1.5s"},
+            "secretNamespace": "vault",
+            "kserve": {"namespace": "llm", "configPrefix": "", "gateway": False, "tls": True},
+            "objectWatch": True,
+            "remoteNamespacePrefix": "mp-",
+        },
+        {},
+    )
+    assert parsed.problems == ()
+    assert parsed.value == Settings(
+        download=Download(
+            image="mirror/storage-initializer:v0.20.0",
+            resources={"requests": {"cpu": 1}, "limits": {"memory": "64Gi"}},
+            env=({"name": "HF_ENDPOINT", "value": "http://mirror"},),
+            node_selector={"pool": "cpu"},
+            tolerations=({"operator": "Exists"},),
+            service_account="loader",
+            pull_secrets=("registry",),
+            token_secret="hub",
+            deadline_seconds=60,
+            backoff_limit=0,
+        ),
+        kserve=Kserve(namespace="llm", config_prefix="", gateway=False, tls=True),
+        storage_class="",
+        ttl_settled=5400,
+        ttl_pending=2,
+        secret_namespace="vault",
+        object_watch=True,
+        remote_namespace_prefix="mp-",
+    )
+
+
+def test_rights_of_downloads_are_read() -> None:
+    said: Manifest = {"runAsUser": 2000, "supplementalGroups": [5]}
+    parsed = read_settings({"download": {"securityContext": said, "prepare": "Never"}}, {})
+    assert parsed == Parsed(replace(BUILT_IN, download=Download(security=said, prepare=Prepare.NEVER)))
+
+
+def test_the_context_wins_field_by_field() -> None:
+    parsed = read_settings(
+        {"storageClassName": "slow", "kserve": {"namespace": "a", "gateway": False}},
+        _context({"storageClassName": "fast", "kserve": {"namespace": "b"}}),
+    )
+    assert parsed.problems == ()
+    kserve = Kserve(namespace="b", config_prefix="kserve-", gateway=False)
+    assert parsed.value == replace(BUILT_IN, storage_class="fast", kserve=kserve)
+
+
+def test_an_empty_value_is_said() -> None:
+    parsed = read_settings(
+        {"storageClassName": "slow", "objectWatch": True, "kserve": {"configPrefix": "llm-"}},
+        _context({"storageClassName": "", "objectWatch": False, "kserve": {"configPrefix": ""}}),
+    )
+    settings = parsed.value
+    assert (settings.storage_class, settings.object_watch, settings.kserve.config_prefix) == ("", False, "")
+
+
+def test_the_downloads_own_image_is_more_specific() -> None:
+    parsed = read_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
+    assert parsed.value.download.image == "b"
+
+
+def test_null_says_nothing() -> None:
+    assert read_settings({"objectWatch": None, "download": None}, _context(None)) == Parsed(BUILT_IN)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    fields: Manifest
+    want: Problem
+
+
+ENV: JSON = [{"name": "A", "value": "1", "valueFrom": {}}]
+DURATION = "must be a duration like 30s, 10m or 1h30m"
+CASES = [
+    Case("type", "text where a truth value belongs", {"objectWatch": "yes"},
+         Problem("input.objectWatch", '"yes" is not allowed; must be true or false')),
+    Case("bound", "a negative number", {"download": {"backoffLimit": -1}},
+         Problem("input.download.backoffLimit", "-1 is not allowed; must be at least 0")),
+    Case("duration", "no unit", {"ttl": {"settled": "10"}},
+         Problem("input.ttl.settled", f'"10" is not allowed; {DURATION}')),
+    Case("duration-zero", "no wake-up at all would hang", {"ttl": {"pending": "0s"}},
+         Problem("input.ttl.pending", f'"0s" is not allowed; {DURATION}')),
+    Case("duration-long", "as long as the schema allows", {"ttl": {"pending": "1s" * 17}},
+         Problem("input.ttl.pending", f'"{"1s" * 17}" is not allowed; {DURATION}')),
+    Case("duration-type", "a number", {"ttl": {"pending": 3}},
+         Problem("input.ttl.pending", "3 is not allowed; must be text")),
+    Case("quantity", "a resource that is none", {"download": {"resources": {"limits": {"memory": "80 gigs"}}}},
+         Problem("input.download.resources.limits.memory",
+                 '"80 gigs" is not a quantity; must be like 80Gi, 1.5T or 500m')),
+    Case("unknown-field", "a typo says nothing at all", {"storageClasName": "fast"},
+         Problem("input.storageClasName", "is not a field; did you mean storageClassName?")),
+    Case("unknown-field-below", "at every depth", {"ttl": {"settle": "1h"}},
+         Problem("input.ttl.settle", "is not a field; did you mean settled?")),
+    Case("item", "one bad item spoils its list", {"download": {"env": ENV}},
+         Problem("input.download.env[0].valueFrom", "{} is not allowed; must be left out together with value")),
+    Case("own-variable", "the download's own would be there twice",
+         {"download": {"env": [{"name": "MODELPLANE_JOB", "value": "x"}]}},
+         Problem("input.download.env[0].name",
+                 '"MODELPLANE_JOB" is not allowed; must be another: the download sets this one itself')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_a_bad_value_is_reported_and_left_out(case: Case) -> None:
+    assert read_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
+
+
+def test_a_bad_value_lets_the_weaker_level_through() -> None:
+    parsed = read_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
+    assert parsed.value.ttl_settled == 300
+    assert [str(p) for p in parsed.problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
+
+
+def test_a_context_of_another_shape_is_reported() -> None:
+    assert read_settings({}, _context("odd")) == Parsed(
+        BUILT_IN,
+        (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),),
+    )

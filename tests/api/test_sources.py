@@ -1,0 +1,159 @@
+"""Exactly the block that `source` names counts, and what it says must be something KServe can fetch."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.api.models import read_model
+from function.api.parsed import Parsed
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
+from function.domain.problem import Problem
+from function.domain.settings import Settings
+from function.kube.manifests import JSON, Manifest
+from tests.api import manifests
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    want: Source
+    fields: Manifest
+    kind: str = "ClusterModel"
+
+
+SECRET: JSON = {"repo": "a/b", "secretRef": {"name": "token"}}
+CASES = [
+    Case("hub", "the hub is the default, its main branch too", HuggingFaceSource(repo="a/b"),
+         {"huggingFace": {"repo": "a/b"}}),
+    Case("hub-all", "every field is read",
+         HuggingFaceSource(repo="a/b", revision="v1", allow=("*.safetensors",), ignore=("original/*",),
+                           secret=SecretKey(name="token", namespace="vault", key="T")),
+         {"source": "HuggingFace",
+          "huggingFace": {"repo": "a/b", "revision": "v1", "allowPatterns": ["*.safetensors"],
+                          "ignorePatterns": ["original/*"],
+                          "secretRef": {"name": "token", "namespace": "vault", "key": "T"}}}),
+    Case("hub-file", "the file is all there is to fetch", HuggingFaceSource(repo="a/b", file="Q4/c.gguf",
+                                                                            allow=("Q4/c.gguf",)),
+         {"huggingFace": {"repo": "a/b", "file": "Q4/c.gguf"}}),
+    Case("hub-first-part", "with the parts that follow it", HuggingFaceSource(
+        repo="a/b", file="c-00001-of-00003.gguf", allow=("c-*-of-00003.gguf",)),
+         {"huggingFace": {"repo": "a/b", "file": "c-00001-of-00003.gguf"}}),
+    Case("hub-file-and-more", "the author's patterns count", HuggingFaceSource(
+        repo="a/b", file="c.gguf", allow=("*.gguf", "*.json")),
+         {"huggingFace": {"repo": "a/b", "file": "c.gguf", "allowPatterns": ["*.gguf", "*.json"]}}),
+    Case("hub-secret", "a ClusterModel's Secret is in the platform's namespace",
+         HuggingFaceSource(repo="a/b", secret=SecretKey(name="token", namespace="modelplane-system", key="HF_TOKEN")),
+         {"source": "huggingface", "huggingFace": SECRET}),
+    Case("model-secret", "a Model's Secret is in its own namespace",
+         HuggingFaceSource(repo="a/b", secret=SecretKey(name="token", namespace="ml-team", key="HF_TOKEN")),
+         {"source": "HuggingFace", "huggingFace": SECRET}, "Model"),
+    Case("model-secret-said", "its own namespace may be said",
+         HuggingFaceSource(repo="a/b", secret=SecretKey(name="token", namespace="ml-team", key="HF_TOKEN")),
+         {"source": "HuggingFace",
+          "huggingFace": {"repo": "a/b", "secretRef": {"name": "token", "namespace": "ml-team"}}}, "Model"),
+    Case("oci", "lower case is accepted", OciSource(image=f"reg.example.com/m@sha256:{'0' * 64}"),
+         {"source": "oci", "oci": {"image": f"reg.example.com/m@sha256:{'0' * 64}"}}),
+    Case("uri", "a bucket, with credentials of no particular key",
+         UriSource(uri="s3://bucket/m", secret=SecretKey(name="aws", namespace="modelplane-system", key="")),
+         {"source": "URI", "uri": {"uri": "s3://bucket/m", "secretRef": {"name": "aws"}}}),
+    Case("uri-one-part", "of one is whole", UriSource(uri="s3://b/c-00001-of-00001.gguf"),
+         {"source": "URI", "uri": {"uri": "s3://b/c-00001-of-00001.gguf"}}),
+    Case("pvc", "a claim and a directory", PvcSource(claim="weights", path="a/b"),
+         {"source": "pvc", "pvc": {"claimName": "weights", "path": "a/b"}}),
+    Case("pvc-root", "the root of a claim", PvcSource(claim="weights"),
+         {"source": "PVC", "pvc": {"claimName": "weights"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_source(case: Case) -> None:
+    model = read_model(manifests.model(kind=case.kind, **case.fields)).value
+    assert model
+    assert model.source == case.want, case.reason
+
+
+def test_the_platform_may_keep_secrets_elsewhere() -> None:
+    given = manifests.model(huggingFace=SECRET)
+    model = read_model(given, Settings(secret_namespace="vault")).value
+    assert model
+    assert model.source == HuggingFaceSource(
+        repo="a/b", secret=SecretKey(name="token", namespace="vault", key="HF_TOKEN")
+    )
+
+
+@dataclass(frozen=True)
+class Fault:
+    id: str
+    reason: str
+    fields: Manifest
+    want: tuple[Problem, ...]
+    kind: str = "ClusterModel"
+
+
+def _uri(uri: str) -> Manifest:
+    return {"source": "URI", "uri": {"uri": uri}}
+
+
+KNOWN = "an address of s3://, gs://, https://, http://, hdfs://, webhdfs://"
+FAULTS = [
+    Fault("unknown", "nothing else is looked at", {"source": "hub", "oci": {"image": "a"}},
+          (Problem("spec.source", '"hub" is not known; must be one of HuggingFace, OCI, URI, PVC'),)),
+    Fault("missing-block", "the block of the source is needed", {"source": "OCI"},
+          (Problem("spec.oci", "is required, as source is OCI"),)),
+    Fault("foreign-block", "other blocks are refused",
+          {"source": "oci", "oci": {"image": "a"}, "pvc": {"claimName": "b"}},
+          (Problem("spec.pvc", '{"claimName": "b"} is not allowed; must be left out, as source is OCI'),)),
+    Fault("repo", "owner and name, nothing more", {"huggingFace": {"repo": "a/b/c"}},
+          (Problem("spec.huggingFace.repo", '"a/b/c" is not allowed; must be owner/name'),)),
+    Fault("file-outside", "within the repository", {"huggingFace": {"repo": "a/b", "file": "../c.gguf"}},
+          (Problem("spec.huggingFace.file",
+                   '"../c.gguf" is not allowed; must be a path within the repository, without ..'),)),
+    Fault("file-not-fetched", "the engine would not find it",
+          {"huggingFace": {"repo": "a/b", "file": "c.gguf", "allowPatterns": ["*.json"]}},
+          (Problem("spec.huggingFace.file",
+                   '"c.gguf" is not allowed; must be among the files that allowPatterns lets through'),)),
+    Fault("file-left-out", "nor this", {"huggingFace": {"repo": "a/b", "file": "c.gguf", "ignorePatterns": ["c.*"]}},
+          (Problem("spec.huggingFace.file",
+                   '"c.gguf" is not allowed; must be none of the files that ignorePatterns leaves out'),)),
+    Fault("file-later-part", "engines open the first, and find the others by its name",
+          {"huggingFace": {"repo": "a/b", "file": "c-00002-of-00003.gguf"}},
+          (Problem("spec.huggingFace.file",
+                   '"c-00002-of-00003.gguf" is not allowed; must be the first of its parts, c-00001-of-00003.gguf'),)),
+    Fault("one-part", "of an address that one file alone is fetched", _uri("s3://b/c-00001-of-00003.gguf"),
+          (Problem("spec.uri.uri",
+                   '"s3://b/c-00001-of-00003.gguf" is not allowed; '
+                   "must be one file with its 3 parts merged, as no other file is fetched"),)),
+    Fault("one-part-query", "a query is no part of the name", _uri("https://a/c-00002-of-00002.gguf?download=true"),
+          (Problem("spec.uri.uri",
+                   '"https://a/c-00002-of-00002.gguf?download=true" is not allowed; '
+                   "must be one file with its 2 parts merged, as no other file is fetched"),)),
+    Fault("repo-type", "the shape's fault is the only one", {"huggingFace": {"repo": 3}},
+          (Problem("spec.huggingFace.repo", "3 is not allowed; must be text"),)),
+    Fault("scheme", "the nearest scheme is named", _uri("gcs://bucket"),
+          (Problem("spec.uri.uri", f'"gcs://bucket" is not allowed; must be {KNOWN} (did you mean gs://?)'),)),
+    Fault("uri-gs-secret-without-key", "Google's credentials are one file, so one key must be named",
+          {"source": "URI", "uri": {"uri": "gs://bucket/m", "secretRef": {"name": "gcp"}}},
+          (Problem("spec.uri.secretRef.key", "is required, as a gs:// address wants credentials as one file"),)),
+    Fault("strange-scheme", "no scheme is near", _uri("ftp9://bucket"),
+          (Problem("spec.uri.uri", f'"ftp9://bucket" is not allowed; must be {KNOWN}'),)),
+    Fault("no-bucket", "a scheme alone is no address", _uri("s3://"),
+          (Problem("spec.uri.uri", f'"s3://" is not allowed; must be {KNOWN}'),)),
+    Fault("own-source", "the hub has a source of its own", _uri("hf://a/b"),
+          (Problem("spec.uri.uri", '"hf://a/b" is not allowed; must be given as source HuggingFace'),)),
+    Fault("uri-type", "the shape's fault is the only one", {"source": "URI", "uri": {"uri": 3}},
+          (Problem("spec.uri.uri", "3 is not allowed; must be text"),)),
+    Fault("path", "a path stays within its claim", {"source": "PVC", "pvc": {"claimName": "a", "path": "b/../../c"}},
+          (Problem("spec.pvc.path", '"b/../../c" is not allowed; must be a directory within the claim, without ..'),)),
+    Fault("namespace", "a Model cannot reach into another namespace",
+          {"source": "HuggingFace",
+           "huggingFace": {"repo": "a/b", "secretRef": {"name": "t", "namespace": "vault"}}},
+          (Problem("spec.huggingFace.secretRef.namespace",
+                   '"vault" is not allowed; must be left out, as a Model\'s Secret is in its namespace ml-team'),),
+          "Model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
+def test_faults(case: Fault) -> None:
+    assert read_model(manifests.model(kind=case.kind, **case.fields)) == Parsed(None, case.want), case.reason

@@ -1,0 +1,76 @@
+"""A decision as it is recorded: whole manifests, and the labels by which others find it."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from function.api.placements import read_placement
+from function.composers.placement_writer import placement_manifest
+from function.domain.cache import NamedCache
+from function.domain.model import Parallelism
+from function.kube.manifests import Manifest, mapping
+from tests import builders
+from tests.support.remote_scene import put
+
+SHAPE = builders.shape(2, 8, Parallelism(tensor=8, pipeline=2, data=3, data_local=1, expert=True))
+DECIDED = builders.placement("east", "h200", name="chat-1", namespace="team", shape=SHAPE, replicas=3, vram="80Gi")
+WANT: Manifest = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "ModelPlacement",
+    "metadata": {
+        "name": "chat-1",
+        "namespace": "team",
+        "labels": {
+            "app.kubernetes.io/managed-by": "modelplane",
+            "modelplane.ai/deployment": "chat",
+            "modelplane.ai/environment": "east",
+            "modelplane.ai/cache": "weights",
+        },
+        "annotations": {"modelplane.ai/vram": str(80 * 2**30)},
+    },
+    "spec": {
+        "modelRef": {"kind": builders.MODEL.kind, "name": builders.MODEL.name},
+        "deploymentRef": {"name": "chat"},
+        "inferenceEnvironmentRef": {"name": "east"},
+        "profile": "default",
+        "pool": "h200",
+        "topology": {
+            "nodes": 2,
+            "gpusPerNode": 8,
+            "parallelism": {"tensor": 8, "pipeline": 2, "data": 3, "dataLocal": 1, "expert": "enabled"},
+        },
+        "replicas": 3,
+        "modelCache": {"name": "weights"},
+    },
+}
+
+
+def test_a_decision_is_recorded_whole() -> None:
+    deployment = builders.deployment(cache=NamedCache(name="weights"))
+    assert placement_manifest(deployment, DECIDED, {"name": "weights"}) == WANT
+
+
+def test_what_is_not_known_is_not_written() -> None:
+    bare = replace(DECIDED, shape=None, vram=None)
+    made = placement_manifest(builders.deployment(), bare, None)
+    labels = mapping(WANT, "metadata.labels")
+    want = copy.deepcopy(WANT)
+    put(want, "metadata.annotations", None)
+    put(want, "metadata.labels", {key: value for key, value in labels.items() if key != "modelplane.ai/cache"})
+    put(want, "spec.topology", None)
+    put(want, "spec.modelCache", None)
+    assert made == want
+    narrow = replace(DECIDED, shape=builders.shape(1, 1, Parallelism(tensor=1)))
+    made = placement_manifest(builders.deployment(), narrow, None)
+    split: Manifest = {"tensor": 1, "pipeline": 1, "expert": "disabled"}
+    assert mapping(made, "spec.topology") == {"nodes": 1, "gpusPerNode": 1, "parallelism": split}
+
+
+@pytest.mark.parametrize("vram", [None, "80Gi"])
+def test_the_ledger_reads_what_was_written_of_replicas_apart(vram: str | None) -> None:
+    apart = replace(builders.placement(vram=vram), apart=True)
+    found = read_placement(placement_manifest(builders.deployment(), apart, None)).value
+    assert found
+    assert (found.asks, found.vram) == (apart.asks, apart.vram)
+    assert found.apart

@@ -1,0 +1,89 @@
+"""What is written back is what a function may desire, and never more than was there."""
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest, get, mapping
+from function.remote.carry_over import carried
+from function.remote.object_writer import Lifetime, ObjectWriter
+
+OBJECT: Manifest = {"apiVersion": "kubernetes.m.crossplane.io/v1alpha1", "kind": "Object"}
+CONFIG: Manifest = {
+    "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
+    "kind": "ClusterProviderConfig",
+    "metadata": {"name": "east", "uid": "1", "annotations": {"crossplane.io/composition-resource-name": "a"}},
+}
+
+
+def test_what_has_no_spec_gets_none() -> None:
+    kept = carried(CONFIG)
+    assert kept.manifest == {**CONFIG, "metadata": {"name": "east"}}
+    assert kept.ready, "a ClusterProviderConfig has no conditions"
+
+
+def test_the_data_of_a_secret_is_never_written_back() -> None:
+    secret: Manifest = {"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"a": "x"}, "type": "Opaque"}
+    observed = ObjectWriter(owner="a", namespace="b", provider_config="east", watch=True, observed={}).compose(
+        "token-a", secret, Lifetime.OWNED
+    )
+    assert get(observed.manifest, "spec.watch") is True
+    kept = mapping(carried(observed.manifest).manifest, "spec.forProvider.manifest")
+    assert kept == {"kind": "Secret", "type": "Opaque"}
+
+
+def test_what_is_written_back_has_nothing_of_crossplanes_own() -> None:
+    ours: Manifest = {"app.kubernetes.io/managed-by": "modelplane"}
+    placement: Manifest = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelPlacement",
+        "metadata": {
+            "name": "chat-env",
+            "namespace": "team",
+            "uid": "1",
+            "resourceVersion": "7",
+            "ownerReferences": [{"uid": "2"}],
+            "labels": {**ours, "crossplane.io/composite": "chat"},
+            "annotations": {
+                "modelplane.ai/vram": "80",
+                "crossplane.io/composition-resource-name": "a",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+            },
+        },
+        "spec": {"pool": "h200", "crossplane": {"resourceRefs": []}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        "data": {"a": "b"},
+        "stringData": {"a": "b"},
+    }
+    kept = carried(placement)
+    metadata: Manifest = {"name": "chat-env", "namespace": "team", "labels": ours}
+    assert kept.manifest == {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelPlacement",
+        "metadata": {**metadata, "annotations": {"modelplane.ai/vram": "80"}},
+        "spec": {"pool": "h200"},
+    }
+    assert kept.ready
+
+
+READY: Manifest = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelPlacement"}
+CLAIM: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
+LOST: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "want", "reason"),
+    [
+        ({**READY, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False, "it says that it is not"),
+        (READY, False, "nobody has looked at it yet"),
+        ({**READY, "kind": "ObservedObjectCollection"}, True, "whether a collection is ready never counts"),
+        ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}}}, True, "what it describes is there and up"),
+        ({**OBJECT, "status": {"atProvider": {"manifest": {**CLAIM, "status": {}}}}}, False, "it is there, and not up"),
+        ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}, "conditions": LOST}}, False, "it was up once"),
+        (
+            {**OBJECT, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            False,
+            "its own word is no sight",
+        ),
+    ],
+)
+def test_what_is_repeated_is_as_ready_as_it_shows(manifest: Manifest, *, want: bool, reason: str) -> None:
+    assert carried(manifest).ready is want, reason

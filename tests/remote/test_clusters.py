@@ -1,0 +1,69 @@
+"""A placement stays on its cluster: its Objects describe what is there, and nowhere else."""
+
+from dataclasses import replace
+
+import pytest
+
+from function.api.environments import provider_config
+from function.kube.manifests import Manifest, mapping
+from function.reasons import Status
+from function.remote.moved_clusters import elsewhere
+from tests import builders
+from tests.support.remote_scene import SEVERAL_NODES, Edit, Scene, at_rest, environment, placement, put
+
+
+def another(found: Scene) -> None:
+    """Let the reference name another environment, which is there."""
+    placement("inferenceEnvironmentRef.name", "h200-west")(found)
+    mapping(found.answers["environment"], "metadata")["name"] = "h200-west"
+    mapping(found.answers["environment"], "status").pop("providerConfigRef", None)
+
+
+def without_pools(found: Scene) -> None:
+    """Let the other environment have none of the pools."""
+    environment("nodePools", [])(found)
+
+
+@pytest.mark.parametrize("edits", [(another,), (another, without_pools)], ids=["alike", "without-its-pool"])
+def test_another_environment_moves_nothing(edits: tuple[Edit, ...]) -> None:
+    rest = at_rest(SEVERAL_NODES)
+    changed = rest.edited(*edits)
+    said = changed.said("ReferencesResolved")
+    assert (said.status, said.reason) == (Status.FALSE, "InvalidPlacement")
+    assert said.message == (
+        'spec.inferenceEnvironmentRef: "h200-west" is not allowed; must be the environment whose '
+        "ClusterProviderConfig is h200-east-5519afe8, where its objects are; delete the placement and "
+        "make another to move"
+    )
+    assert changed.composed("") == rest.composed(""), "what runs is kept where it is"
+
+
+def test_an_environment_that_was_made_again_is_the_same() -> None:
+    def again(found: Scene) -> None:
+        found.answers["environment"]["status"] = {}
+        mapping(found.answers["environment"], "metadata")["uid"] = "another"
+
+    rest = at_rest(SEVERAL_NODES)
+    assert rest.edited(again).said("ReferencesResolved").status is Status.TRUE
+
+
+def test_a_name_that_its_status_keeps_counts_as_well() -> None:
+    def named(found: Scene) -> None:
+        put(found.answers["environment"], "status.providerConfigRef.name", "of-an-earlier-release")
+
+    rest = at_rest(SEVERAL_NODES)
+    assert rest.edited(named).said("ReferencesResolved").status is Status.TRUE, "its own name, by the rule of names"
+    kept = rest.edited(named)
+    for manifest in kept.observed.values():
+        put(manifest, "spec.providerConfigRef.name", "of-an-earlier-release")
+    assert kept.said("ReferencesResolved").status is Status.TRUE
+
+
+def test_what_is_on_another_cluster_is_named() -> None:
+    def on(config: str) -> Manifest:
+        return {"spec": {"providerConfigRef": {"name": config}} if config else {"of": {"kind": "ModelCache"}}}
+
+    east = replace(builders.environment("east"), provider_config="said")
+    here = {"a": on("said"), "b": on(provider_config("east")), "cache-usage": on("")}
+    assert elsewhere(here, east) == "", "by what its status says, by its name, and on the control plane itself"
+    assert elsewhere({"z": on("west"), "y": on("north"), **here}, east) == "north", "the first by composed resource"

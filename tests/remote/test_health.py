@@ -1,0 +1,100 @@
+"""Whether a remote object has come up, by kind and state; statuses are those that the controllers write."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest
+from function.remote.health import Level, assess
+
+
+def _condition(type_: str, status: str, message: str = "") -> Manifest:
+    return {"type": type_, "status": status, "reason": "AllGroupsReady", "message": message}
+
+
+def _of(kind: str, status: Manifest, generation: int = 1) -> Manifest:
+    version, _, name = kind.rpartition("/")
+    return {"apiVersion": version, "kind": name, "metadata": {"generation": generation}, "status": status}
+
+
+SERVICE, JOB, CLAIM = "serving.kserve.io/v1alpha2/LLMInferenceService", "batch/v1/Job", "v1/PersistentVolumeClaim"
+COMBINED = _condition("PresetsCombined", "True")
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    manifest: Manifest
+    want: Level
+    message: str = ""
+
+
+def _service(*conditions: JSON, observed: int = 1) -> Manifest:
+    return _of(SERVICE, {"observedGeneration": observed, "conditions": [*conditions]})
+
+
+WAITS = "its pod does not run yet; if that lasts, its events on the cluster say why"
+CASES = (
+    Case("nothing", "what is not there yet may come", {}, Level.PROGRESSING, "not created yet"),
+    Case("namespace", "a namespace is there or not", _of("v1/Namespace", {"phase": "Active"}), Level.UP),
+    Case("namespace-going", "nothing can be created in it", _of("v1/Namespace", {"phase": "Terminating"}), Level.FAILED,
+         "the namespace is being deleted"),
+    Case("secret", "it exists", _of("v1/Secret", {}), Level.UP),
+    Case("claim-bound", "", _of(CLAIM, {"phase": "Bound"}), Level.UP),
+    Case("claim-pending", "binding waits for the first pod", _of(CLAIM, {"phase": "Pending"}), Level.PROGRESSING,
+         "the claim is not bound yet"),
+    Case("claim-lost", "its volume is gone", _of(CLAIM, {"phase": "Lost"}), Level.FAILED,
+         "the claim has lost its volume"),
+    Case("job-new", "", _of(JOB, {}), Level.PROGRESSING, "not started yet"),
+    Case("job-running", "", _of(JOB, {"active": 1, "ready": 1}), Level.PROGRESSING, "running"),
+    Case("job-unsaid", "an older cluster", _of(JOB, {"active": 1}), Level.PROGRESSING, "running"),
+    Case("job-waits", "unschedulable, or an image", _of(JOB, {"active": 1, "ready": 0}), Level.PROGRESSING, WAITS),
+    Case("job-suspended", "somebody stopped it",
+         _of(JOB, {"active": 0, "conditions": [_condition("Suspended", "True")]}),
+         Level.PROGRESSING, "suspended on the cluster: it goes on once it is resumed there"),
+    Case("job-resumed", "and let it go on", _of(JOB, {"active": 1, "conditions": [_condition("Suspended", "False")]}),
+         Level.PROGRESSING, "running"),
+    Case("job-again", "the backoff goes on", _of(JOB, {"active": 1, "failed": 2}), Level.PROGRESSING,
+         "2 attempts have failed so far"),
+    Case("job-failed", "a failed Job and a running one differ",
+         _of(JOB, {"conditions": [{**_condition("Failed", "True", "Job was active too long"), "reason": "Deadline"}]}),
+         Level.FAILED, "Deadline: Job was active too long"),
+    Case("job-complete", "", _of(JOB, {"conditions": [_condition("Complete", "True")]}), Level.UP),
+    Case("service-ready", "", _service(COMBINED, _condition("Ready", "True")), Level.UP),
+    Case("service-of-yesterday", "Ready may be about the last change", _service(COMBINED, _condition("Ready", "True"),
+         observed=0), Level.PROGRESSING, "its controller has not seen the latest change yet"),
+    Case("service-of-a-backup", "a restored status is about a generation that is still to come",
+         _service(COMBINED, _condition("Ready", "True"), observed=2), Level.PROGRESSING,
+         "its controller has not seen the latest change yet"),
+    Case("other-of-a-backup", "likewise for any kind",
+         _of("example.org/v1/Thing", {"observedGeneration": 2, "conditions": [_condition("Ready", "True")]}),
+         Level.PROGRESSING, "its controller has not seen the latest change yet"),
+    Case("preset-of-a-backup", "nor does a missing preset that it names count",
+         _service(_condition("PresetsCombined", "False", "config not found"), observed=2), Level.PROGRESSING,
+         "PresetsCombined: config not found"),
+    Case("no-generation", "there is nothing to compare with", {**_of("example.org/v1/Thing",
+         {"observedGeneration": 2, "conditions": [_condition("Ready", "True")]}), "metadata": {}}, Level.UP),
+    Case("service-uncombined", "Ready alone proves nothing", _service(_condition("Ready", "True")), Level.PROGRESSING,
+         "its presets are not combined yet"),
+    Case("service-without-preset", "it stays stuck until the preset is there",
+         _service(_condition("PresetsCombined", "False", "config not found")), Level.FAILED,
+         "PresetsCombined: config not found"),
+    Case("service-starting", "the reason lies, the message and the type do not",
+         _service(COMBINED, _condition("Ready", "False", "x"), _condition("WorkerWorkloadReady", "False", "1/2 pods")),
+         Level.PROGRESSING, "WorkerWorkloadReady: 1/2 pods"),
+    Case("service-unknown", "nothing is False, nothing is ready", _service(COMBINED, _condition("Ready", "Unknown",
+         "wait")),
+         Level.PROGRESSING, "wait"),
+    Case("other-ready", "kinds without a function go by Ready", _of("example.org/v1/Thing",
+         {"conditions": [_condition("Ready", "True")]}), Level.UP),
+    Case("other-not-ready", "", _of("example.org/v1/Thing", {"conditions": [_condition("Ready", "False", "no")]}),
+         Level.PROGRESSING, "no"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_health(case: Case) -> None:
+    health = assess(case.manifest)
+    assert (health.level, health.message) == (case.want, case.message), case.reason
+    assert health.up == (case.want is Level.UP)

@@ -1,0 +1,106 @@
+"""What provider-kubernetes says: the messages are those that were seen on the real stack, or its own error texts."""
+
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import Manifest
+from function.remote.objects import State, read
+
+REMOTE: Manifest = {"apiVersion": "v1", "kind": "Secret"}
+
+
+def _object(message: str | None, remote: Manifest | None = None) -> Manifest:
+    synced: Manifest = {"type": "Synced", "status": "True" if message is None else "False", "message": message or ""}
+    return {"status": {"conditions": [synced], "atProvider": {"manifest": remote or {}}}}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    message: str
+    want: State
+
+
+CASES = (
+    Case("absent", "an observe-only object that is not there", "observe failed: external resource does not exist",
+         State.ABSENT),
+    Case("no-secret", "the kubeconfig's Secret is missing",
+         'connect failed: cannot get credentials: cannot get credentials secret: Secret "x" not found',
+         State.NO_CREDENTIALS),
+    Case("no-token", "a Secret to copy is missing",
+         'observe failed: cannot resolve resource references: cannot get referenced resource: secrets "x" not found',
+         State.NO_REFERENCE),
+    Case("no-token-key", "a Secret to copy lacks the key",
+         "observe failed: cannot resolve resource references: cannot patch from referenced resource: "
+         "data[HF_TOKEN]: no such field", State.NO_REFERENCE_KEY),
+    Case("no-kind", "the cluster answers and does not know the kind",
+         'observe failed: cannot get object: no matches for kind "LLMInferenceService" in version '
+         '"serving.kserve.io/v1alpha2"', State.KIND_MISSING),
+    Case("no-namespace", "the cluster answers and lacks the namespace",
+         'create failed: cannot create object: namespaces "kserve" not found', State.NAMESPACE_MISSING),
+    Case("refused", "a webhook said no",
+         'create failed: cannot create object: admission webhook "x.kserve" denied the request: no', State.REJECTED),
+    Case("smaller-claim", "a claim may not ask for less than it has",
+         'update failed: cannot apply object: PersistentVolumeClaim "c" is invalid: spec.resources.requests.storage: '
+         "Forbidden: field can not be less than status.capacity", State.REJECTED),
+    Case("down", "nobody listens",
+         'observe failed: cannot get object: Get "https://10.0.0.1:6443/api": dial tcp 10.0.0.1:6443: connect: '
+         "connection refused", State.UNREACHABLE),
+    Case("down-while-discovering",
+         "discovery names the group that it could not ask for; the cluster is down all the same",
+         "observe failed: cannot get object: failed to get API group resources: unable to retrieve the list of "
+         'server APIs: batch/v1: Get "https://10.0.0.1:6443": dial tcp 10.0.0.1:6443: i/o timeout', State.UNREACHABLE),
+    Case("unknown-words", "what nobody has seen yet tells nothing of the cluster", "observe failed: EOF",
+         State.UNRECOGNISED),
+    Case("unauthorised", "the API server's 401, as client-go says it", "observe failed: Unauthorized",
+         State.UNAUTHORISED),
+    Case("no-login", "the same while it discovers", "observe failed: cannot get object: failed to get server groups: "
+         "the server has asked for the client to provide credentials", State.UNAUTHORISED),
+    Case("expired", "a certificate of either side", 'observe failed: Get "https://10.0.0.1:6443/api": '
+         "tls: failed to verify certificate: x509: certificate has expired or is not yet valid", State.UNAUTHORISED),
+    Case("conflict", "two writers at once", 'update failed: Operation cannot be fulfilled on jobs "x": '
+         "the object has been modified; please apply your changes to the latest version and try again", State.CONFLICT),
+    Case("webhook-down", "its address is dialled by the API server, which answers us well",
+         'create failed: Internal error occurred: failed calling webhook "x.kserve": failed to call webhook: '
+         'Post "https://kserve.svc:443/x": dial tcp 10.96.0.1:443: connect: connection refused',
+         State.WEBHOOK_FAILED),
+    Case("unknown-field", "server-side apply to an older CRD",
+         "create failed: cannot apply object: failed to create typed patch object: .spec.worker: field not declared in "
+         "schema", State.UNKNOWN_FIELD),
+    Case("strict", "strict decoding", 'create failed: strict decoding error: unknown field "spec.worker"',
+         State.UNKNOWN_FIELD),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_states(case: Case) -> None:
+    remote = read(_object(case.message, REMOTE))
+    assert remote.state is case.want, case.reason
+    assert remote.manifest == REMOTE, "what was seen before stays readable"
+    assert remote.seen
+    assert not remote.present
+
+
+def test_not_composed_not_looked_at_and_present() -> None:
+    assert read(None).state is read(_object(None)).state is State.UNSEEN
+    assert read(_object(None, REMOTE)).present
+
+
+@pytest.mark.parametrize("part", ["a", "1:", ":1", "a:1->", " a:1->", "\n"])
+def test_a_long_message_costs_no_time(part: str) -> None:
+    started = time.perf_counter()
+    found = read(_object(f"observe failed: {part * 16000} dial tcp"))
+    assert time.perf_counter() - started < 0.2, "every Object is read on every call"
+    assert len(found.message) <= 1000
+    assert found.state is State.UNREACHABLE, "the cause of wrapped errors stands last"
+
+
+def test_ports_of_a_broken_connection_are_left_out() -> None:
+    message = "observe failed: read tcp 10.0.0.9:{}->10.0.0.1:6443: read: connection reset by peer"
+    first, second = (read(_object(message.format(port))).message for port in (40001, 40002))
+    assert first == second == "observe failed: read tcp 10.0.0.1:6443: read: connection reset by peer", (
+        "a message that changes at every try would be written at every try"
+    )

@@ -1,0 +1,121 @@
+"""With which Secrets images are pulled: copies of the control plane's, and what the cluster has already."""
+
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from tests.composers.plane import manifests, only, plane, remote
+from tests.support.remote_scene import environment, model, put, scene
+from tests.support.remote_scene import only as service
+from tests.weights.test_shared_jobs import Slow
+from tools.control_plane import ControlPlane
+from tools.world import World
+
+STORY = "kimi-k2-two-nodes"
+OWN: JSON = [{"name": "team-registry", "namespace": "builds"}]
+PLATFORMS: JSON = [{"name": "there-already"}, {"secretRef": {"name": "mirror"}}]
+PULL, TOKEN = "pull-", "token-"
+
+
+def settled(cache: Manifest | None = None, world: World | None = None) -> ControlPlane:
+    """Return a plane on which the engine and the environment name Secrets."""
+    control, found = ControlPlane(renderer=plane(STORY).renderer, world=world or World()), manifests(STORY)
+    for manifest in found:
+        if manifest["kind"] == "ClusterModel":
+            put(manifest, "spec.serving.0.engine.imagePullSecrets", OWN)
+        if manifest["kind"] == "InferenceEnvironment":
+            put(manifest, "spec.imagePullSecrets", PLATFORMS)
+        if manifest["kind"] == "ModelDeployment" and cache:
+            put(manifest, "spec.modelCache", cache)
+    control.apply(found)
+    control.settle()
+    return control
+
+
+def copies(control: ControlPlane, prefix: str) -> dict[str, tuple[str, str]]:
+    """Return whose copies there are: where each comes from, by its name on the cluster."""
+    composed = control.rounds[-1].rendered[only(control, "ModelPlacement")].composed
+    found = {}
+    for key, item in composed.items():
+        secret = mapping(item, "spec.forProvider.manifest")
+        if key.startswith(prefix):
+            assert secret["type"] == "kubernetes.io/dockerconfigjson"
+            assert text(secret, "metadata.namespace") == "assistants", "where the pods are"
+            (reference,) = listing(item, "spec.references")
+            assert text(reference, "toFieldPath") == "data[.dockerconfigjson]"
+            origin = mapping(reference, "patchesFrom")
+            found[text(secret, "metadata.name")] = text(origin, "namespace"), text(origin, "name")
+    return found
+
+
+def pulled_with(pod: Manifest) -> list[str]:
+    return [text(entry, "name") for entry in listing(pod, "imagePullSecrets")]
+
+
+def test_every_pod_of_an_engine_is_pulled_with_copies_and_what_is_there() -> None:
+    control = settled()
+    found = copies(control, PULL)
+    assert sorted(found.values()) == [("builds", "team-registry"), ("modelplane-system", "mirror")]
+    (made,) = remote(control, only(control, "ModelPlacement"), "service-").values()
+    for part in ("template", "worker"):
+        assert pulled_with(mapping(made, f"spec.{part}")) == sorted([*found, "there-already"]), part
+
+
+def test_the_job_is_pulled_with_the_environments_alone_and_its_copy_goes_after_it() -> None:
+    control = settled()
+    placement = only(control, "ModelPlacement")
+    (job,) = remote(control, placement, "job-").values()
+    names = pulled_with(mapping(job, "spec.template.spec"))
+    assert names[0] == "there-already"
+    assert len(names) == 2
+    there = [set(r.rendered[placement].composed) for r in control.rounds if placement in r.rendered]
+    assert any(f"{TOKEN}{names[1]}" in keys for keys in there), "it was copied for the download"
+    assert copies(control, TOKEN) == {}, "and went when the weights were verified"
+    assert names[1] not in copies(control, PULL), "the engine's pods have one of their own"
+
+
+def test_a_shared_download_carries_the_name_of_no_placement() -> None:
+    names = {}
+    caches: tuple[Manifest, ...] = ({"type": "PVC", "retain": True}, {"claimName": "mine"})
+    for cache in caches:
+        control = settled(cache)
+        placement = only(control, "ModelPlacement")
+        (job,) = remote(control, placement, "job-").values()
+        names[str(cache)] = pulled_with(mapping(job, "spec.template.spec"))[1]
+        assert names[str(cache)].startswith("weights-")
+    assert len(set(names.values())) == 2, "a download into another claim is another one"
+
+
+def test_a_missing_secret_is_said_before_the_download_and_beside_a_service_that_does_not_come_up() -> None:
+    control = settled(world=Slow(absent=frozenset({"Secret/mirror"})))
+    placement = control.composites[only(control, "ModelPlacement")]
+    said = text(condition(placement, "StorageReady"), "message")
+    assert said == "Create Secret modelplane-system/mirror (key .dockerconfigjson): it does not exist"
+    asked = scene("gemma-one-gpu").edited(environment("imagePullSecrets", PLATFORMS)).settled()
+    for manifest in asked.observed.values():
+        if text(manifest, "spec.forProvider.manifest.kind") == "Secret":
+            missing = 'cannot resolve resource references: cannot get referenced resource: secrets "mirror" not found'
+            put(manifest, "status.conditions", [{"type": "Synced", "status": "False", "message": missing}])
+        elif text(manifest, "spec.forProvider.manifest.kind") == "LLMInferenceService":
+            put(manifest, "status.atProvider.manifest.status", {"conditions": [{"type": "Ready", "status": "False"}]})
+    assert "Images cannot be pulled: Create Secret modelplane-system/mirror" in asked.said("ServiceReady").message
+
+
+def test_what_serves_stays_until_a_secret_is_asked_for_and_then_gets_it() -> None:
+    before = service(scene(STORY))
+    after = service(scene(STORY).edited(model("serving.0.engine.imagePullSecrets", OWN)))
+    assert pulled_with(mapping(before, "spec.template")) == []
+    (name,) = pulled_with(mapping(after, "spec.template"))
+    assert name != "team-registry", "nobody who writes models names what is on the cluster"
+    changed = {key for key in mapping(after, "spec") if get(after, f"spec.{key}") != get(before, f"spec.{key}")}
+    assert changed == {"template", "worker"}
+
+
+def test_a_variable_may_come_from_what_is_on_the_cluster_and_nothing_is_copied() -> None:
+    sources: tuple[Manifest, ...] = (
+        {"secretKeyRef": {"name": "keys", "key": "k", "optional": True}},
+        {"configMapKeyRef": {"name": "settings", "key": "k", "optional": False}},
+    )
+    env: JSON = [{"name": f"OF_{i}", "valueFrom": source} for i, source in enumerate(sources)]
+    made = scene(STORY).edited(model("serving.0.engine.env", env))
+    for part in ("template", "worker"):
+        (main,) = listing(service(made), f"spec.{part}.containers")
+        assert [entry for entry in listing(main, "env") if text(entry, "name").startswith("OF_")] == env
+    assert not {*made.composed(PULL), *made.composed(TOKEN)}

@@ -1,0 +1,105 @@
+"""An edit of pods of one node on a full pool: what cannot be rolled out is said as it is written, and nothing else is.
+
+KServe leaves the strategy of its Deployment to Kubernetes: a quarter may be missing, rounded down, and a quarter be
+there beside, rounded up. So up to three replicas are replaced by pods that come first [docs/facts.md].
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import JSON, mapping, text
+from tests.support.remote_scene import (
+    ONE_NODE,
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    environment,
+    model,
+    observed,
+    placement,
+    put,
+    scene,
+)
+
+IMAGE = model("serving.0.engine.image", "vllm/vllm-openai:v9")
+
+
+def replicas(number: int, runs: int | None = None) -> Edit:
+    """Let the placement ask for so many replicas, and its service have as many, or so many."""
+
+    def edit(found: Scene) -> None:
+        placement("replicas", number)(found)
+        path = "spec.forProvider.manifest.spec.replicas"
+        observed("service-", path, number if runs is None else runs)(found)
+
+    return edit
+
+
+def free(*levels: tuple[int, int]) -> Edit:
+    """Let the environment have admitted the placement, and say of its pool that this is left: (free GPUs, nodes)."""
+
+    def edit(found: Scene) -> None:
+        spec, topology = mapping(found.xr, "spec"), mapping(found.xr, "spec.topology")
+        row: JSON = {
+            "uid": text(found.xr, "metadata.uid"),
+            "pool": spec["pool"],
+            "nodes": topology["nodes"],
+            "gpusPerNode": topology["gpusPerNode"],
+            "replicas": spec["replicas"],
+        }
+        left: JSON = [{"gpus": gpus, "nodes": nodes} for gpus, nodes in levels]
+        put(found.answers["environment"], "metadata.uid", "of-the-environment")
+        put(found.answers["environment"], "status.admitted", [row])
+        put(found.answers["environment"], "status.pools", [{"name": spec["pool"], "placements": 1, "free": left}])
+
+    return edit
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    edits: tuple[Edit, ...]
+    stuck: bool
+    story: str = ONE_NODE
+
+
+HOST_NETWORK = environment("nodePools.0.pod", {"hostNetwork": True})
+CASES = (
+    Case("full", "no GPU is free for the pod that shall come first", (replicas(1), free(), IMAGE), True),
+    Case("one-free", "it takes one GPU, and there is one", (replicas(1), free((1, 1)), IMAGE), False),
+    Case("whole", "its node's ports are taken", (replicas(1), HOST_NETWORK, free((3, 1)), IMAGE), True),
+    Case("whole-free", "a free node has them", (replicas(1), HOST_NETWORK, free((3, 1), (4, 1)), IMAGE), False),
+    Case("three", "of three none may be missing", (replicas(3), free(), IMAGE), True),
+    Case("four", "of four one may be missing", (replicas(4), free(), IMAGE), False),
+    Case("fewer", "one that goes makes room", (replicas(1, runs=2), free(), IMAGE), False),
+    Case("from-zero", "there is no pod that has to wait", (replicas(1, runs=0), free(), IMAGE), False),
+    Case("no-edit", "the same pods stay", (replicas(1), free()), False),
+    Case("more", "nor does another number of replicas replace any", (replicas(2, runs=1), free()), False),
+    Case("groups", "a LeaderWorkerSet ends a group first", (replicas(1), free(), IMAGE), False, SEVERAL_NODES),
+)
+
+
+def _said(found: Scene) -> list[str]:
+    return [event.message for event in found.outcome().events if event.reason == "RolloutNeedsRoom"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_what_cannot_be_rolled_out_is_said_as_it_is_written(case: Case) -> None:
+    edited = scene(case.story).edited(*case.edits)
+    assert bool(_said(edited)) is case.stuck, case.reason
+    assert _said(edited.settled()) == [], "it is news once"
+
+
+def test_it_says_what_there_is_no_room_for_and_what_to_do() -> None:
+    (said,) = _said(scene(ONE_NODE).edited(replicas(1), free(), IMAGE))
+    assert said == (
+        "The edit is written, and KServe starts a new pod before it ends an old one: pool h100 of h100-west has no "
+        "room for 1 replica of 1 node x 1 GPU beside those that run, no GPU is free. The old pods serve on until "
+        "there is room, or until replicas were 0 for a moment"
+    )
+
+
+def test_a_file_says_nothing_of_room() -> None:
+    assert _said(scene(ONE_NODE).edited(replicas(1), IMAGE)) == []

@@ -1,0 +1,178 @@
+"""A placement that has had another service: which one serves, and what stays for as long as it may be read."""
+
+import copy
+
+import pytest
+
+from function.kube.manifests import JSON, get
+from tests.serving.test_admitted import LARGER, admitted
+from tests.support.remote_scene import (
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    environment,
+    model,
+    observed,
+    placement,
+    put,
+    remote,
+    scene,
+)
+
+REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), placement("modelCache", {"type": "EmptyDir"})
+WAITING = pytest.mark.parametrize("edit", [REVISION, UNPLANNABLE, admitted(0)], ids=["bytes", "no-plan", "unadmitted"])
+
+
+def beside(prefix: str, key: str, *, status: JSON = None) -> Edit:
+    """Let another Object be observed, like the one with this prefix, and say this."""
+
+    def edit(found: Scene) -> None:
+        (like,) = (m for name, m in found.observed.items() if name.startswith(prefix))
+        found.observed[key] = copy.deepcopy(like)
+        put(found.observed[key], "metadata.name", key)
+        put(found.observed[key], "status", status)
+
+    return edit
+
+
+def without_service(found: Scene) -> None:
+    """Let no service be observed."""
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        del found.observed[key]
+
+
+def told_of(*edits: Edit) -> Edit:
+    """Let the composite say of its storage what it says after these edits."""
+    said = get(scene(SEVERAL_NODES).edited(*edits).outcome().status, "storage.uri")
+    return lambda found: put(found.xr, "status.storage.uri", said)
+
+
+def never_told(found: Scene) -> None:
+    """Let the composite say nothing of its storage."""
+    put(found.xr, "status.storage.uri", None)
+
+
+TWO = (beside("service-", "service-a"),)
+
+
+@WAITING
+def test_while_one_waits_another_stays_beside_it(edit: Edit) -> None:
+    two = scene(SEVERAL_NODES).edited(*TWO, edit)
+    outcome = two.outcome()
+    assert remote(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
+    assert get(outcome.status, "service.replicas") == 1, "it takes the most of them, not all"
+    assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"], (
+        "the wanted one is told of"
+    )
+
+
+def test_the_other_goes_where_the_wanted_one_is_written() -> None:
+    rest = scene(SEVERAL_NODES)
+    assert rest.edited(*TWO).composed() == rest.composed()
+
+
+def test_where_the_wanted_one_waits_the_earlier_one_is_told_of() -> None:
+    waiting = scene(SEVERAL_NODES).edited(LARGER, REVISION)
+    outcome = waiting.outcome()
+    assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"]
+    assert get(outcome.status, "service.name") == get(waiting.xr, "status.service.name")
+
+
+def ended(*, told: bool) -> Edit:
+    """Let the Jobs that are composed be observed as Complete, and the composite say so, or that they run."""
+
+    def edit(found: Scene) -> None:
+        put(found.xr, "status.storage", get(found.outcome().status, "storage"))
+        for key, manifest in found.settled().observed.items():
+            if key.startswith("job-"):
+                found.observed[key] = manifest
+                job = get(manifest, "spec.forProvider.manifest")
+                assert isinstance(job, dict)
+                status: JSON = {"conditions": [{"type": "Complete", "status": "True"}], "completionTime": ENDED}
+                put(manifest, "status", {"atProvider": {"manifest": {**job, "status": status}}})
+        if told:
+            put(found.xr, "status.storage", get(found.outcome().status, "storage"))
+
+    return edit
+
+
+def test_another_group_goes_once_the_composite_says_that_its_bytes_are_there() -> None:
+    """History 1568: the namespace ended and took the Job, and a call that still saw the old service made it anew."""
+    rest = scene(SEVERAL_NODES)
+    wanted = rest.edited(LARGER).composed().keys()
+    waiting = rest.edited(LARGER, REVISION)
+    assert waiting.composed().keys().isdisjoint(wanted)
+    assert waiting.edited(ended(told=False)).composed() == waiting.composed(), "what one Job says may be taken back"
+    told = waiting.edited(ended(told=True))
+    assert told.composed().keys() == wanted
+    again = told.edited(observed("job-", f"{MIRRORED}.status", {"active": 1}))
+    assert again.composed() == told.composed(), "what the composite says holds"
+    unheard = waiting.edited(ended(told=False), lambda found: put(found.xr, "status.storage", None))
+    assert unheard.composed() == waiting.composed(), "nor does a call know, to which it says nothing of them (13134)"
+    heard = unheard.edited(lambda found: put(found.xr, "status.storage", get(found.outcome().status, "storage")))
+    assert heard.composed().keys() == wanted, "which it says after that call"
+    undated = waiting.edited(ended(told=False), observed("job-", f"{MIRRORED}.status.completionTime", None))
+    assert undated.composed().keys() == wanted, "there is nothing that it could say"
+
+
+def test_the_same_group_does_not_wait_until_the_composite_says_that_its_bytes_are_there() -> None:
+    """Its Object is written over what was seen or not at all."""
+    waiting = scene(SEVERAL_NODES).edited(REVISION)
+    (before,), (after,) = (found.composed().values() for found in (waiting, waiting.edited(ended(told=False))))
+    assert get(before, "spec.model.uri") != get(after, "spec.model.uri")
+
+
+MIRRORED = "status.atProvider.manifest"
+ENDED = "2026-11-23T12:00:00Z"
+DOWN: JSON = [{"type": "Ready", "status": "False"}]
+UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}]
+
+
+@pytest.mark.parametrize(
+    ("edits", "stay", "reason"),
+    [
+        ((), False, "the one service is up on the wanted bytes"),
+        ((without_service,), True, "it is written in this call, and may be there unobserved"),
+        ((without_service, REVISION), True, "an earlier call may have written one that reads them, unobserved (6168)"),
+        ((without_service, REVISION, told_of(REVISION)), False, "there is none, or this composite would know of it"),
+        ((without_service, REVISION, never_told), False, "nothing was planned before, hence nothing written"),
+        ((LARGER,), True, "so it is where it has another group"),
+        ((REVISION,), True, "the wanted bytes are on their way"),
+        ((UNPLANNABLE,), True, "nobody knows which bytes are wanted"),
+        (
+            (observed("service-", f"{MIRRORED}.spec.model.uri", "pvc://claim-earlier/models/0"),),
+            True,
+            "it has not moved",
+        ),
+        ((observed("service-", f"{MIRRORED}.status.conditions", DOWN),), True, "it has moved and is not up"),
+        ((observed("service-", "status.conditions", UNANSWERED),), True, "it was up when it was last seen"),
+        ((*TWO, admitted(0)), True, "another one is there, which may read them"),
+    ],
+)
+def test_other_bytes_stay_for_as_long_as_they_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
+    earlier = beside("claim-", "claim-earlier", status={"atProvider": {}})
+    assert ("claim-earlier" in scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
+
+
+# A variable of the preset's, which a profile must leave out.
+UNWRITABLE = (
+    environment("nodePools.0.interNode", {"preset": "coreweave-infiniband"}),
+    model("serving.0.engine.env", [{"name": "NCCL_NET", "value": "Socket"}]),
+)
+
+
+def test_one_that_cannot_be_written_runs_as_it_is_and_says_why() -> None:
+    rest = scene(SEVERAL_NODES)
+    refused = rest.edited(*UNWRITABLE)
+    (profile,) = [get(refused.xr, "spec.profile")]
+    accepted = refused.said("ServiceAccepted")
+    assert (accepted.status, accepted.reason) == ("False", "Rejected")
+    assert accepted.message.startswith(f"spec.serving[{profile}].engine.env[0]: NCCL_NET must be left out"), accepted
+    assert refused.composed() == rest.composed()
+    assert get(refused.outcome().status, "service.replicas") == 1
+
+
+def test_of_one_that_cannot_be_written_nothing_is_composed() -> None:
+    refused = scene(SEVERAL_NODES).edited(without_service, *UNWRITABLE)
+    assert refused.said("ServiceAccepted").reason == "Rejected"
+    assert refused.composed() == {}

@@ -1,0 +1,66 @@
+"""What is explained: Kimi K2 on two nodes in production, a small model, and where they might go."""
+
+from function.domain.cache import CacheChoice, ModelCache
+from function.domain.environment import Environment
+from function.domain.model import Model
+from function.domain.placement import Placement
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.schedule import schedule
+from function.status.explain import Explanation, explain
+from tests.builders import (
+    NO_CACHE,
+    deployment,
+    environment,
+    model,
+    placement,
+    planner,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+)
+
+KIMI = model(
+    profile(
+        "multinode",
+        shape(2),
+        requires=requires(
+            memory="141Gi",
+            interconnect="nvlink",
+            bandwidth="ib-400g-or-better",
+            precision=("fp8",),
+            nvlink_domain=8,
+        ),
+    ),
+    name="kimi-k2-instruct",
+    selector=selector(tier="production"),
+)
+SMALL = model(profile("small", shape(1, 1)), name="gemma")
+PRODUCTION = {"tier": "production"}
+FRONTIER = pool("frontier", memory="141Gi")
+MINE = placement("a", "frontier", profile="multinode", shape=shape(2))
+
+
+def site(name: str, *pools: object, **fields: object) -> Environment:
+    """Return an environment in production."""
+    return environment(name, *pools, **{"labels": PRODUCTION, **fields})  # type: ignore[arg-type]  # its keywords
+
+
+def request(
+    environments: int = 1,
+    replicas: int = 1,
+    choice: CacheChoice = NO_CACHE,
+    of: Model = KIMI,
+    cache: ModelCache | None = None,
+) -> SchedulingRequest:
+    """Return what Kimi K2 needs, or another model."""
+    wanted = deployment(environments=environments, replicas=replicas)
+    return SchedulingRequest(deployment=wanted, model=of, unstorable=planner(of, choice, cache=cache))
+
+
+def explained(
+    wanted: SchedulingRequest, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
+) -> Explanation:
+    """Return the decision in words."""
+    return explain(wanted, schedule(wanted, environments, placements))

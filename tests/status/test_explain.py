@@ -1,0 +1,169 @@
+"""A decision in words: the reason, the message and `status.unplaced` say the same."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from function.domain.model import BrokenProfile, Parallelism
+from function.domain.pods import PodAdditions
+from function.domain.problem import Problem
+from function.reasons import Refused, Status
+from function.status.explain import PHRASES
+from function.status.sentences import joined
+from function.weights.messages import SHARED_STORAGE
+from tests.builders import (
+    model,
+    placement,
+    pool,
+    profile,
+    shape,
+)
+from tests.status.scene import FRONTIER, KIMI, MINE, explained, request, site
+
+
+def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
+    """The design's example: three environments, three reasons, the nearest first."""
+    found = explained(
+        request(replicas=2),
+        (
+            site("dev", FRONTIER, labels={"tier": "dev"}),
+            site("bare", FRONTIER, storage_class=None),
+            site("full", pool("medium", multi_node=False), FRONTIER),
+        ),
+        (placement("full", "frontier", deployment="other", replicas=3),),
+    )
+    assert found.status is Status.FALSE
+    assert found.reason is Refused.INSUFFICIENT_CAPACITY
+    assert found.message.splitlines() == [
+        (
+            "0/3 environments can run kimi-k2-instruct: "
+            "1 selector does not match, 1 no shared storage, 1 insufficient capacity."
+        ),
+        (
+            "full: profile multinode: pool frontier has no room now: 2 replicas of 2 nodes x 8 GPUs wanted, "
+            "room for 0: 3 of 4 nodes in use by 1 placement of others"
+        ),
+        "bare: profile multinode: multi-node model requires shared storage on the inference environment.",
+        "dev: the model's environmentSelector wants tier=production (found dev)",
+        "Wait until others leave pool frontier of InferenceEnvironment full, or raise its maxNodeCount",
+    ]
+    assert [(u.environment, u.reason) for u in found.unplaced] == [
+        ("bare", Refused.SHARED_STORAGE_MISSING),
+        ("dev", Refused.NO_ENVIRONMENT_MATCHES),
+        ("full", Refused.INSUFFICIENT_CAPACITY),
+    ]
+    assert (
+        found.unplaced[0].message
+        == "profile multinode: multi-node model requires shared storage on the inference environment."
+    )
+
+
+def test_why_half_of_a_node_is_no_room_where_its_ports_are_taken() -> None:
+    """Of 16 GPUs three replicas of four would be."""
+    host = replace(pool("x", nodes=2), pod=PodAdditions(host_network=True))
+    found = explained(request(of=model(profile("p", shape(1, 4)), name="m"), replicas=3), (site("a", host),))
+    assert found.message.splitlines() == [
+        "0/1 environments can run m: 1 pool too small.",
+        (
+            "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
+            "(ports of the node's network, or its devices), wanted, the whole pool (2 nodes) holds 2"
+        ),
+        "Raise maxNodeCount of pool x of InferenceEnvironment a",
+    ]
+
+
+def test_nobody_need_leave_a_pool_that_its_environment_has_not_looked_at() -> None:
+    found = explained(request(), (site("a", FRONTIER, uid="1"),))
+    assert found.message.splitlines() == [
+        "0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.",
+        (
+            "a: profile multinode: the environment has not published yet what is free in pool frontier: "
+            "1 replica of 2 nodes x 8 GPUs wanted"
+        ),
+    ]
+
+
+def test_placed_names_at_most_five() -> None:
+    found = explained(request(7), tuple(site(f"env-{n}", FRONTIER) for n in range(7)))
+    assert "env-4" in found.message
+    assert "env-5" not in found.message
+    assert found.message.endswith(" and 2 more")
+    assert found.unplaced == ()
+
+
+def test_forty_refusals_keep_within_a_kibibyte() -> None:
+    """Five lines and how many more there are; 32 entries in the status, each in full."""
+    long = tuple(site(f"environment-with-a-long-name-{n:02}", pool(precision=None, bandwidth=None)) for n in range(40))
+    found = explained(request(), long)
+    assert len(found.message.encode()) <= 1024
+    lines = found.message.splitlines()
+    assert len(lines) == 7
+    assert lines[0].endswith("40 no pool satisfies the requirements.")
+    assert all("..." in line for line in lines[1:6])
+    assert lines[6] == "and 35 more"
+    assert len(found.unplaced) == 32
+    assert found.unplaced[0].message.endswith("pool pool does not declare precisionSupport, fp8 wanted")
+
+
+def test_what_fits_as_a_whole_is_not_cut() -> None:
+    """A long line takes what short ones leave of the limit, wherever it stands."""
+    long = site("mislabelled", FRONTIER, ready=False, ready_message="Creating: " + "unready " * 40)
+    found = explained(request(), (long, *(site(f"dev-{n}", FRONTIER, labels={"tier": "dev"}) for n in range(4))))
+    assert found.message.splitlines()[1:6] == [
+        f"mislabelled: {found.unplaced[4].message}",
+        *(f"dev-{n}: the model's environmentSelector wants tier=production (found dev)" for n in range(4)),
+    ]
+    assert "..." not in found.message
+
+
+def test_more_than_five_that_stay_are_counted() -> None:
+    own = tuple(placement(f"env-{n}", ready=True) for n in range(7))
+    found = explained(request(7), (), own)
+    assert "it stays on env-0, env-1, env-2, env-3, env-4 and 2 more" in found.message
+
+
+@pytest.mark.parametrize("length", [60, 253])
+def test_names_of_any_length_keep_within_a_kibibyte(length: int) -> None:
+    long = "é" * (length // 2)
+    own = tuple(placement(f"{long}{n}", ready=True) for n in range(7))
+    for environments in ((), tuple(site(f"{n}{long}", ready_message=long) for n in range(7))):
+        found = explained(replace(request(7), model=replace(KIMI, name=long)), environments, own)
+        assert len(found.message.encode()) <= 1024
+
+
+def test_the_order_of_the_inputs_changes_nothing() -> None:
+    environments = (site("a", FRONTIER, storage_class=None), site("b"), site("c", FRONTIER, ready=False))
+    placements = (MINE, placement("c", "frontier", deployment="other"), placement("b", deployment="third"))
+    found = {explained(request(), e, p) for e in permutations(environments) for p in permutations(placements)}
+    assert len(found) == 1
+
+
+def test_every_reason_has_a_phrase() -> None:
+    assert set(PHRASES) == set(Refused)
+
+
+def test_a_changed_split_says_where_it_goes() -> None:
+    """Expert parallelism switched on: the placement is updated where it is."""
+    split = model(profile("multinode", shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))))
+    found = explained(request(of=split), (site("a", FRONTIER),), (MINE,))
+    assert found.message == ("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)")
+
+
+def test_the_sentence_of_the_api_ends_in_its_own_full_stop() -> None:
+    said = joined([SHARED_STORAGE, "pool a is too small", "so is b"])
+    assert said == f"{SHARED_STORAGE} pool a is too small; so is b"
+
+
+def test_what_runs_on_a_profile_that_cannot_be_read_says_so_where_it_cannot_grow() -> None:
+    faults = (Problem("spec.serving[0].engine.image", "must not be empty"), Problem("spec.serving[0].a", "b"))
+    broken = replace(KIMI, broken=(BrokenProfile(name=MINE.profile, problems=faults),), profiles=(profile("other"),))
+    found = explained(request(replicas=2, of=broken), (site("a", FRONTIER),), (MINE,))
+    assert found.reason is Refused.INVALID_PROFILE
+    assert found.message.splitlines() == [
+        "1/1 environments can run kimi-k2-instruct: 1 cannot grow to 2 replicas.",
+        (
+            f"a: keeps its replicas (1); profile {MINE.profile}: it is invalid: spec.serving[0].engine.image: must not "
+            "be empty, spec.serving[0].a: b"
+        ),
+    ]

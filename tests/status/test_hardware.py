@@ -1,0 +1,118 @@
+"""What is said of nodes: the gravest fault gives the reason, and every pool has its words."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.environment import Pool
+from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
+from function.reasons import HardwareAsDeclared, Status
+from function.remote.collection import Sight, Unobserved
+from function.scheduling.ledger import Ledger
+from function.scheduling.pool_capacity import Demand
+from function.scheduling.shortage import shortage
+from function.status.hardware import as_declared, lost, usable
+from function.status.sentences import remedy, sentence
+from tests.builders import environment, placement, shape
+from tests.remote.nodes import pool
+
+SEEN = Sight()
+GONE = Unusable(reason=Unfit.NOT_READY, count=5, nodes=("a", "b", "c"))
+FEW = Unusable(reason=Unfit.TOO_FEW_GPUS, detail="7 of 8 nvidia.com/gpu", count=1, nodes=("gpu-3",))
+
+
+def drift(field: Drifted, declared: str = "x", observed: str = "y", *nodes: str) -> Drift:
+    return Drift(field=field, declared=declared, observed=observed, nodes=nodes)
+
+
+def seen(*drifts: Drift, name: str = "h100", nodes: int = 8, unusable: tuple[Unusable, ...] = ()) -> Pool:
+    count = nodes - sum(row.count for row in unusable)
+    return pool(name, max_nodes=8, facts=PoolFacts(nodes=nodes, usable=count, unusable=unusable, drift=drifts))
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    pools: tuple[Pool, ...]
+    want: tuple[Status, HardwareAsDeclared, str]
+    sight: Sight = SEEN
+
+
+FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
+CASES = (
+    Case("all", "as it shall be", (seen(), seen(name="b")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and none against its declaration")),
+    Case("unseen", "a pool at which nobody has looked yet has no fault", (seen(), pool("b")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and none against its declaration")),
+    Case("zero", "an autoscaler has added none yet", (seen(nodes=0),),
+         (TRUE, HardwareAsDeclared.NO_NODES_YET, "No node yet; an autoscaler is to add them")),
+    Case("unusable", "three are named and the others counted", (seen(unusable=(GONE, FEW)),),
+         (FALSE, HardwareAsDeclared.NODES_UNUSABLE,
+          "pool h100: a, b, c and 2 more are NotReady, gpu-3 has 7 of 8 nvidia.com/gpu")),
+    Case("labels", "without a node to compare with", (seen(drift(Drifted.LABELS, "x=1", "")),),
+         (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1")),
+    Case("nearest", "and with one", (seen(drift(Drifted.LABELS, "x=1", "x=2", "gpu-1")),),
+         (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1; the nearest, gpu-1, has x=2")),
+    Case("overlap", "the pool that comes second says it", (seen(drift(Drifted.OVERLAP, "", "pool a", "gpu-1")),),
+         (FALSE, HardwareAsDeclared.NODES_OVERLAP,
+          "pool h100: nodes are of pool a as well, and count there (gpu-1)")),
+    Case("memory", "both sizes and where", (seen(drift(Drifted.MEMORY_PER_GPU, "141Gi", "81559Mi", "gpu-1", "gpu-2")),),
+         (FALSE, HardwareAsDeclared.DRIFTED,
+          "pool h100: memoryPerGpu is declared as 141Gi, nodes have 81559Mi (gpu-1, gpu-2)")),
+    Case("taints", "what is to be declared", (seen(drift(Drifted.TAINTS, "", "x:NoSchedule", "gpu-1")),),
+         (FALSE, HardwareAsDeclared.DRIFTED,
+          "pool h100: its nodes have taint x:NoSchedule, which it does not declare (gpu-1)")),
+    Case("count", "how many are there", (seen(drift(Drifted.NODE_COUNT, "4", "3")),),
+         (FALSE, HardwareAsDeclared.DRIFTED, "pool h100: 4 nodes declared, 3 there")),
+    Case("gravest", "a pool without nodes comes before one that drifts, whatever their order",
+         (seen(drift(Drifted.NODE_COUNT, "4", "3"), name="a"), seen(drift(Drifted.LABELS, "x=1", ""), name="b")),
+         (FALSE, HardwareAsDeclared.NO_NODES, "pool b: no node has x=1; pool a: 4 nodes declared, 3 there")),
+    Case("past", "what is known tells the past", (seen(unusable=(FEW,)),),
+         (UNKNOWN, HardwareAsDeclared.UNREACHABLE, "The nodes are as last known: gone away"),
+         Sight(reason=HardwareAsDeclared.UNREACHABLE, said="gone away")),
+    Case("never", "nobody is to look", (seen(),),
+         (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, "spec.hardware.observe is Never: pools are taken as declared"),
+         Sight(reason=HardwareAsDeclared.NOT_OBSERVED, why=Unobserved.NEVER)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_as_declared(case: Case) -> None:
+    found = as_declared(case.pools, case.sight)
+    assert (found.status, found.reason, found.message) == case.want, case.reason
+
+
+def test_an_environment_without_pools_is_told_how_to_get_them() -> None:
+    found = as_declared((), SEEN)
+    assert (found.status, found.reason) == (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED)
+    assert "capacity --suggest" in found.message
+
+
+def test_usable_gpus() -> None:
+    """Eight nodes of eight with one lost, and a pool at which nobody looks."""
+    assert usable((seen(unusable=(FEW,)), pool("b", max_nodes=1))) == 7 * 8 + 8
+    assert usable((pool(),)) is None
+
+
+def test_a_pool_that_lost_nothing_says_nothing() -> None:
+    assert lost(pool()) == lost(seen()) == ""
+    assert lost(seen(unusable=(FEW,))) == "pool h100 lost 1 of 8 nodes (gpu-3 has 7 of 8 nvidia.com/gpu)"
+
+
+def test_a_refusal_says_which_nodes_are_missing() -> None:
+    """Four declared, three usable, two taken by another: one is left for two that are wanted."""
+    cordoned = Unusable(reason=Unfit.CORDONED, count=1, nodes=("gpu-3",))
+    four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))
+    other = placement("env", "frontier", deployment="other", shape=shape(2, 8))
+    where = environment("env", four)
+    found = shortage(Ledger((other,)).room(where, four), Demand(shape(2, 8), 1), "env", "default", four)
+    assert found is not None
+    assert sentence(found) == (
+        "pool frontier has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0: 4 nodes declared, 3 usable "
+        "(gpu-3 cordoned), 2 in use by 1 placement of others"
+    )
+    assert remedy(found) == "See HardwareAsDeclared of InferenceEnvironment env"
+    never = shortage(Ledger(()).room(where, four), Demand(shape(5, 8), 1), "env", "default", four)
+    assert never is not None
+    assert "the whole pool (4 nodes declared, 3 usable (gpu-3 cordoned)) holds 0" in sentence(never)

@@ -1,0 +1,294 @@
+"""What is said of environments, models, caches, deployments and placements where the whole-response cases do not go."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.contract import Condition
+from function.domain.cache import CacheEntry, Hydration
+from function.domain.model import PvcSource, SecretKey
+from function.domain.problem import Problem
+from function.kube.manifests import Manifest, mapping
+from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
+from function.remote.objects import ObservedObject, State
+from function.status import caches, conditions, deployments, environments, events, models, placements, references
+from function.status.caches import Row
+from function.weights.state import Finding, StorageState
+from tests import builders
+from tests.builders import pool
+
+_seen = ObservedObject
+
+KUBECONFIG = SecretKey(name="k", namespace="ns", key="kubeconfig")
+THERE: Manifest = {"kind": "LLMInferenceServiceConfig"}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    id: str
+    remote: ObservedObject
+    want: tuple[Status, str]
+    word: str
+
+
+CLUSTERS = (
+    Cluster("new", _seen(State.UNSEEN, {}), (Status.UNKNOWN, "Connecting"), "ns/k"),
+    Cluster("secret", _seen(State.NO_CREDENTIALS, {}, "not found"), (Status.FALSE, "KubeconfigMissing"), "ns/k"),
+    Cluster("no-kind", _seen(State.KIND_MISSING, {}, "no matches"), (Status.FALSE, "KServeMissing"), "install KServe"),
+    Cluster("no-namespace", _seen(State.NAMESPACE_MISSING, {}, "x"), (Status.FALSE, "KServeMissing"),
+         "install KServe"),
+    Cluster("there", _seen(State.PRESENT, THERE), (Status.TRUE, "Connected"), "answers"),
+    Cluster("refused", _seen(State.REJECTED, {}, "forbidden"), (Status.FALSE, "Unreachable"), "forbidden"),
+    Cluster("down", _seen(State.UNREACHABLE, THERE, "dial"), (Status.FALSE, "Unreachable"), "dial"),
+    Cluster("expired", _seen(State.UNAUTHORISED, THERE, "Unauthorized"), (Status.FALSE, "Unreachable"), "Renew"),
+    Cluster("older-kserve", _seen(State.UNKNOWN_FIELD, {}, "x"), (Status.FALSE, "KServeMissing"), "install KServe"),
+    Cluster("webhook", _seen(State.WEBHOOK_FAILED, {}, "dial"), (Status.UNKNOWN, "SyncFailed"), "dial"),
+    Cluster("conflict", _seen(State.CONFLICT, THERE, "modified"), (Status.UNKNOWN, "SyncFailed"), "modified"),
+    Cluster("odd-words", _seen(State.UNRECOGNISED, THERE, "odd"), (Status.UNKNOWN, "SyncFailed"), "odd"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CLUSTERS, ids=lambda c: c.id)
+def test_cluster_ready(case: Cluster) -> None:
+    found = environments.cluster_ready(case.remote, KUBECONFIG)
+    assert (found.status, found.reason) == case.want
+    assert case.word in found.message
+
+
+def test_storage_of_an_environment() -> None:
+    unseen, absent = _seen(State.UNSEEN, {}), _seen(State.ABSENT, {})
+    found = [
+        environments.storage_ready(name, remote)
+        for name, remote in (
+            (None, unseen),
+            ("", unseen),
+            ("rwx", _seen(State.PRESENT, THERE)),
+            ("rwx", absent),
+            ("rwx", unseen),
+            ("rwx", _seen(State.UNRECOGNISED, {}, "odd")),
+        )
+    ]
+    assert [(c.status, c.reason) for c in found] == [
+        (Status.FALSE, "NotConfigured"),
+        (Status.TRUE, "DefaultClass"),
+        (Status.TRUE, "StorageClassFound"),
+        (Status.FALSE, "StorageClassNotFound"),
+        (Status.UNKNOWN, "Connecting"),
+        (Status.UNKNOWN, "Connecting"),
+    ]
+    assert "odd" in found[-1].message
+
+
+def test_pools_of_an_environment() -> None:
+    assert environments.pools_valid((), ()).reason == "NoGpuPools"
+    assert environments.pools_valid((pool("a"), pool("b")), ()).status is Status.TRUE
+    assert environments.pools_valid((pool(),), [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
+
+
+def test_each_fault_stands_where_its_field_belongs() -> None:
+    faults = [Problem(path, "x") for path in ("spec.storage.mode", "spec.cluster.source", "spec.kserve.gateway")]
+    found = environments.invalid((), faults)
+    assert {c.type: c.message for c in found} == {
+        ConditionType.STORAGE_READY: "spec.storage.mode: x",
+        ConditionType.CLUSTER_READY: "spec.cluster.source: x",
+        ConditionType.POOLS_VALID: "spec.kserve.gateway: x",
+    }
+
+
+def test_a_class_that_is_not_there_shows_as_not_found() -> None:
+    found = environments.status(builders.environment(), _seen(State.ABSENT, {}))
+    assert mapping(found, "storage")["found"] is False
+
+
+def test_a_prestaged_model_has_an_address_and_no_key() -> None:
+    model = replace(builders.model(), source=PvcSource(claim="c", path="/a/"))
+    assert mapping(models.status(model), "storage") == {"uri": "pvc://c/a"}
+
+
+def test_a_profile_without_a_shape_says_what_sizes_it() -> None:
+    computed = builders.model(builders.profile("computed"), vram="100Gi")
+    assert models.status(computed)["profiles"] == [
+        {"name": "computed", "message": "Sized by spec.resources.vram, for each pool"}
+    ]
+
+
+def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False, missing: bool = False) -> Row:
+    return Row(
+        environment="e",
+        phase=phase,
+        message="m",
+        claim_missing=claim_missing,
+        unreachable=unreachable,
+        missing=missing,
+    )
+
+
+SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "want"),
+    [
+        ((), Hydrated.NO_ENVIRONMENT_MATCHES),
+        ((_row(Phase.READY),), Hydrated.HYDRATED),
+        ((_row(Phase.READY), _row(Phase.DOWNLOADING)), Hydrated.PARTIALLY_HYDRATED),
+        ((_row(Phase.DOWNLOADING),), Hydrated.DOWNLOADING),
+        ((_row(Phase.READY), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
+        ((_row(Phase.PENDING, claim_missing=True),), Hydrated.CLAIM_NOT_FOUND),
+        ((_row(Phase.READY, unreachable=True), _row(Phase.DOWNLOADING)), Hydrated.UNREACHABLE),
+        ((_row(Phase.READY, unreachable=True), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
+        ((SILENT, _row(Phase.DOWNLOADING)), Hydrated.SYNC_FAILED),
+        ((SILENT, _row(Phase.READY, unreachable=True)), Hydrated.UNREACHABLE),
+        ((_row(Phase.PENDING, missing=True), _row(Phase.READY)), Hydrated.ENVIRONMENT_NOT_FOUND),
+        ((_row(Phase.PENDING, missing=True), _row(Phase.PENDING, claim_missing=True)), Hydrated.CLAIM_NOT_FOUND),
+        ((_row(Phase.READY, missing=True),), Hydrated.HYDRATED),
+    ],
+    ids=str,
+)
+def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
+    assert caches.hydrated(rows).reason == want
+
+
+def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
+    """Both have the weights, as far as anybody knows; of one nothing is learned now, and one environment is gone."""
+    silent = StorageState(
+        finding=Finding.SILENT, environment="b", of_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
+    )
+    gone = caches.missing("a", CacheEntry(environment="a", phase=Phase.READY))
+    rows = (gone, caches.row("b", silent, Hydration(), "", None, there=True))
+    away = "a: InferenceEnvironment a does not exist or is invalid; what is there is kept"
+    assert caches.hydrated(rows).message == (
+        f"1 of 2 environments are known to have the weights. b: No answer from the cluster: dial tcp; {away}"
+    )
+    assert caches.hydrated(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
+    assert caches.hydrated((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
+
+
+def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
+    silent = [
+        StorageState(finding=Finding.SILENT, of_cache=True, remote=_seen(state, {}, "x"))
+        for state in (State.UNREACHABLE, State.UNRECOGNISED)
+    ]
+    rows = [caches.row("e", state, Hydration(), "", None, there=True) for state in silent]
+    assert [(row.unreachable, row.sync_failed) for row in rows] == [(True, False), (True, True)]
+
+
+def test_a_row_without_its_environment_keeps_what_was_known() -> None:
+    done = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
+    entry = CacheEntry(environment="e", phase=Phase.READY, hydration=done)
+    found = caches.missing("e", entry)
+    assert (found.phase, found.hydration) == (Phase.READY, done)
+    assert caches.missing("e", None).phase is Phase.PENDING
+    assert caches.invalid([Problem("spec.x", "y")]).message == "spec.x: y"
+
+
+@pytest.mark.parametrize(
+    ("there", "earlier", "want"),
+    [
+        (True, None, Phase.READY),
+        (False, CacheEntry(environment="e", phase=Phase.FAILED), Phase.FAILED),
+        (False, None, Phase.PENDING),
+    ],
+)
+def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
+    state = StorageState(finding=Finding.SILENT, environment="e", said="dial tcp")
+    found = caches.row("e", state, Hydration(), "", earlier, there=there)
+    assert (found.phase, found.unreachable) == (want, True)
+
+
+def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
+    phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
+    rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
+    message = caches.hydrated(rows).message
+    assert len(message.encode()) <= 1024
+    assert message.startswith("25 of 100 environments have the weights. e003: m")
+    assert message.endswith(" and 70 more")
+    found = [builders.placement(f"e{n}", phase=Phase.STARTING) for n in range(99)]
+    waiting = [*found[:77], replace(found[77], phase=Phase.FAILED), *found[78:]]
+    message = deployments.placements_ready(waiting, 99).message
+    assert len(message.encode()) <= 1024
+    assert message.startswith("0 of 99 placements are ready; chat-e77 on e77: Failed; ")
+    silent = [replace(p, unreachable=True) for p in waiting]
+    assert " and 94 more: " in deployments.placements_ready(silent, 99).message
+
+
+def test_where_all_that_there_is_is_ready_the_decision_says_why_there_is_no_more() -> None:
+    found = deployments.placements_ready([builders.placement(ready=True)], 2)
+    assert (found.status, found.reason) == (Status.FALSE, PlacementsReady.STARTING)
+    assert found.message == "1 of 2 placements are ready; Scheduled says why there are no more"
+
+
+def test_what_serves_and_is_not_as_it_shall_be_is_named() -> None:
+    serves = builders.placement(ready=True)
+    behind = replace(builders.placement("east", ready=True), obstacle="StorageReady is False (DownloadFailed)")
+    found = deployments.placements_ready([serves, behind], 2)
+    assert (found.status, found.reason) == (Status.TRUE, PlacementsReady.READY)
+    assert found.message == (
+        "2 of 2 placements are ready. chat-east on east serves on, and its StorageReady is False (DownloadFailed)"
+    )
+    away = replace(behind, ready=False)
+    assert deployments.placements_ready([serves, away], 1).message == "1 of 1 placements are ready"
+    many = [replace(behind, name="n" * 250, environment=f"e{n}") for n in range(99)]
+    assert len(deployments.placements_ready(many, 99).message.encode()) <= 1024
+
+
+def test_an_outage_makes_a_deployment_unknown() -> None:
+    placement = replace(builders.placement(environment="east"), unreachable=True)
+    found = deployments.placements_ready([placement], 1)
+    assert (found.status, found.reason) == (Status.UNKNOWN, PlacementsReady.UNREACHABLE)
+    assert "east" in found.message
+
+
+def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ...]:
+    return (
+        Condition(type=ConditionType.SERVICE_ACCEPTED, status=Status.FALSE, reason=accepted),
+        Condition(type=ConditionType.SERVICE_READY, status=ready, reason="Starting"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("accepted", "ready", "seen", "planned", "want"),
+    [
+        (ServiceAccepted.REJECTED, Status.FALSE, True, True, Phase.FAILED),
+        (ServiceAccepted.APPLYING, Status.TRUE, True, True, Phase.READY),
+        (ServiceAccepted.APPLYING, Status.FALSE, True, True, Phase.STARTING),
+        (ServiceAccepted.APPLYING, Status.FALSE, False, True, Phase.STARTING),
+        (ServiceAccepted.APPLYING, Status.FALSE, False, False, Phase.PENDING),
+    ],
+)
+def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bool, planned: bool, want: Phase) -> None:
+    remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
+    said = StorageState(finding=Finding.NOT_NEEDED) if planned else None
+    assert placements.progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
+
+
+def test_a_long_list_of_faults_is_cut() -> None:
+    problems = [Problem(f"spec.serving[{n}]", "x" * 50) for n in range(40)]
+    ref = builders.MODEL
+    found = references.model_invalid(ConditionType.MODEL_RESOLVED, ref, problems)
+    (sent, *_) = conditions.complete("ModelDeployment", [found], "Pending")
+    assert len(sent.message.encode()) == 1024
+    (event, *_) = events.changes({}, [replace(found, message="ü" * 2000)])
+    assert 1020 <= len(event.message.encode()) <= 1024
+    assert "spec.topology" in references.unreadable_topology().message
+
+
+def test_no_event_where_nothing_changed_or_nothing_is_known() -> None:
+    known = Condition(type=ConditionType.SCHEDULED, status=Status.FALSE, reason=Refused.POOL_TOO_SMALL, message="m")
+    unknown = replace(known, status=Status.UNKNOWN)
+    xr: Manifest = {"status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "PoolTooSmall"}]}}
+    assert events.changes(xr, [known]) == events.changes({}, [unknown]) == ()
+    (event,) = events.changes({}, [known])
+    assert (event.reason, event.message, event.warning) == ("PoolTooSmall", "Scheduled: m", True)
+
+
+@pytest.mark.parametrize("kind", conditions.OWNED)
+def test_every_owned_condition_has_a_reason(kind: str) -> None:
+    found = conditions.complete(kind, (), "Pending")
+    assert [c.type for c in found] == list(conditions.OWNED[kind])
+    assert {(c.status, c.reason) for c in found} == {(Status.UNKNOWN, "Pending")}
+
+
+def test_refusals_run_from_furthest_to_nearest() -> None:
+    assert Refused.INVALID_DEPLOYMENT.rank < Refused.SHARED_STORAGE_MISSING.rank < Refused.ENVIRONMENT_NOT_READY.rank
+    assert Refused.POOL_TOO_SMALL.outlook is not Refused.INSUFFICIENT_CAPACITY.outlook

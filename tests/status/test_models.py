@@ -1,0 +1,59 @@
+"""What is no fault of a model and worth knowing."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import Model, OciSource, Spread
+from function.status.models import remarks, valid
+from tests.builders import GIB, HUB, model, profile, requires, shape
+from tests.serving.requests import SGLANG, engine
+
+VLLM = engine()
+UNKNOWN = engine(image="vllm/vllm-openai@sha256:00ff")
+FILE = replace(HUB, file="kimi.gguf")
+WHERE = "spec.serving[default]."
+NEWEST = f"{WHERE}engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
+SHARE = "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    model: Model
+    want: tuple[str, ...] = ()
+
+
+def one(**fields: object) -> Model:
+    """Return a model with one profile of two nodes, unless something else is said."""
+    return model(replace(profile(shape=shape(2, 8), engine=VLLM), **fields))  # type: ignore[arg-type]  # fields vary
+
+
+CASES = [
+    Case("nothing", "all is said", one()),
+    Case("version", "several nodes depend on it", one(engine=UNKNOWN), (NEWEST,)),
+    Case("version-said", "the field tells", one(engine=replace(UNKNOWN, version="0.20.0"))),
+    Case("version-on-one-node", "nothing depends on it", one(engine=UNKNOWN, shape=shape(1, 8))),
+    Case("version-of-any-shape", "it may span nodes", one(engine=UNKNOWN, shape=None), (NEWEST,)),
+    Case("tag", "what a tag names may change", replace(one(), source=OciSource(image="models/kimi:1")),
+         ("spec.oci.image: names a tag, which may move; a digest always means the same weights",)),
+    Case("none", "obeyed, and each pod is charged a node all the same", one(pods_across_nodes=Spread.NONE),
+         (f"{WHERE}{SHARE}",)),
+    Case("none-on-one-node", "there is one pod", one(pods_across_nodes=Spread.NONE, shape=shape(1, 8))),
+    Case("tokenizer", "of a file of weights", replace(one(), source=FILE),
+         (f"{WHERE}engine.args: engines read no tokenizer well from kimi.gguf; --tokenizer names another",)),
+    Case("tokenizer-said", "the author's", replace(one(engine=engine("--tokenizer=org/base")), source=FILE)),
+    Case("tokenizer-sglang", "by another flag", replace(one(engine=engine(image=SGLANG)), source=FILE),
+         (f"{WHERE}engine.args: engines read no tokenizer well from kimi.gguf; --tokenizer-path names another",)),
+    Case("fits", "16 x 80 x 0.9 = 1152", replace(one(requires=requires(memory="80Gi")), disk=1152 * GIB)),
+    Case("does-not-fit", "one byte more", replace(one(requires=requires(memory="80Gi")), disk=1152 * GIB + 1),
+         (f"{WHERE}replicaTopology: 16 GPUs of 80Gi hold 1152Gi of weights at most, and spec.resources.disk is 1153Gi",
+          )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_remarks(case: Case) -> None:
+    assert tuple(remarks(case.model)) == case.want, case.reason
+    assert valid(case.model).message == "; ".join(["1 profile can be served", *case.want])

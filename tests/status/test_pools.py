@@ -1,0 +1,122 @@
+"""What is said of pools that declare RDMA and give no way to it, and of pools whose nodes nothing tells apart."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.contract import Condition
+from function.domain.environment import Pool
+from function.domain.pods import InterNode, PodAdditions
+from function.kube.manifests import Manifest
+from function.reasons import ConditionType, ServiceReady, Status
+from function.status import environments
+from function.status.pools import remarked
+from tests.builders import pool, shape
+
+LABELS = (("modelplane.ai/pool", "x"),)
+SLOW = (
+    "2 pools. Note: pool b declares ib-400g and gives its pods no network device, so replicas of several nodes talk "
+    "over TCP; set spec.nodePools[b].interNode"
+)
+
+
+def test_a_network_that_pods_get_no_device_of_is_named_and_nothing_is_held_up() -> None:
+    labelled = replace(pool("a", bandwidth="eth-100g"), labels=LABELS), replace(pool("b"), labels=LABELS)
+    found = environments.pools_valid(labelled, ())
+    assert (found.status, found.reason, found.message) == (Status.TRUE, "Valid", SLOW)
+
+
+QUIET = pool("a", bandwidth=None), pool("b", bandwidth=None)
+WRONG = "pods may start on nodes of another pool, with other GPUs than are counted; set spec.nodePools[].labels"
+BOTH = f"pools a, b have no labels, so {WRONG}"
+TAINT: Manifest = {"key": "team", "value": "x", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    id: str
+    reason: str
+    pools: tuple[Pool, ...]
+    said: str = ""
+
+
+UNLABELLED = [
+    Unlabelled("both", "either takes the other's nodes", QUIET, BOTH),
+    Unlabelled("one", "one of them is enough", (QUIET[0], replace(QUIET[1], labels=LABELS)),
+               f"pool a has no labels, so {WRONG}"),
+    Unlabelled("alone", "there are no other nodes with GPUs", QUIET[:1]),
+    Unlabelled("labelled", "each has its own nodes", tuple(replace(p, labels=LABELS) for p in QUIET)),
+    Unlabelled("resource", "another vendor's GPUs", (QUIET[0], replace(QUIET[1], gpu_resource="amd.com/gpu"))),
+    Unlabelled("taint", "a's pods do not tolerate b's nodes; b's pods still find a's",
+               (QUIET[0], replace(QUIET[1], taints=(TAINT,))), f"pool b has no labels, so {WRONG}"),
+    Unlabelled("same-taint", "both tolerate it", tuple(replace(p, taints=(TAINT,)) for p in QUIET), BOTH),
+    Unlabelled("gpu-taint", "every pod tolerates the taint of its GPUs",
+               (QUIET[0], replace(QUIET[1], taints=({"key": "nvidia.com/gpu", "effect": "NoSchedule"},))), BOTH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNLABELLED, ids=lambda c: c.id)
+def test_pools_whose_nodes_nothing_tells_apart(case: Unlabelled) -> None:
+    found = environments.pools_valid(case.pools, ())
+    note = f". Note: {case.said}" if case.said else ""
+    number = "1 pool" if len(case.pools) == 1 else f"{len(case.pools)} pools"
+    assert (found.status, found.message) == (Status.TRUE, number + note), case.reason
+
+
+def test_the_remark_fits_with_the_longest_of_names() -> None:
+    pools = tuple(pool(f"{index:x<63}", bandwidth=None) for index in range(9))
+    assert len(environments.pools_valid(pools, ()).message) <= 1024
+
+
+@dataclass(frozen=True)
+class Device:
+    id: str
+    reason: str
+    pool: Pool
+
+
+DEVICES = [
+    Device("ethernet", "plain sockets are what it declares", pool(bandwidth="eth-800g")),
+    Device("one-node", "nothing spans its nodes", pool(multi_node=False)),
+    Device("resource", "a device plugin's", replace(pool(), pod=PodAdditions(resources=(("rdma/ib", "1"),)))),
+    Device("claim", "dynamic resource allocation", replace(pool(), pod=PodAdditions(resource_claims=({"name": "n"},)))),
+    Device("node-network", "the node's devices come with it", replace(pool(), pod=PodAdditions(host_network=True))),
+    Device("between-nodes", "only replicas of several nodes need it",
+           replace(pool(), inter_node=InterNode(given=PodAdditions(resources=(("rdma/ib", "1"),))))),
+    Device("network", "a webhook adds its devices",
+           replace(pool(), pod=PodAdditions(annotations=(("networking.gke.io/interfaces", "[]"),)))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DEVICES, ids=lambda c: c.id)
+def test_a_pool_of_which_nothing_is_lost(case: Device) -> None:
+    assert environments.pools_valid((case.pool,), ()).message == "1 pool", case.reason
+
+
+def test_none_of_a_resource_is_no_device() -> None:
+    assert replace(pool(), pod=PodAdditions(resources=(("rdma/ib", "0"),))).unused_rdma == "ib-400g"
+
+
+def test_huge_pages_are_no_device() -> None:
+    assert replace(pool(), pod=PodAdditions(resources=(("hugepages-2Mi", "1Gi"),))).unused_rdma == "ib-400g"
+
+
+def serving(reason: ServiceReady) -> Condition:
+    return Condition(type=ConditionType.SERVICE_READY, status=Status.TRUE, reason=reason, message="Said")
+
+
+def test_the_services_message_repeats_it_once() -> None:
+    said = remarked(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
+    assert said == "Said. Note: " + SLOW.removeprefix("2 pools. Note: ") + " of InferenceEnvironment east"
+
+
+@pytest.mark.parametrize(
+    ("reason", "given"),
+    [
+        ("one node talks to nobody", remarked(serving(ServiceReady.SERVING), pool(), shape(1), "east")),
+        ("nor does nobody", remarked(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east")),
+        ("nothing is lost", remarked(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east")),
+    ],
+)
+def test_what_is_not_slow_is_not_talked_about(reason: str, given: Condition) -> None:
+    assert given.message == "Said", reason

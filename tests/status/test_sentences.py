@@ -1,0 +1,397 @@
+"""One sentence for each refusal, read where a user reads it: in the message of the condition."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.cache import CacheType, ManagedCache, ModelCache, NamedCache
+from function.domain.environment import Environment
+from function.domain.model import EngineName
+from function.domain.placement import Placement
+from function.reasons import Refused, Scheduled, Status
+from function.scheduling.request import SchedulingRequest
+from tests.builders import engine, model, placement, pool, profile, requires, selector, shape
+from tests.status.scene import FRONTIER, KIMI, MINE, SMALL, explained, request, site
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    reason: str
+    want: Scheduled | Refused
+    says: tuple[str, ...]
+    request: SchedulingRequest = request()
+    environments: tuple[Environment, ...] = ()
+    placements: tuple[Placement, ...] = ()
+
+
+EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
+RWO = "ReadWriteOnce"
+ELSEWHERE = ModelCache(namespace="team", name="weights", model=KIMI.ref, environments=("b",))
+CASES = (
+    Case(
+        id="placed",
+        reason="where, what and how big",
+        want=Scheduled.PLACED,
+        environments=(site("a", FRONTIER),),
+        says=("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)",),
+    ),
+    Case(
+        id="placed-though-others-were-refused",
+        reason="once enough is placed the rest is of no interest",
+        want=Scheduled.PLACED,
+        environments=(site("a"), site("b", FRONTIER)),
+        says=("Placed on b (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)",),
+    ),
+    Case(
+        id="placed-while-the-old-stays",
+        reason="during a move both are named",
+        want=Scheduled.PLACED,
+        environments=(site("b", FRONTIER),),
+        placements=(MINE,),
+        says=(
+            (
+                "Placed on b (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs); "
+                "until others are Ready it stays on a"
+            ),
+        ),
+    ),
+    Case(
+        id="unreadable-placement",
+        reason="it counts, but nothing of it can be told",
+        want=Scheduled.PLACED,
+        environments=(site("a", FRONTIER),),
+        placements=(replace(MINE, shape=None),),
+        says=("Placed on a",),
+    ),
+    Case(
+        id="partially-placed",
+        reason="some, not all",
+        want=Scheduled.PARTIALLY_PLACED,
+        request=request(2),
+        environments=(site("a", FRONTIER), site("b", pool("medium", multi_node=False, memory="141Gi"))),
+        says=(
+            "1/2 environments can run kimi-k2-instruct (2 wanted): 1 no pool satisfies the requirements.",
+            "b: profile multinode: pool medium is not multiNodeCapable, 2 nodes wanted",
+        ),
+    ),
+    Case(
+        id="partially-placed-for-want-of-environments",
+        reason="none refuses, there are just too few",
+        want=Scheduled.PARTIALLY_PLACED,
+        request=request(2),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "1/1 environments can run kimi-k2-instruct (2 wanted).",
+            "There is no other: create an InferenceEnvironment, or lower spec.environments",
+        ),
+    ),
+    Case(
+        id="no-environments",
+        reason="what runs is named, and what to do",
+        want=Refused.NO_ENVIRONMENTS,
+        placements=(MINE,),
+        says=(
+            "There is no InferenceEnvironment to run on",
+            "Until others are Ready it stays on a",
+            "Create an InferenceEnvironment",
+        ),
+    ),
+    Case(
+        id="storage-for-one-node",
+        reason="the deployment's own spec; the message starts with the field",
+        want=Refused.INVALID_DEPLOYMENT,
+        request=request(choice=EMPTY_DIR),
+        environments=(site("a", FRONTIER),),
+        says=("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for several nodes",),
+    ),
+    Case(
+        id="claim-for-one-pod",
+        reason="the deployment's own spec; the message starts with the field",
+        want=Refused.INVALID_DEPLOYMENT,
+        request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC, access_mode=RWO), of=SMALL),
+        environments=(site("a", FRONTIER),),
+        says=(
+            (
+                "spec.modelCache.accessMode: found ReadWriteOnce, which serves one replica on one node; "
+                "2 replicas need ReadWriteMany"
+            ),
+        ),
+    ),
+    Case(
+        id="label-absent",
+        reason="a label that is not there reads differently from one of another value",
+        want=Refused.NO_ENVIRONMENT_MATCHES,
+        environments=(site("a", FRONTIER, labels={}),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 selector does not match.",
+            "a: the model's environmentSelector wants tier=production (found no such label)",
+        ),
+    ),
+    Case(
+        id="profile-selector",
+        reason="the profile is named",
+        want=Refused.NO_ENVIRONMENT_MATCHES,
+        request=request(of=model(profile("eu", shape(), selector=selector(region="eu")), name="m")),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run m: 1 selector does not match.",
+            "a: profile eu: the profile's environmentSelector wants region=eu (found no such label)",
+        ),
+    ),
+    Case(
+        id="flags-against-the-maths",
+        reason="640Gi on 141Gi GPUs are 5 -> 8, the author wrote 4",
+        want=Refused.INVALID_PROFILE,
+        request=request(of=model(profile(engine=engine(EngineName.VLLM, "-tp=4")), name="m", vram="640Gi")),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run m: 1 profile invalid.",
+            (
+                "a: profile default: on pool frontier engine.args[0]: "
+                "-tp=4 disagrees with the shape of the replica; must be 8"
+            ),
+        ),
+    ),
+    Case(
+        id="no-size",
+        reason="neither shape nor vram",
+        want=Refused.INVALID_PROFILE,
+        request=request(of=model(profile(), name="m")),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run m: 1 profile invalid.",
+            "a: profile default: no replicaTopology, and the model has no spec.resources.vram",
+        ),
+    ),
+    Case(
+        id="not-declared",
+        reason="one thing alone is in the way, so it is said what to do",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        environments=(site("a", pool("x", memory=None)),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
+            "a: profile multinode: pool x does not declare memoryPerGpu, 141Gi wanted",
+            "Declare memoryPerGpu on pool x of InferenceEnvironment a",
+        ),
+    ),
+    Case(
+        id="memory-for-the-maths",
+        reason="no GPU needs the memory of a whole replica, and nobody shall declare that",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        request=request(of=model(profile(), name="m", vram="810Gi")),
+        environments=(site("a", pool("x", memory=None)),),
+        says=(
+            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "a: profile default: pool x does not declare memoryPerGpu, which spec.resources.vram is divided by",
+            "Declare memoryPerGpu on pool x of InferenceEnvironment a",
+        ),
+    ),
+    Case(
+        id="both-values-and-what-is-missing",
+        reason="every fault of the pool; no advice, for there is more than one",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        environments=(site("a", pool("x", bandwidth="eth-100g", precision=("bf16",), nvlink_domain=4, gpus=4)),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
+            (
+                "a: profile multinode: pool x has acceleratorCount 4, 8 wanted (4 missing); "
+                "pool x has memoryPerGpu 80Gi, 141Gi wanted (61Gi missing); "
+                "pool x has nvlinkDomainSize 4, 8 wanted (4 missing); "
+                "pool x has interNodeBandwidth eth-100g, ib-400g-or-better wanted; "
+                "pool x has precisionSupport bf16, fp8 wanted (fp8 missing)"
+            ),
+        ),
+    ),
+    Case(
+        id="memory-in-the-unit-of-its-author",
+        reason="141G and 80000Mi are no whole Gi",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        request=request(of=model(profile("p", shape(), requires=requires(memory="141G")), name="m")),
+        environments=(site("a", pool("x", memory="80000Mi")),),
+        says=(
+            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            # 141 x 10^9 - 80000 x 2^20 = 57113920000, no multiple of 2^20
+            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G wanted (57113920000 missing)",
+        ),
+    ),
+    Case(
+        id="several-nodes-with-storage-for-one",
+        reason="2000Gi on 8 x 141Gi are 2 nodes",
+        want=Refused.INVALID_DEPLOYMENT,
+        request=request(of=model(profile(), name="m", vram="2000Gi"), choice=EMPTY_DIR),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run m: 1 deployment invalid.",
+            (
+                "a: profile default: spec.modelCache.type: found EmptyDir, which belongs to one pod; "
+                "PVC is needed for several nodes"
+            ),
+        ),
+    ),
+    Case(
+        id="no-pools",
+        reason="none declared, or none that can be read",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        environments=(site("a"), site("b", broken_pools=("x", "y")), site("c", broken=True)),
+        says=(
+            "0/3 environments can run kimi-k2-instruct: 3 no pool satisfies the requirements.",
+            "a: it has no GPU node pools",
+            "b: node pools are invalid: x, y, see its condition PoolsValid",
+            "c: its spec is invalid, see its conditions",
+        ),
+    ),
+    Case(
+        id="shared-storage-missing",
+        reason="the sentence is fixed by the design",
+        want=Refused.SHARED_STORAGE_MISSING,
+        environments=(site("a", FRONTIER, storage_class=None),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
+            "a: profile multinode: multi-node model requires shared storage on the inference environment.",
+            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+        ),
+    ),
+    Case(
+        id="shared-storage-missing-and-not-ready",
+        reason="after the fixed sentence the next one begins",
+        want=Refused.SHARED_STORAGE_MISSING,
+        environments=(site("a", FRONTIER, storage_class=None, ready=False),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
+            (
+                "a: profile multinode: multi-node model requires shared storage on the inference environment. "
+                "the environment has not reported Ready yet"
+            ),
+        ),
+    ),
+    Case(
+        id="storage-of-one-pod-for-several-nodes",
+        reason="the fixed sentence, then what is there",
+        want=Refused.SHARED_STORAGE_MISSING,
+        environments=(site("a", FRONTIER, access_mode=RWO),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
+            (
+                "a: profile multinode: multi-node model requires shared storage on the inference environment. "
+                "Its accessMode is ReadWriteOnce, ReadWriteMany wanted"
+            ),
+            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+        ),
+    ),
+    Case(
+        id="storage-of-one-pod-for-several-replicas",
+        reason="one node has its own sentence",
+        want=Refused.SHARED_STORAGE_MISSING,
+        request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC), of=SMALL),
+        environments=(site("a", FRONTIER, access_mode=RWO),),
+        says=(
+            "0/1 environments can run gemma: 1 no shared storage.",
+            "a: profile small: several replicas share a claim; accessMode is ReadWriteOnce, ReadWriteMany wanted",
+            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+        ),
+    ),
+    Case(
+        id="no-class-for-one-node",
+        reason="one node has its own sentence",
+        want=Refused.SHARED_STORAGE_MISSING,
+        request=request(choice=ManagedCache(type=CacheType.PVC), of=SMALL),
+        environments=(site("a", FRONTIER, storage_class=None),),
+        says=(
+            "0/1 environments can run gemma: 1 no shared storage.",
+            (
+                "a: profile small: the weights need a claim, "
+                "and neither deployment, environment nor defaults name a storage class"
+            ),
+            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+        ),
+    ),
+    Case(
+        id="no-such-cache",
+        reason="to nothing no environment can be added",
+        want=Refused.CACHE_NOT_ON_ENVIRONMENT,
+        request=request(choice=NamedCache(name="weights")),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
+            "a: profile multinode: ModelCache weights does not exist or is invalid",
+            "Create ModelCache weights in the deployment's namespace, or correct what it says of itself",
+        ),
+    ),
+    Case(
+        id="cache-elsewhere",
+        reason="the ModelCache is named",
+        want=Refused.CACHE_NOT_ON_ENVIRONMENT,
+        request=request(choice=NamedCache(name="weights"), cache=ELSEWHERE),
+        environments=(site("a", FRONTIER),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
+            "a: profile multinode: ModelCache weights does not keep the weights there",
+            "Add a to ModelCache weights",
+        ),
+    ),
+    Case(
+        id="nothing-says-how-large",
+        reason="the pool would bound the claim if it said how much memory its GPUs have",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        request=request(of=model(profile("two", shape(2)), name="m")),
+        environments=(site("a", pool("dark", memory=None)),),
+        says=(
+            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            (
+                "a: profile two: pool dark does not declare memoryPerGpu, and neither modelCache.size "
+                "nor the model's disk or vram says how large a claim to make"
+            ),
+        ),
+    ),
+    Case(
+        id="pool-too-small",
+        reason="never: it would not fit were the pool empty",
+        want=Refused.POOL_TOO_SMALL,
+        environments=(site("a", pool("tiny", memory="141Gi", nodes=1)),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 pool too small.",
+            (
+                "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs wanted, "
+                "the whole pool (1 node) holds 0"
+            ),
+            "Raise maxNodeCount of pool tiny of InferenceEnvironment a",
+        ),
+    ),
+    Case(
+        id="not-ready",
+        reason="its own message is passed on",
+        want=Refused.ENVIRONMENT_NOT_READY,
+        environments=(site("a", FRONTIER, ready=False, ready_message="KubeconfigMissing"),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 environment not ready.",
+            "a: the environment is not Ready: KubeconfigMissing",
+            "It is placed as soon as a is Ready",
+        ),
+    ),
+    Case(
+        id="cannot-grow",
+        reason="what runs keeps running, yet Scheduled is False",
+        want=Refused.INSUFFICIENT_CAPACITY,
+        request=request(replicas=2),
+        environments=(site("a", FRONTIER),),
+        placements=(MINE, placement("a", "frontier", deployment="other")),
+        says=(
+            "1/1 environments can run kimi-k2-instruct: 1 cannot grow to 2 replicas.",
+            (
+                "a: keeps its replicas (1); profile multinode: pool frontier has no room now: "
+                "2 replicas of 2 nodes x 8 GPUs wanted, "
+                "room for 1: 1 of 4 nodes in use by 1 placement of others"
+            ),
+            "Wait until others leave pool frontier of InferenceEnvironment a, or raise its maxNodeCount",
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_what_is_said(case: Case) -> None:
+    found = explained(case.request, case.environments, case.placements)
+    assert found.reason is case.want, case.reason
+    assert found.status is (Status.TRUE if case.want is Scheduled.PLACED else Status.FALSE), case.reason
+    assert found.message.splitlines() == list(case.says), case.reason

@@ -1,0 +1,121 @@
+"""What is said of a service: accepted or not, serving or not, and Unknown where its cluster does not answer."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.problem import Problem
+from function.kube.manifests import JSON, Manifest
+from function.reasons import ServiceAccepted, ServiceReady, Status
+from function.remote.objects import ObservedObject, State
+from function.serving.state import url
+from function.status.services import accepted, invalid, serving
+
+_seen = ObservedObject
+
+
+def _service(*conditions: JSON, generation: int = 1, address: str = "") -> Manifest:
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"generation": generation},
+        "status": {"observedGeneration": 1, "conditions": [*conditions], "url": address},
+    }
+
+
+def _is(type_: str, status: str, message: str = "") -> Manifest:
+    return {"type": type_, "status": status, "message": message}
+
+
+READY = _service(_is("PresetsCombined", "True"), _is("Ready", "True"), address="http://x")
+STARTING = _service(_is("PresetsCombined", "True"), _is("Ready", "False", "1/2 pods"))
+STUCK = _service(_is("PresetsCombined", "False", "config x not found"))
+UNSEEN = _seen(State.UNSEEN, {})
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    id: str
+    remote: ObservedObject
+    gate_open: bool
+    want: tuple[Status, ServiceAccepted]
+
+
+ACCEPTANCES = (
+    Acceptance("waits-for-weights", UNSEEN, False, (Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE)),
+    Acceptance("being-created", UNSEEN, True, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("refused", _seen(State.REJECTED, {}, "no"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-kserve", _seen(State.KIND_MISSING, {}), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-answer", _seen(State.UNREACHABLE, READY), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("odd-words", _seen(State.UNRECOGNISED, {}, "odd"), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("older-kserve", _seen(State.UNKNOWN_FIELD, {}, "x"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("webhook", _seen(State.WEBHOOK_FAILED, {}, "x"), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("latest-unseen", _seen(State.PRESENT, _service(generation=2)), True,
+               (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("stuck", _seen(State.PRESENT, STUCK), True, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("not-combined-yet", _seen(State.PRESENT, _service()), True, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("accepted", _seen(State.PRESENT, STARTING), True, (Status.TRUE, ServiceAccepted.ACCEPTED)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
+def test_accepted(case: Acceptance) -> None:
+    found = accepted(case.remote, gate_open=case.gate_open)
+    assert (found.status, found.reason) == case.want
+
+
+@dataclass(frozen=True)
+class Serving:
+    id: str
+    reason: str
+    remote: ObservedObject
+    want: tuple[Status, ServiceReady]
+    replicas: int = 1
+    served: bool = False
+
+
+SERVINGS = (
+    Serving("not-there", "", UNSEEN, (Status.FALSE, ServiceReady.STARTING)),
+    Serving("refused-before-it-was", "it never was", _seen(State.REJECTED, {}), (Status.FALSE, ServiceReady.STARTING)),
+    Serving("serving", "", _seen(State.PRESENT, READY), (Status.TRUE, ServiceReady.SERVING)),
+    Serving("change-refused", "what runs still runs", _seen(State.REJECTED, READY), (Status.TRUE,
+         ServiceReady.SERVING)),
+    Serving("starting", "", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.STARTING)),
+    Serving("degraded", "it served before", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.DEGRADED),
+            served=True),
+    Serving("to-zero", "nothing is asked for", _seen(State.PRESENT, STARTING), (Status.TRUE,
+         ServiceReady.SCALED_TO_ZERO),
+            replicas=0),
+    Serving("stuck-at-zero", "a service that KServe refuses is not at rest", _seen(State.PRESENT, STUCK),
+            (Status.FALSE, ServiceReady.STARTING), replicas=0),
+    Serving("outage", "the past says nothing of now", _seen(State.UNREACHABLE, READY),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), served=True),
+    Serving("expired", "a cluster that lets nobody in", _seen(State.UNAUTHORISED, READY),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), served=True),
+    Serving("odd-words", "they say nothing of the service", _seen(State.UNRECOGNISED, READY),
+            (Status.UNKNOWN, ServiceReady.SYNC_FAILED), served=True),
+    Serving("odd-words-at-first", "nor of one that was never seen", _seen(State.UNRECOGNISED, {}),
+            (Status.UNKNOWN, ServiceReady.SYNC_FAILED)),
+    Serving("conflict", "what runs still runs", _seen(State.CONFLICT, READY), (Status.TRUE, ServiceReady.SERVING)),
+    Serving("no-kserve-any-more", "the past says nothing of now", _seen(State.KIND_MISSING, READY),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE)),
+    Serving("outage-while-starting", "", _seen(State.UNREACHABLE, STARTING), (Status.UNKNOWN,
+         ServiceReady.UNREACHABLE)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SERVINGS, ids=lambda c: c.id)
+def test_serving(case: Serving) -> None:
+    found = serving(case.remote, case.replicas, served=case.served)
+    assert (found.status, found.reason) == case.want, case.reason
+
+
+def test_a_service_that_cannot_be_written_says_why() -> None:
+    found = invalid([Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")])
+    assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"
+
+
+def test_the_first_address_stands_in_for_a_url() -> None:
+    assert url(READY) == "http://x"
+    assert url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
+    assert url({}) == ""

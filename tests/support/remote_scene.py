@@ -1,0 +1,197 @@
+"""A ModelPlacement at rest with all that it is answered, to be edited and composed once more."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+
+from function.composers import compose, requirements
+from function.contract import Condition, Outcome
+from function.kube.manifests import JSON, Manifest, copied, mapping, text
+from function.wire import requests
+from function.wire.split import split
+from function.wire.structs import merge
+from tests.composers.plane import plane
+
+SEVERAL_NODES, ONE_NODE = "kimi-k2-two-nodes", "gemma-one-gpu"
+_REQUIRED = {
+    requirements.MODEL: ("ClusterModel", "Model"),
+    requirements.ENVIRONMENT: ("InferenceEnvironment",),
+    requirements.CACHE: ("ModelCache",),
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What one call of the function is given; an edit makes another scene."""
+
+    xr: Manifest
+    observed: dict[str, Manifest]
+    answers: dict[str, Manifest]
+    input: Manifest = field(default_factory=dict)
+
+    def edited(self, *edits: "Edit") -> "Scene":
+        """Return the scene after some edits; this one stays."""
+        made = Scene(copied(self.xr), _each(self.observed), _each(self.answers), copied(self.input))
+        for edit in edits:
+            edit(made)
+        return made
+
+    def request(self) -> fnv1.RunFunctionRequest:
+        """Return what the function is sent."""
+        request = fnv1.RunFunctionRequest(
+            observed=fnv1.State(
+                composite=_resource(self.xr), resources={key: _resource(found) for key, found in self.observed.items()}
+            ),
+            required_resources={name: fnv1.Resources(items=[_resource(m)]) for name, m in self.answers.items()},
+        )
+        merge(request.input, self.input)
+        return request
+
+    def outcome(self) -> Outcome:
+        """Return what the function makes of it."""
+        call = requests.read(split(self.request().SerializeToString()))
+        # Nothing is there that is not observed.
+        orphans = {name: () for name, asked in compose(call).requirements.items() if asked.kind == "Object"}
+        return compose(replace(call, answers={**orphans, **call.answers}))
+
+    def composed(self, prefix: str = "service-") -> dict[str, Manifest]:
+        """Return the remote manifests that are composed, of the composed resources with a prefix."""
+        return remote(self.outcome(), prefix)
+
+    def said(self, type_: str) -> Condition:
+        """Return a condition."""
+        (found,) = (c for c in self.outcome().conditions if c.type == type_)
+        return found
+
+    def settled(self) -> "Scene":
+        """Return the scene in which what is composed now is observed, as up as it was."""
+        outcome = self.outcome()
+        observed = {}
+        for key, item in outcome.composed.items():
+            before = self.observed.get(key, {})
+            observed[key] = {**item.manifest, **({"status": before["status"]} if "status" in before else {})}
+        return replace(self, observed=observed)
+
+
+Edit = Callable[[Scene], None]
+
+
+def _each(manifests: dict[str, Manifest]) -> dict[str, Manifest]:
+    return {name: copied(manifest) for name, manifest in manifests.items()}
+
+
+_SCENES: dict[str, Scene] = {}
+
+
+def at_rest(story: str) -> Scene:
+    """Return the first placement of an example, serving."""
+    control = plane(story)
+    ref = control.all("ModelPlacement")[0]
+    answers = {
+        name: copy.deepcopy(control.composites[found])
+        for name, kinds in _REQUIRED.items()
+        for kind in kinds
+        for found in control.all(kind)[:1]
+    }
+    # What an environment admits is not these scenes' matter: one from a file admits everything.
+    mapping(answers[requirements.ENVIRONMENT], "metadata").pop("uid")
+    if not text(control.composites[ref], "spec.modelCache.name"):
+        answers.pop(requirements.CACHE, None)
+    observed = dict(control.rounds[-1].observed[ref])
+    return copy.deepcopy(Scene(control.composites[ref], observed, answers))
+
+
+def _resource(manifest: Manifest) -> fnv1.Resource:
+    made = fnv1.Resource()
+    merge(made.resource, manifest)
+    return made
+
+
+def remote(outcome: Outcome, prefix: str) -> dict[str, Manifest]:
+    """Return the remote manifests of an outcome, of the composed resources with a prefix."""
+    return {
+        key: mapping(item.manifest, "spec.forProvider.manifest")
+        for key, item in sorted(outcome.composed.items())
+        if key.startswith(prefix)
+    }
+
+
+def put(manifest: Manifest, path: str, value: JSON) -> None:
+    """Set a field; absent maps on the way are made, in a list a number is an index, at its end the value is added."""
+    *way, last = path.split(".")
+    place: JSON = manifest
+    for step in way:
+        if isinstance(place, list):
+            place = place[int(step)]
+        elif isinstance(place, dict):
+            place = place.setdefault(step, {})
+    if isinstance(place, list):
+        place.append(value)
+        return
+    assert isinstance(place, dict), path
+    if value is None:
+        place.pop(last, None)
+    else:
+        place[last] = value
+
+
+def model(path: str, value: JSON) -> Edit:
+    """Return the edit of a field of the model's spec; None removes it."""
+    return lambda scene: put(scene.answers[requirements.MODEL], f"spec.{path}", value)
+
+
+def environment(path: str, value: JSON) -> Edit:
+    """Return the edit of a field of the environment's spec; None removes it."""
+    return lambda scene: put(scene.answers[requirements.ENVIRONMENT], f"spec.{path}", value)
+
+
+def placement(path: str, value: JSON) -> Edit:
+    """Return the edit of a field of the placement's spec; None removes it."""
+    return lambda scene: put(scene.xr, f"spec.{path}", value)
+
+
+def defaults(path: str, value: JSON) -> Edit:
+    """Return the edit of a platform-wide setting; None removes it."""
+    return lambda scene: put(scene.input, path, value)
+
+
+def observed(prefix: str, path: str, value: JSON) -> Edit:
+    """Return the edit of what is observed, of all composed resources with a prefix."""
+
+    def edit(scene: Scene) -> None:
+        for key, manifest in scene.observed.items():
+            if key.startswith(prefix):
+                put(manifest, path, value)
+
+    return edit
+
+
+def without_status(prefix: str) -> Edit:
+    """Return the loss of what Objects knew, as after a restored backup."""
+    return observed(prefix, "status", None)
+
+
+def scene(story: str) -> Scene:
+    """Return an example at rest, made once."""
+    if story not in _SCENES:
+        _SCENES[story] = at_rest(story)
+    return _SCENES[story]
+
+
+def running(found: Scene) -> Manifest:
+    """Return the one service that is observed."""
+    (service,) = (m for key, m in found.observed.items() if key.startswith("service-"))
+    return copy.deepcopy(mapping(service, "spec.forProvider.manifest"))
+
+
+def only(found: Scene) -> Manifest:
+    """Return the one service that is composed."""
+    (service,) = found.composed().values()
+    return service
+
+
+def scaled(service: Manifest, replicas: int) -> Manifest:
+    """Return a service with another number of replicas."""
+    return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}

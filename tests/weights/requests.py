@@ -1,0 +1,52 @@
+"""Orders and models with everything filled in that is not under test."""
+
+from dataclasses import replace
+
+from function.domain.cache import ManagedCache
+from function.domain.environment import EnvironmentStorage
+from function.domain.model import (
+    Engine,
+    EngineName,
+    HuggingFaceSource,
+    Model,
+    Parallelism,
+    Profile,
+    SecretKey,
+    Shape,
+    Source,
+)
+from function.domain.settings import BUILT_IN
+from function.weights.request import StorageRequest
+
+GIB = 2**30
+KIMI = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
+SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN")
+
+
+def model(source: Source = KIMI, *, disk: int | None = None, vram: int | None = None) -> Model:
+    engine = Engine(name=EngineName.VLLM, image="vllm/vllm-openai:v0.11.0")
+    shape = Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2))
+    return Model(
+        kind="ClusterModel",
+        name="kimi-k2-instruct",
+        namespace="",
+        served_name="moonshotai/Kimi-K2-Instruct",
+        source=source,
+        profiles=(Profile(name="vllm", engine=engine, shape=shape),),
+        disk=disk,
+        vram=vram,
+    )
+
+
+MULTI = StorageRequest(
+    model=model(),
+    choice=ManagedCache(),
+    environment=EnvironmentStorage(class_name="shared-vast"),
+    download=BUILT_IN.download,
+    namespace="ml-team-research",
+    owner="kimi-k2-coreweave-1a2b3c4d",
+    shape_nodes=2,
+    gpu_memory=16 * 141 * GIB,
+)
+SINGLE = replace(MULTI, shape_nodes=1, gpu_memory=80 * GIB)
+CACHE = replace(SINGLE, owner="kimi-weights-1a2b3c4d", gpu_memory=None, for_cache=True)

@@ -1,0 +1,63 @@
+"""The cache key says which bytes these are; expected values are `printf '<json>' | sha256sum`."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.weights import cachekey
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    source: HuggingFaceSource | UriSource
+    want: str
+    uri: str
+
+
+KIMI = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
+
+CASES = (
+    Case(
+        "hub",
+        "the array of repository, revision and patterns is hashed",
+        KIMI,
+        "e58d081b43957492",
+        "hf://moonshotai/Kimi-K2-Instruct:main",
+    ),
+    Case(
+        "secret-does-not-count",
+        "the same bytes have the same key, whoever's token fetches them",
+        HuggingFaceSource(repo=KIMI.repo, secret=SecretKey(name="a", namespace="b", key="c")),
+        "e58d081b43957492",
+        "hf://moonshotai/Kimi-K2-Instruct:main",
+    ),
+    Case(
+        "patterns-are-sorted-and-deduplicated",
+        "the order in which patterns are written changes no byte",
+        HuggingFaceSource(
+            repo="a/b", revision="v1", allow=("*.safetensors", "*.json", "*.json"), ignore=("original/*",)
+        ),
+        "5d8295916fa71fae",
+        "hf://a/b:v1",
+    ),
+    Case(
+        "uri-without-trailing-slash",
+        "a bucket's folder is the same with and without the slash",
+        UriSource(uri="s3://models/llama/"),
+        "57e52aae29d07393",
+        "s3://models/llama/",
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_key_and_uri(case: Case) -> None:
+    assert cachekey.key(case.source) == case.want, case.reason
+    assert cachekey.uri(case.source) == case.uri, case.reason
+
+
+def test_revision_changes_the_key() -> None:
+    assert cachekey.key(KIMI) != cachekey.key(HuggingFaceSource(repo=KIMI.repo, revision="v2"))

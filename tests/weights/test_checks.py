@@ -1,0 +1,192 @@
+"""An impossible request is refused with every fault, each named by its path."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
+from function.weights import checks
+from function.weights.messages import problem
+from function.weights.request import NamedCacheFacts, StorageRequest
+from tests.weights.requests import CACHE, MULTI, SINGLE, model
+
+UNCLASSED = EnvironmentStorage()
+ONCE = EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce")
+PVC = ManagedCache(type=CacheType.PVC)
+MISSING = "multi-node model requires shared storage on the inference environment."
+UNNAMED = "the weights need a claim, and neither deployment, environment nor defaults name a storage class"
+HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
+NO_SIZE = "spec.storage.size: must be given where neither the model's disk nor its vram is"
+# As cachekey.py documents it.
+HELD = "models/" + hashlib.sha256(b'["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]').hexdigest()[:16]
+HERE = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name="kimi-k2-instruct"), claim="c", path=HELD)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    request: StorageRequest
+    want: tuple[str, ...] = ()
+
+
+CASES = (
+    Case("multi-node", "class, mode and size are there", MULTI),
+    Case("single-node", "needs nothing at all", replace(SINGLE, environment=UNCLASSED)),
+    Case("default-class", "the platform names it", replace(MULTI, environment=UNCLASSED, default_class="")),
+    Case(
+        "multi-node-without-class",
+        "the text is the API's",
+        replace(MULTI, environment=UNCLASSED),
+        (f"spec.modelCache.storageClassName: {MISSING}",),
+    ),
+    Case(
+        "single-node-claim-without-class",
+        "a sentence of its own",
+        replace(SINGLE, environment=UNCLASSED, choice=PVC),
+        (f"spec.modelCache.storageClassName: {UNNAMED}",),
+    ),
+    Case(
+        "pvc-source-with-claim",
+        "what is staged is not downloaded elsewhere",
+        replace(MULTI, model=model(PvcSource(claim="staged")), choice=UserClaim(claim="mine")),
+        (("spec.modelCache.claimName: mine must be left out, as the model's weights are on the claim staged already"),),
+    ),
+    Case("pvc-source", "nothing to create", replace(MULTI, model=model(PvcSource(claim="staged")))),
+    Case(
+        "cache-of-an-image",
+        "nothing would be cached",
+        replace(CACHE, model=model(OciSource(image="r/m@sha256:1"), disk=1)),
+        ("spec.modelRef: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
+    ),
+    Case(
+        "cache-elsewhere",
+        "the bytes are on other environments",
+        replace(MULTI, choice=NamedCache(name="kimi"), named=replace(HERE, claim="", path="", expected=False)),
+        ("spec.modelCache.name: ModelCache kimi does not keep the weights there",),
+    ),
+    Case(
+        "no-such-cache",
+        "nobody can add an environment to it",
+        replace(MULTI, choice=NamedCache(name="kimi")),
+        ("spec.modelCache.name: ModelCache kimi does not exist or is invalid",),
+    ),
+    Case(
+        "exclusive-cache-on-several-nodes",
+        "only one node could mount it",
+        replace(
+            MULTI,
+            choice=NamedCache(name="kimi"),
+            named=replace(HERE, access_mode="ReadWriteOnce"),
+        ),
+        ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 2 nodes need ReadWriteMany",),
+    ),
+    Case(
+        "exclusive-cache-for-several-replicas",
+        "replicas go to other nodes",
+        replace(
+            SINGLE,
+            choice=NamedCache(name="kimi"),
+            replicas=3,
+            named=replace(HERE, access_mode="ReadWriteOnce"),
+        ),
+        ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 3 replicas need ReadWriteMany",),
+    ),
+    Case(
+        "cache-of-another-model",
+        "other bytes must not be served under this name",
+        replace(
+            MULTI,
+            choice=NamedCache(name="kimi"),
+            named=replace(HERE, path="models/0123456789abcdef", model=ModelRef(kind="ClusterModel", name="llama")),
+        ),
+        (
+            (
+                "spec.modelCache.name: ModelCache kimi keeps model llama, not kimi-k2-instruct; "
+                "name a cache of this model"
+            ),
+        ),
+    ),
+    Case(
+        "cache-that-has-not-reported",
+        "it is on its way: another thing than not there",
+        replace(MULTI, choice=NamedCache(name="kimi"), named=replace(HERE, claim="", path="")),
+        ("spec.modelCache.name: ModelCache kimi has not reported these weights there yet",),
+    ),
+    Case(
+        "cache-of-an-image",
+        "nothing is downloaded, so nothing can be cached",
+        replace(MULTI, model=model(OciSource(image="r/m@sha256:1")), choice=NamedCache(name="kimi"), named=HERE),
+        ("spec.modelCache.name: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
+    ),
+    Case(
+        "cache-here",
+        "nothing is wrong",
+        replace(MULTI, choice=NamedCache(name="kimi"), named=HERE),
+    ),
+    Case(
+        "empty-dir-on-several-nodes",
+        "one pod's directory is not the other's",
+        replace(MULTI, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        ("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for several nodes",),
+    ),
+    Case(
+        "empty-dir-cache",
+        "a cache must outlive pods",
+        replace(CACHE, model=model(disk=1), choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        ("spec.storage.type: found EmptyDir, which belongs to one pod; PVC is needed for a ModelCache",),
+    ),
+    Case(
+        "empty-dir-over-https",
+        "KServe refuses the scheme",
+        replace(SINGLE, model=HTTPS, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        ("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for this kind of source",),
+    ),
+    Case("one-replica-on-one-node", "nobody shares it", replace(SINGLE, environment=ONCE, choice=PVC)),
+    Case(
+        "exclusive-on-several-nodes",
+        "only one node could mount it",
+        replace(MULTI, environment=ONCE),
+        (f"spec.storage.accessMode: {MISSING} Its accessMode is ReadWriteOnce, ReadWriteMany wanted",),
+    ),
+    Case(
+        "exclusive-with-several-replicas",
+        "replicas go to other nodes",
+        replace(SINGLE, environment=ONCE, choice=PVC, replicas=2),
+        (
+            (
+                "spec.storage.accessMode: several replicas share a claim; "
+                "accessMode is ReadWriteOnce, ReadWriteMany wanted"
+            ),
+        ),
+    ),
+    Case(
+        "cache-without-size",
+        "there is no replica whose memory bounds it",
+        CACHE,
+        (NO_SIZE,),
+    ),
+    Case(
+        "shared-has-its-size",
+        "the environment says it",
+        replace(CACHE, environment=EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED)),
+    ),
+    Case(
+        "several-faults",
+        "all of them, in the order of the checks",
+        replace(CACHE, environment=UNCLASSED, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        (
+            "spec.storage.type: found EmptyDir, which belongs to one pod; PVC is needed for a ModelCache",
+            NO_SIZE,
+            f"spec.storage.storageClassName: {UNNAMED.replace('deployment', 'ModelCache')}",
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_problems(case: Case) -> None:
+    assert tuple(str(problem(fault)) for fault in checks.faults(case.request)) == case.want, case.reason

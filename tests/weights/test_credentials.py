@@ -1,0 +1,106 @@
+"""A source's secret reaches the program in the form that the program reads."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.kube.manifests import Manifest
+from function.weights.credentials import credential
+
+HUB = SecretKey(name="hf-token", namespace="modelplane-system", key="token")
+BUCKET = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    source: HuggingFaceSource | UriSource
+    existing: str | None = None
+    name: str = ""
+    copied: SecretKey | None = None
+    whole: bool = False
+    env: tuple[Manifest, ...] = ()
+    env_from: tuple[Manifest, ...] = ()
+    mounts: tuple[Manifest, ...] = ()
+
+
+def ref(name: str, key: str) -> Manifest:
+    return {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+
+
+CASES = (
+    Case(
+        "hub-token",
+        "the hub's client reads HF_TOKEN",
+        HuggingFaceSource(repo="a/b", secret=HUB),
+        name="copy",
+        copied=HUB,
+        env=(ref("copy", "token"),),
+    ),
+    Case(
+        "token-on-the-remote-cluster",
+        "an external operator put it there",
+        HuggingFaceSource(repo="a/b", secret=HUB),
+        existing="hf",
+        name="hf",
+        env=(ref("hf", "token"),),
+    ),
+    Case(
+        "platforms-token-for-a-public-model",
+        "it lifts the rate limit, and must not stop a download where it is missing",
+        HuggingFaceSource(repo="a/b"),
+        existing="hf",
+        name="hf",
+        env=(
+            {
+                "name": "HF_TOKEN",
+                "valueFrom": {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN", "optional": True}},
+            },
+        ),
+    ),
+    Case(
+        "bucket",
+        "boto reads several variables",
+        UriSource(uri="s3://b/m", secret=BUCKET),
+        name="copy",
+        copied=BUCKET,
+        whole=True,
+        env_from=({"secretRef": {"name": "copy"}},),
+    ),
+    Case(
+        "google",
+        "its client reads a file",
+        UriSource(uri="gs://b/m", secret=BUCKET),
+        name="copy",
+        copied=BUCKET,
+        env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/var/secrets/source/account.json"},),
+        mounts=({"name": "credentials", "mountPath": "/var/secrets/source", "readOnly": True},),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_credential(case: Case) -> None:
+    found = credential(case.source, case.existing, "copy", lasting=False)
+    assert found is not None, case.reason
+    assert (found.name, found.copied, found.whole) == (case.name, case.copied, case.whole), case.reason
+    assert (found.env, found.env_from, found.mounts) == (case.env, case.env_from, case.mounts), case.reason
+    assert len(found.volumes) == len(case.mounts), case.reason
+
+
+def test_google_key_becomes_a_file() -> None:
+    found = credential(UriSource(uri="gs://b/m", secret=BUCKET), None, "copy", lasting=False)
+    assert found is not None
+    items = [{"key": "account.json", "path": "account.json"}]
+    assert found.volumes == ({"name": "credentials", "secret": {"secretName": "copy", "items": items}},)
+
+
+@pytest.mark.parametrize("existing", [None, "hf"])
+def test_public_bucket_reads_nothing(existing: str | None) -> None:
+    assert credential(UriSource(uri="s3://b/m"), existing, "copy", lasting=False) is None
+
+
+def test_public_repository_reads_nothing() -> None:
+    assert credential(HuggingFaceSource(repo="a/b"), None, "copy", lasting=True) is None

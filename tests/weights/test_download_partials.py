@@ -1,0 +1,99 @@
+"""Partial files of the hub's client: whose they are, which are faults, and which may be removed."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from function.weights import download_script as script
+from function.weights.download_script import Exit
+from tests.hub import weights
+from tests.weights.directories import Program, fill
+
+URI = "hf://owner/model:main"
+PLACE = ".cache/huggingface/download"
+
+
+def partial(name: str, process: str = "") -> str:
+    """The client's rule: a hash of its record's name, the file's version and, in later releases, the process."""
+    folder, _, file = name.rpartition("/")
+    hashed = base64.urlsafe_b64encode(hashlib.sha1(f"{file}.metadata".encode()).digest()).decode()
+    return "/".join(part for part in (PLACE, folder, f"{hashed}.etag{process}.incomplete") if part)
+
+
+FINISHED, ABSENT, DEEPER = (
+    partial("model.safetensors"),
+    partial("absent.safetensors"),
+    partial("sub/a.txt", ".1234abcd"),
+)
+
+
+@dataclass(frozen=True)
+class Left:
+    id: str
+    reason: str
+    before: tuple[str, ...]
+    written: tuple[str, ...]
+    want: int
+
+
+LEFT = (
+    Left("foreign", "another Job may be writing it", (ABSENT,), (), 0),
+    Left("foreign-of-another-client", "whatever it is called", (f"{PLACE}/x.incomplete",), (), 0),
+    Left("ours-of-a-finished-file", "another Job began it while we ran", (), (FINISHED,), 0),
+    Left("ours-of-an-absent-file", "something was not fetched", (), (ABSENT,), Exit.INCOMPLETE),
+    Left("ours-further-in-finished", "the client keeps the folders", (), (DEEPER,), 0),
+    Left("ours-elsewhere", "the same name in another folder", (), (partial("sub/model.safetensors"),), Exit.INCOMPLETE),
+    Left("ours-of-another-client", "which file it is cannot be told", (), (f"{PLACE}/x.incomplete",), Exit.INCOMPLETE),
+    Left("repository's", "a model's own file is called so", (), ("x.incomplete", "sub/y.incomplete"), 0),
+)
+
+
+@pytest.mark.parametrize("case", LEFT, ids=lambda c: c.id)
+def test_partial_files_are_left_alone_and_new_ones_need_their_file(
+    root: Path, program: Program, capsys: pytest.CaptureFixture[str], case: Left
+) -> None:
+    fill(root, {**weights.SINGLE, "sub/a.txt": b"x", **dict.fromkeys(case.before, b"x")})
+    program(
+        "\n".join(f'mkdir -p "$(dirname "$2/{name}")"; echo x > "$2/{name}"' for name in (PLACE, *case.written)[1:])
+    )
+    assert script.main(URI, str(root)) == case.want, case.reason
+    assert all((root / name).is_file() for name in (*case.before, *case.written)), "nobody's to remove"
+    said = [f"{root / name}: is partial" for name in case.written] if case.want else []
+    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("partial")] == said
+
+
+@pytest.mark.parametrize("said", ["[Errno 28] No space left on device", "503 Server Error", "401 Client Error"])
+def test_failure_removes_no_partial_file(root: Path, program: Program, said: str) -> None:
+    fill(root, {ABSENT: b"x"})
+    program(f'echo . >> {root}/../runs; echo x > "$2/{FINISHED}"; echo "{said}"; exit 1')
+    assert script.main(URI, str(root)) > 40
+    assert (root.parent / "runs").read_text() == ".\n"
+    assert (root / ABSENT).is_file(), "another Job may be writing it"
+    assert (root / FINISHED).is_file(), "the next attempt may continue it"
+
+
+def test_what_our_own_process_had_open_when_it_was_stopped_goes(root: Path, program: Program) -> None:
+    opened, resumable = partial("a.safetensors", ".0123abcd"), partial("b.safetensors")
+    foreign = partial("a.safetensors", ".4567abcd")
+    fill(root, {foreign: b"x"})
+    program(f'exec 3>"$2/{opened}" 4>"$2/{resumable}"; sleep 0.3; kill -TERM $PPID; sleep 10 & wait')
+    assert script.main(URI, str(root)) == 143
+    assert {path.relative_to(root).as_posix() for path in script.partials(root)} == {foreign, resumable}, (
+        "its name is of use to nobody else, the others' are"
+    )
+
+
+def test_what_another_job_removed_first_is_removed(tmp_path: Path) -> None:
+    assert script.clear({tmp_path / "gone"}), "there is something to fetch again"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_damaged_file_goes_and_foreign_partial_files_stay(root: Path, program: Program, number: int) -> None:
+    fill(root, {**weights.SINGLE, "model.safetensors": b"cut" * number, FINISHED: b"x"})
+    (root.parent / "whole").write_bytes(weights.safetensors())
+    program(f"[ -e {root}/model.safetensors ] || cp {root}/../whole {root}/model.safetensors")
+    assert script.main(URI, str(root)) == 0
+    assert (root / FINISHED).is_file()

@@ -1,0 +1,349 @@
+"""What the script finds in files and output, with a program of two lines in the initializer's place."""
+
+import errno
+import json
+import os
+import runpy
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from function.weights import download_script as script
+from function.weights.download_script import MARKER, Exit
+from tests.hub import weights
+from tests.weights.directories import Program, fill, without
+
+URI = "hf://owner/model:main"
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    code: int
+    log: str
+    want: Exit | None
+    offline: str = ""
+
+
+PRETENDED = "Returning existing local_dir `/x` as remote repo cannot be accessed in `snapshot_download` "
+KEPT = "Couldn't access the Hub to check for update. Defaulting to existing file. (error: 429 Client Error.)"
+UNTOLD = "HuggingFace authentication failed. Set HF_TOKEN"
+
+CASES = (
+    Case("success", "nothing was said", 0, "Successfully copied", None),
+    Case("pretended", "exit 0 proves nothing", 0, PRETENDED + "(503 Server Error: x)", Exit.UNREACHABLE),
+    Case("pretended-without-status", "no connection", 0, PRETENDED + "(Connection refused)", Exit.UNREACHABLE),
+    Case("pretended-for-one-file", "an old file may be another", 0, KEPT, Exit.RATE_LIMITED),
+    Case("offline-on-purpose", "the files' own headers decide", 0, PRETENDED, None, offline="1"),
+    Case("offline-on", "the client's words for yes, however written", 0, PRETENDED, None, offline="on"),
+    Case("offline-yes", "likewise", 0, PRETENDED, None, offline="Yes"),
+    Case("offline-true", "likewise", 0, PRETENDED, None, offline="TRUE"),
+    Case("offline-off", "0 means that it is not", 0, PRETENDED, Exit.UNKNOWN, offline="0"),
+    Case("killed", "most often memory", -9, "", Exit.KILLED),
+    Case("disk-full", "beats what else was said", 1, "404 Client Error\n[Errno 28] No space left", Exit.DISK_FULL),
+    Case("quota", "the same for its user", 1, "OSError: [Errno 122] Disk quota exceeded", Exit.DISK_FULL),
+    Case("gated", "403", 1, "403 Client Error.\n\nCannot access gated repo", Exit.UNAUTHORISED),
+    Case("words-after-status", "the hint misleads", 1, f"404 Client Error\n{UNTOLD}", Exit.NOT_FOUND),
+    Case("last-status", "what was retried is past", 1, "429 Client Error\n401 Client Error", Exit.UNAUTHORISED),
+    Case("httpx", "the client's own words", 1, "Client error '404 Not Found' for url", Exit.NOT_FOUND),
+    Case("hub", "the hub client's own words", 1, "HfHubHTTPError: 429 Too Many", Exit.RATE_LIMITED),
+    Case("server-error", "500 is the first of the server's", 1, "500 Server Error", Exit.UNREACHABLE),
+    Case("timeout", "408 is the network", 1, "408 Client Error", Exit.UNREACHABLE),
+    Case("teapot", "a status of no meaning here", 1, "418 Client Error", Exit.UNKNOWN),
+    Case("bucket-status", "boto's words", 1, "An error occurred (403) when calling HeadBucket", Exit.UNAUTHORISED),
+    Case("google-status", "its client's words", 1, "404 GET https://storage: no bucket", Exit.NOT_FOUND),
+    Case("plain-status", "requests' words", 1, "failed with status code 503.", Exit.UNREACHABLE),
+    Case("bucket-words", "boto's words", 1, "NoCredentialsError: Unable to locate credentials", Exit.UNAUTHORISED),
+    Case("bucket-empty", "a wrong path", 1, "Failed to fetch model. No model found in x.", Exit.NOT_FOUND),
+    Case("slow-down", "boto's words", 1, "(SlowDown) when calling GetObject", Exit.RATE_LIMITED),
+    Case("broken-off", "the network", 1, "Consistency check failed: file should be of size 1", Exit.UNREACHABLE),
+    Case("not-writable", "the claim belongs to somebody else", 1, "[Errno 13] Permission denied", Exit.NOT_WRITABLE),
+    Case("no-idea", "the log says more", 1, "Segmentation fault", Exit.UNKNOWN),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_diagnose(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", case.offline)
+    assert script.diagnose(case.code, case.log) == case.want, case.reason
+
+
+SHARD = "pytorch_model-00001-of-00002.bin"
+PATTERNS = (
+    ("nothing", "", "", SHARD, True),
+    ("allowed-others", '["*.json"]', "", SHARD, False),
+    ("allowed", '["*.bin"]', "", SHARD, True),
+    ("ignored", "", '["pytorch*"]', SHARD, False),
+    ("commas", "*.safetensors,*.json", "", SHARD, False),
+    ("commas-between-two", "*.json,*.bin", "", SHARD, True),
+    ("commas-and-spaces", " *.safetensors , *.bin ,", "", SHARD, True),
+    ("one-without-comma", "", "pytorch*", SHARD, False),
+    ("json-text", '"*.json"', "", SHARD, False),
+    ("empty-array", "[]", "", SHARD, True),
+    ("empty-entries", '["", " "]', "", SHARD, True),
+    ("broken-array-is-commas", '["*.bin"', "", SHARD, False),
+    ("folder", "", "original/", f"original/{SHARD}", False),
+    ("no-folder", "", "pytorch_model", SHARD, True),
+)
+
+
+@pytest.mark.parametrize(("allow", "ignore", "path", "want"), [p[1:] for p in PATTERNS], ids=[p[0] for p in PATTERNS])
+def test_patterns_are_read_as_the_initializer_does(
+    allow: str, ignore: str, path: str, monkeypatch: pytest.MonkeyPatch, *, want: bool
+) -> None:
+    monkeypatch.setenv("STORAGE_ALLOW_PATTERNS", allow)
+    monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", ignore)
+    assert script.wanted(path) is want
+
+
+def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, program: Program) -> None:
+    fill(root, weights.SINGLE)
+    program("exit 0")
+    assert script.main(URI, str(root)) == 0
+    assert json.loads((root / MARKER).read_text()) == {"uri": URI, "key": "0123456789abcdef"}
+    program("exit 1")
+    assert script.main(URI, str(root)) == 0, "with the marker present the program is not run"
+
+
+def test_the_program_of_the_image_gets_what_the_pod_has_and_brings_no_records_of_ours(
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the claim the first download finds neither the directory nor the one above it."""
+    fill(root, weights.SINGLE)
+    monkeypatch.setattr(script, "PROGRAM", os.environ["MODELPLANE_INITIALIZER"])
+    monkeypatch.delenv("MODELPLANE_INITIALIZER")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", "*.bin,x")
+    program(f'printf "%s\n" "$1" "$HF_TOKEN" "$STORAGE_IGNORE_PATTERNS" > {root}/../got; cp {root}/* "$2"')
+    new = root.parent / "claim" / "models" / "key"
+    assert script.main(URI, str(new)) == 0
+    uri, token, ignored = (root.parent / "got").read_text().splitlines()
+    assert (uri, token) == (URI, "hf_secret_value")
+    assert json.loads(ignored) == ["*.bin", "x", ".modelplane/*", ".cache/huggingface/download/*"]
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [("printf '\\377 404 Client Error' >&2", Exit.NOT_FOUND), ("echo 401 Client Error", Exit.UNAUTHORISED)],
+)
+def test_a_failure_is_told_by_its_words_alone(
+    root: Path, program: Program, capsys: pytest.CaptureFixture[str], words: str, want: Exit
+) -> None:
+    """On either stream, be they text or not; what an unfinished download left is not looked at."""
+    program(f"{words}; exit 1")
+    assert script.main(URI, str(root)) == want
+    assert capsys.readouterr().out.splitlines()[1:] == [f"download failed: {want.name.lower()}"]
+
+
+def test_directory_that_was_complete_is_looked_at_again(
+    root: Path, program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(root, {**weights.SHARDED, MARKER: b"{}", weights.SECOND: weights.SHARDED[weights.SECOND][:-1]})
+    (root.parent / "whole").write_bytes(weights.SHARDED[weights.SECOND])
+    program(f"[ -e {root}/{MARKER} ] && exit 1; cp {root}/../whole {root}/{weights.SECOND}")
+    assert script.main(URI, str(root)) == 0, "the program does not see the marker"
+    assert f"{root / weights.SECOND}: is truncated" in capsys.readouterr().out
+    assert json.loads((root / MARKER).read_text())["uri"] == URI
+
+
+def test_marker_does_not_outlive_what_it_stands_for(root: Path, program: Program) -> None:
+    fill(root, {**without(weights.SHARDED, weights.SECOND), MARKER: b"{}"})
+    program("echo 503 Server Error; exit 1")
+    assert script.main(URI, str(root)) == Exit.UNREACHABLE.gave_up
+    assert not (root / MARKER).exists()
+
+
+def test_two_jobs_may_write_the_marker_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = os.fsync
+
+    def meanwhile(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", flush)
+        monkeypatch.setenv("MODELPLANE_JOB", "second")
+        script.complete(URI, root)
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    script.complete(URI, root)
+    assert json.loads((root / MARKER).read_text())["uri"] == URI
+    assert [path.name for path in (root / MARKER).parent.iterdir()] == ["complete.json"]
+
+
+def test_damaged_file_is_removed_and_fetched_again(root: Path, program: Program) -> None:
+    fill(root, {**weights.SINGLE, "model.safetensors": b"cut"})
+    (root.parent / "whole").write_bytes(weights.safetensors())
+    program(f"[ -e {root}/model.safetensors ] || cp {root}/../whole {root}/model.safetensors")
+    assert script.main(URI, str(root)) == 0
+
+
+def test_damage_in_the_repository_itself_is_fetched_twice_at_most(root: Path, program: Program) -> None:
+    fill(root, {"config.json": b"{}"})
+    program(f"echo . >> {root}/../runs; echo cut > {root}/model.safetensors")
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
+    assert (root.parent / "runs").read_text() == ".\n.\n"
+    assert not (root / "model.safetensors").exists(), "nobody takes it for a model"
+
+
+def test_missing_shard_is_not_waited_for(root: Path, program: Program) -> None:
+    fill(root, without(weights.SHARDED, weights.SECOND))
+    program(f"echo . >> {root}/../runs")
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
+    assert (root.parent / "runs").read_text() == ".\n"
+    assert not (root / MARKER).exists()
+
+
+def test_attempts_are_counted_for_each_job(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program("echo 429 Client Error; exit 1")
+    monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "2")
+    monkeypatch.setenv("MODELPLANE_JOB", "first")
+    assert [script.main(URI, str(root)) for _ in range(3)] == [51, 51, 61]
+    monkeypatch.setenv("MODELPLANE_JOB", "second")
+    assert script.main(URI, str(root)) == 51
+
+
+def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert script.final(Exit.UNREACHABLE, tmp_path / "absent" / ".modelplane") == 52
+    monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "many")
+    assert script.final(Exit.UNREACHABLE, tmp_path) == 52
+
+
+@pytest.mark.parametrize(
+    ("number", "want"),
+    [(errno.ENOSPC, 43), (errno.EDQUOT, 43), (errno.EACCES, 44), (errno.EROFS, 44), (errno.EIO, 54), (None, 54)],
+)
+def test_own_writes_have_causes(
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, number: int | None, want: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number or 0))
+
+    fill(root, weights.SINGLE)
+    program("exit 0")
+    monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "6")
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert script.main(URI, str(root)) == want
+
+
+def test_output_is_streamed_without_secrets(
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(root, weights.SINGLE)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    monkeypatch.setenv("models.example.com-headers", "Bearer abc")
+    program('echo "token hf_secret_value"; echo "Bearer abc" >&2')
+    assert script.main(URI, str(root)) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["token ***", "***"]
+
+
+SECRETS = (
+    ("twice", "hf_secret_value hf_secret_value", "*** ***"),
+    ("line-break-in-the-secret", "hf_secret_value", "***"),
+    ("other-begins-with-it", "hf_secret_value_2", "***"),
+    ("other-ends-with-it", "a_hf_secret_value", "***"),
+    ("too-short-to-be-one", "user1 user12", "user1 ***"),
+    ("lines", "a\nb", "a b"),
+)
+
+
+@pytest.mark.parametrize(("line", "want"), [row[1:] for row in SECRETS], ids=[row[0] for row in SECRETS])
+def test_secrets(line: str, want: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value\n")
+    monkeypatch.setenv("OTHER_TOKEN", "hf_secret_value_2")
+    monkeypatch.setenv("THIRD_TOKEN", "a_hf_secret_value")
+    monkeypatch.setenv("SHORT_KEY", "user1\nuser12")
+    script.say(line)
+    assert capsys.readouterr().out == f"{want}\n"
+
+
+def test_lines_are_bounded_and_no_secret_is_cut_in_two(
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(root, weights.SINGLE)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    for before in (4090, script.TAIL - 8):
+        program(f"head -c {before} /dev/zero | tr '\\0' x; echo hf_secret_value; echo next")
+        assert script.main(URI, str(root)) == 0
+        (root / MARKER).unlink()
+        lines = capsys.readouterr().out.splitlines()
+        assert max(len(line) for line in lines) == min(before + 3, 4096)
+        assert lines[1] == "next"
+        assert "hf_s" not in lines[0]
+        assert "value" not in lines[0]
+
+
+def test_faults_are_said_up_to_a_number(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(root, {"m-000001-of-999999.gguf": weights.gguf()})
+    program("exit 0")
+    assert script.main(URI, str(root)) == Exit.INCOMPLETE
+    assert len(capsys.readouterr().out.splitlines()) == 100 + len(["download failed: incomplete"])
+
+
+HOSTILE = ("Invalid ", "4", "401 Client Error", "HTTPError: 4", "status code ", "Connection ", "Errno ", "a-00001-of-")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_megabyte_of_anything_is_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not linear would take hours here."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    flood = text * (2**20 // len(text))
+    assert script.diagnose(1, flood) in {Exit.UNKNOWN, Exit.UNAUTHORISED}
+    assert script.diagnose(0, flood) is None
+    assert not script.SERIES.fullmatch(flood)
+
+
+@pytest.mark.parametrize("error", [ValueError("hf_secret_value"), RecursionError(), KeyError("x"), MemoryError()])
+def test_what_nobody_foresaw_is_one_line_and_unknown(
+    root: Path,
+    program: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    program("exit 0")
+    monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "1")
+    monkeypatch.setattr(script, "faults", broken)
+    assert [script.main(URI, str(root)) for _ in range(2)] == [Exit.UNKNOWN, Exit.UNKNOWN.gave_up]
+    line, ending = capsys.readouterr().out.splitlines()[:2]
+    assert line == (
+        f"unforeseen: {type(error).__name__} in broken, {Path(__file__).name}:{broken.__code__.co_firstlineno + 1}"
+    )
+    assert ending == "download failed: unknown"
+
+
+def test_image_without_the_program_is_unknown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELPLANE_INITIALIZER", str(root / "absent"))
+    assert script.main(URI, str(root)) == Exit.UNKNOWN.gave_up, "without a backoff the first attempt is the last"
+
+
+def test_termination_is_passed_on(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    program("sleep 0.3; kill -TERM $PPID; sleep 10 & wait")
+    assert script.main(URI, str(root)) == 128 + signal.SIGTERM
+    assert "download failed" not in capsys.readouterr().out, "being stopped is nobody's failure"
+
+
+def test_termination_after_the_end_finds_nobody(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: int) -> None:
+        raise ProcessLookupError
+
+    fill(root, weights.SINGLE)
+    monkeypatch.setattr(os, "killpg", gone)
+    monkeypatch.setattr(Path, "iterdir", gone)
+    program("sleep 0.3; kill -TERM $PPID")
+    assert script.main(URI, str(root)) == 0
+
+
+def test_runs_as_a_script(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(root, weights.SINGLE)
+    program("exit 0")
+    monkeypatch.setattr(sys, "argv", ["-c", URI, str(root)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(script.__file__, run_name="__main__")
+    assert ended.value.code == 0

@@ -1,0 +1,208 @@
+"""On one node without a claim KServe's initializer gets what a Job would get, and what it cannot get is refused."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.reasons import Status
+from tests.composers.plane import change, manifests, plane, said
+from tests.composers.plane import only as composite
+from tests.support.remote_scene import (
+    ONE_NODE,
+    Edit,
+    Scene,
+    defaults,
+    environment,
+    model,
+    only,
+    placement,
+    put,
+    running,
+    scene,
+)
+
+BUNDLE: Manifest = {"name": "CA_BUNDLE_CONFIGMAP_NAME", "value": "corporate-ca"}
+CERTIFICATES: JSON = [BUNDLE]
+ELSEWHERE: JSON = [BUNDLE, {"name": "CA_BUNDLE_VOLUME_MOUNT_POINT", "value": "/certs"}]
+S3: JSON = {"uri": "s3://models/gemma"}
+
+
+def of_s3(found: Scene) -> None:
+    """Let the model come from a bucket."""
+    for path, value in (("huggingFace", None), ("source", "URI"), ("uri", S3)):
+        model(path, value)(found)
+
+
+def _not_there_yet(found: Scene) -> None:
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        del found.observed[key]
+
+
+def pod(*edits: Edit) -> Manifest:
+    return mapping(only(scene(ONE_NODE).edited(_not_there_yet, *edits)), "spec.template")
+
+
+def container(found: Manifest) -> Manifest:
+    (initializer,) = listing(found, "initContainers")
+    return initializer
+
+
+def variables(found: Manifest) -> dict[str, str]:
+    return {text(entry, "name"): text(entry, "value") for entry in listing(container(found), "env")}
+
+
+def test_the_pod_is_pulled_with_what_a_job_would_be() -> None:
+    found = pod(environment("storage.download.imagePullSecrets", [{"name": "mirror"}]))
+    assert found["imagePullSecrets"] == [{"name": "mirror"}]
+
+
+@pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
+def test_certificates_are_mounted_for_the_hub_where_kserve_mounts_none(env: JSON, where: str) -> None:
+    found = pod(environment("storage.download.env", env))
+    assert container(found)["volumeMounts"] == [
+        {"name": "initializer-certificates", "mountPath": where, "readOnly": True}
+    ]
+    volume: Manifest = {"name": "initializer-certificates", "configMap": {"name": "corporate-ca"}}
+    assert volume in listing(found, "volumes")
+    assert "AWS_CA_BUNDLE_CONFIGMAP" not in variables(found)
+
+
+@pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
+def test_for_s3_kserve_is_told_to_mount_them(env: JSON, where: str) -> None:
+    found = pod(of_s3, environment("storage.download.env", env))
+    told = variables(found)
+    assert (told["AWS_CA_BUNDLE_CONFIGMAP"], told["AWS_CA_BUNDLE"]) == ("corporate-ca", f"{where}/cabundle.crt")
+    assert "volumeMounts" not in container(found), "two mounts at one path are refused by the cluster"
+
+
+def test_what_the_platform_says_to_kserve_itself_counts() -> None:
+    own: JSON = [BUNDLE, {"name": "AWS_CA_BUNDLE_CONFIGMAP", "value": "buckets-ca"}]
+    assert variables(pod(of_s3, environment("storage.download.env", own)))["AWS_CA_BUNDLE_CONFIGMAP"] == "buckets-ca"
+
+
+def test_a_token_that_is_there_already_reaches_it() -> None:
+    found = pod(environment("storage.download.tokenSecretName", "hub"))
+    (token,) = [entry for entry in listing(container(found), "env") if entry["name"] == "HF_TOKEN"]
+    assert mapping(token, "valueFrom.secretKeyRef")["name"] == "hub"
+
+
+def test_pull_secrets_of_downloads_come_and_go_with_the_setting() -> None:
+    rest, secrets = scene(ONE_NODE), "storage.download.imagePullSecrets"
+    added = rest.edited(environment(secrets, [{"name": "mirror"}])).settled()
+    assert mapping(running(added), "spec.template")["imagePullSecrets"] == [{"name": "mirror"}]
+    assert only(added.edited(environment(secrets, None))) == running(rest)
+
+
+@dataclass(frozen=True)
+class Refused:
+    id: str
+    kind: str
+    path: str
+    value: JSON
+    words: str
+
+
+REFUSED = [
+    Refused(
+        "preload",
+        "ModelDeployment",
+        "spec.modelCache.preload",
+        value=False,
+        words="found false, but with EmptyDir every pod downloads and nobody else can fill it; set "
+        "modelCache.type: PVC",
+    ),
+    Refused(
+        "account",
+        "InferenceEnvironment",
+        "spec.storage.download.serviceAccountName",
+        value="a",
+        words="found a; with EmptyDir the engine's pod downloads, and no engine gets this identity; set "
+        "modelCache.type: PVC",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+def test_what_an_empty_dir_cannot_have_is_refused_with_path_and_advice(case: Refused) -> None:
+    control, found = plane(ONE_NODE), manifests(ONE_NODE)
+    for manifest in found:
+        if manifest["kind"] == case.kind:
+            put(manifest, case.path, case.value)
+    control.delete(composite(control, "ModelDeployment"))
+    control.apply(found)
+    control.settle()
+    deployment = composite(control, "ModelDeployment")
+    assert said(control, deployment, "Scheduled") == ("False", "InvalidDeployment")
+    assert f"{case.path}: {case.words}" in str(control.composites[deployment]["status"])
+
+
+EARLIER = {
+    "preload": placement("modelCache", {"preload": False}),
+    "account": defaults("download", {"serviceAccountName": "a"}),
+}
+
+
+@pytest.mark.parametrize("case", EARLIER)
+def test_what_runs_since_before_it_was_refused_goes_on(case: str) -> None:
+    rest = scene(ONE_NODE).edited(EARLIER[case])
+    assert only(rest) == running(scene(ONE_NODE))
+    assert rest.said("StorageReady").status == "True"
+    assert text(only(rest), "spec.template.serviceAccountName") == ""
+
+
+def test_what_it_costs_is_said() -> None:
+    found = scene(ONE_NODE).edited(model("resources.disk", "55Gi"))
+    assert "every pod start downloads 55Gi again" in found.said("StorageReady").message
+
+
+OCI: JSON = {"image": "registry.example/gemma@sha256:" + "0" * 64}
+
+
+def of_image(found: Scene) -> None:
+    """Let the model come from an image."""
+    for path, value in (("huggingFace", None), ("source", "OCI"), ("oci", OCI)):
+        model(path, value)(found)
+
+
+@pytest.mark.parametrize(
+    ("cache", "edits", "unused"),
+    [
+        ({"retain": True}, (), "retain"),
+        ({"type": "EmptyDir", "size": "9Gi"}, (), "size"),
+        ({"storageClassName": "x"}, (of_image,), "storageClassName"),
+        ({"accessMode": "ReadWriteOnce"}, (of_image,), "accessMode"),
+        ({"claimName": "mine"}, (of_image,), "claimName"),
+    ],
+)
+def test_what_is_asked_of_a_claim_that_there_is_not_is_named(cache: JSON, edits: tuple[Edit, ...], unused: str) -> None:
+    """What runs goes on; nobody is refused for words that change nothing."""
+    found = scene(ONE_NODE).edited(*edits, placement("modelCache", cache)).said("StorageReady")
+    assert found.status is Status.TRUE
+    assert f"Note: spec.modelCache.{unused}: does not apply, as there is no claim: " in found.message
+
+
+def test_nothing_is_named_where_nothing_was_asked() -> None:
+    nothing: tuple[JSON, ...] = (None, {"type": "EmptyDir"}, {"retry": "1"})
+    for cache in nothing:
+        assert (
+            "does not apply" not in scene(ONE_NODE).edited(placement("modelCache", cache)).said("StorageReady").message
+        )
+
+
+def test_the_token_stays_for_as_long_as_pods_fetch_with_it() -> None:
+    """What is downloaded to a claim is verified, and the service is told: pods that start until they go need it."""
+    control = plane(ONE_NODE)
+    deployment, found = composite(control, "ModelDeployment"), composite(control, "ClusterModel")
+    change(control, found, "spec.huggingFace.secretRef", {"name": "hub", "namespace": "s"})
+    control.settle()
+    change(control, deployment, "spec.modelCache", {"type": "PVC", "size": "60Gi", "storageClassName": "x"})
+    reads = set()
+    for _ in range(30):
+        control.advance()
+        there = control.store.owned(composite(control, "ModelPlacement"))
+        status = mapping(control.composites[composite(control, "ModelPlacement")], "status.service")
+        tokens = [key for key in there if key.startswith("token-")]
+        reads.add((text(status, "uri").partition(":")[0], bool(tokens)))
+    assert ("hf", False) not in reads, "one that reads from the hub has it"
+    assert ("pvc", False) in reads, "and nobody has it once they read from the claim"

@@ -1,0 +1,131 @@
+"""What happens to a claim and its Secrets once the weights are verified."""
+
+from dataclasses import replace
+
+import pytest
+
+from function.domain.cache import ManagedCache
+from function.domain.pull_secrets import PullSecret
+from function.kube.manifests import Manifest, get
+from function.remote.object_writer import Lifetime
+from function.remote.objects import read
+from function.weights.request import StorageRequest
+from function.weights.state import Finding, StorageState
+from tests.weights.requests import GIB, SECRET
+from tests.weights.test_weigh import (
+    COMPLETE,
+    DESCRIBED,
+    REFUSED,
+    RETAINED,
+    RUNS,
+    Edit,
+    asked,
+    at,
+    begun,
+    gone,
+    job,
+    lives,
+    said,
+    weighed,
+)
+
+LARGER = 32 * 141 * GIB
+
+
+@pytest.mark.parametrize(
+    ("status", "size", "edits", "want", "reason"),
+    [
+        (RUNS, None, (), LARGER // GIB, "what is derived grows while the bytes are on their way"),
+        (COMPLETE, None, (), 16 * 141, "they fit: what has drifted since is no reason to grow"),
+        (COMPLETE, 9000 * GIB, (), 9000, "what somebody states is"),
+        (COMPLETE, None, (gone("claim-"),), LARGER // GIB, "one that nobody has seen is described as it would be made"),
+    ],
+)
+def test_a_filled_claim_grows_only_for_what_somebody_states(
+    status: Manifest, size: int | None, edits: tuple[Edit, ...], want: int, reason: str
+) -> None:
+    earlier = (
+        weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+        if status is COMPLETE
+        else weighed(asked(), {}).hydration
+    )
+    observed = begun(asked(), job(status), *edits)
+    found = weighed(asked(replace(RETAINED, size=size), gpu_memory=LARGER), observed, earlier)
+    (claim,) = (item.manifest for key, item in found.composed.items() if key.startswith("claim-"))
+    assert get(claim, f"{DESCRIBED}.spec.resources.requests.storage") == f"{want}Gi", reason
+
+
+def test_every_secret_of_a_shared_download_goes_in_two_steps() -> None:
+    """A token and what the Job's image is pulled with: without the Delete policy each would stay on the cluster."""
+    request = asked(pull_secrets=(PullSecret(name="", source=SECRET),))
+    first = begun(request, job(COMPLETE))
+    tokens = {key for key in first if key.startswith("token-")}
+    assert len(tokens) == 2
+    found = weighed(request, first)
+    assert tokens <= found.composed.keys(), "first they get the policy"
+    assert lives({key: found.composed[key] for key in tokens}) == {"token": Lifetime.OWNED}
+    second = {**first, **{key: found.composed[key].manifest for key in tokens}}
+    after = weighed(request, second)
+    assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
+    assert tokens.isdisjoint(weighed(asked(ManagedCache()), begun(asked(ManagedCache()), job(COMPLETE))).composed)
+
+
+def test_what_the_cluster_refuses_to_change_about_a_filled_claim_is_a_remark() -> None:
+    found = weighed(asked(), begun(asked(), job(COMPLETE), said("claim-", REFUSED)))
+    (remark,) = found.state.problems
+    assert found.plan
+    assert (remark.path, remark.message) == (f"claim {found.plan.claim_name}", REFUSED)
+
+
+def test_what_only_another_claim_could_have_is_a_remark_on_the_one_that_is_filled() -> None:
+    made_of = at("claim-", "status.atProvider.manifest.spec.storageClassName", "shared-vast")
+    found = weighed(asked(replace(RETAINED, class_name="other")), begun(asked(), job(COMPLETE), made_of))
+    assert found.state.finding is Finding.HYDRATED
+    assert [remark.path for remark in found.state.problems] == ["spec.storageClassName"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [(asked(), "the Job reads it"), (asked(ManagedCache(), shape_nodes=1), "without a claim each pod does")],
+)
+def test_a_token_that_does_not_exist_is_named_as_its_owner_knows_it(wanted: StorageRequest, reason: str) -> None:
+    missing = 'cannot get referenced resource: secrets "hf-token" not found'
+    state = weighed(wanted, begun(wanted, job(RUNS), said("token-", missing))).state
+    assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)"), reason
+
+
+def test_a_job_that_has_filled_the_new_claim_is_not_the_one_that_filled_the_old() -> None:
+    earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    later: Manifest = {**COMPLETE, "completionTime": "2026-02-02T00:00:00Z"}
+    anew = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
+    found = weighed(asked(), anew, earlier)
+    assert (found.open, lives(found.composed)["job"]) == (True, Lifetime.OBSERVED)
+    assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
+
+
+def test_what_an_earlier_release_remembered_without_a_namespace_holds() -> None:
+    earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    found = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="", claim_uid=""))
+    assert (found.open, found.hydration) == (True, earlier)
+    elsewhere = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="another"))
+    assert not elsewhere.open
+
+
+@pytest.mark.parametrize(
+    ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_SILENT)]
+)
+def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: str, finding: Finding) -> None:
+    observed = begun(asked(), job(RUNS), said("token-", message))
+    (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
+    name = "modelplane-system/hf-token (key HF_TOKEN)"
+    assert weighed(asked(), observed).state == StorageState(finding=finding, name=name, said=message, remote=token)
+
+
+@pytest.mark.parametrize(("edits", "ready"), [((), True), ((said("job-", "dial tcp: i/o timeout"),), False)])
+def test_a_job_that_is_done_is_ready_unless_nobody_answers(edits: tuple[Edit, ...], *, ready: bool) -> None:
+    found = weighed(asked(), begun(asked(), job(COMPLETE), *edits))
+    assert [item.ready for key, item in found.composed.items() if key.startswith("job-")] == [ready]
+    complete = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    unseen = weighed(asked(), begun(asked(), at("job-", "status", {})), complete)
+    assert [item.ready for key, item in unseen.composed.items() if key.startswith("job-")] == [True], "it was seen once"
+    assert weighed(asked(), {}).access_mode == "ReadWriteMany", "before it is seen a claim is what is asked for"

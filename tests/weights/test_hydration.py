@@ -1,0 +1,217 @@
+"""Which state weights are in, the phase that it amounts to, and what is said of it."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.cache import CacheEntry, Hydration
+from function.domain.problem import Problem
+from function.kube.manifests import Manifest
+from function.reasons import Phase, PlacementStorage, Status
+from function.remote.objects import ObservedObject, State
+from function.status import weights
+from function.weights import hydration
+from function.weights.failures import Failure
+from function.weights.plan import StoragePlan
+from function.weights.request import Case as Row
+from function.weights.state import Finding, StorageState
+from function.weights.volume_claim import ClaimPlan, Ownership
+
+TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
+USERS = ClaimPlan(name="mine", namespace="lab", ownership=Ownership.OBSERVED)
+OURS = ClaimPlan(name="ours", namespace="lab", ownership=Ownership.MANAGED)
+PLAN = StoragePlan(type=Row.MANAGED, uri="pvc://ours/models/0", claim_name="ours", path="models/0")
+DOWN = ObservedObject(State.UNREACHABLE, {}, "dial tcp: refused")
+NO_KUBECONFIG = ObservedObject(State.NO_CREDENTIALS, {}, "cannot get credentials")
+
+
+def _claim(mode: str = "ReadWriteMany", phase: str = "Bound", uid: str = "1") -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"uid": uid},
+        "spec": {"accessModes": [mode]},
+        "status": {"phase": phase},
+    }
+
+
+def _job(status: Manifest) -> Manifest:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "fetch"}, "status": status}
+
+
+def _there(manifest: Manifest) -> ObservedObject:
+    return ObservedObject(State.PRESENT, manifest)
+
+
+UNSEEN = ObservedObject(State.UNSEEN, {})
+COMPLETE = _job({"conditions": [{"type": "Complete", "status": "True"}], "completionTime": "2026-01-01T00:00:00Z"})
+FAILED = _job({"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}]})
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    state: StorageState | None
+    want: tuple[Status, PlacementStorage, Phase] | None
+    words: tuple[str, ...] = ()
+
+
+CASES = (
+    Case("unplannable", StorageState(finding=Finding.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.x.size: must be given",)),
+    Case("not-needed", StorageState(finding=Finding.NOT_NEEDED), (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
+    Case("prestaged", StorageState(finding=Finding.PRESTAGED), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
+    Case("token-missing", hydration.of_token(ObservedObject(State.NO_REFERENCE, {}), "ns/t"),
+         (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("ns/t", "does not exist")),
+    Case("token-key-missing", hydration.of_token(ObservedObject(State.NO_REFERENCE_KEY, {}, "no such field"), "ns/t"),
+         (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("Add the key", "ns/t", "no such field")),
+    Case("token-refused", hydration.of_token(ObservedObject(State.REJECTED, {}, "quota"), "ns/t"),
+         (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("refused", "ns/t", "quota")),
+    Case("token-odd-words", hydration.of_token(ObservedObject(State.UNRECOGNISED, {}, "odd"), "ns/t"),
+         (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("ns/t", "odd")),
+    Case("token-no-answer", hydration.of_token(DOWN, "ns/t"), (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
+    Case("claim-odd-words", hydration.of_claim(OURS, ObservedObject(State.UNRECOGNISED, {}, "odd"), "east", 2),
+         (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("east", "odd")),
+    Case("own-claim-without-kind", hydration.of_claim(USERS, ObservedObject(State.KIND_MISSING, {}, "odd"), "east", 1),
+         (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("odd",)),
+    Case("job-odd-words", hydration.of_download(ObservedObject(State.UNRECOGNISED, COMPLETE, "odd"), UNSEEN, "east"),
+         (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("odd",)),
+    Case("job-webhook", hydration.of_download(ObservedObject(State.WEBHOOK_FAILED, {}, "odd"), UNSEEN, "east"),
+         (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("webhook", "odd")),
+    Case("token-there", hydration.of_token(_there({"kind": "Secret"}), "ns/t"), None),
+    Case("own-claim-missing", hydration.of_claim(USERS, ObservedObject(State.ABSENT, {}), "east", 1),
+         (FALSE, PlacementStorage.CLAIM_NOT_FOUND, Phase.PENDING), ("mine", "lab", "east", "create it")),
+    Case("own-claim-unknown", hydration.of_claim(USERS, UNSEEN, "east", 1),
+         (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING)),
+    Case("own-claim-exclusive", hydration.of_claim(USERS, _there(_claim("ReadWriteOnce")), "east", 2),
+         (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("ReadWriteOnce", "need ReadWriteMany")),
+    Case("own-claim-without-mode", hydration.of_claim(USERS, _there({"kind": "PersistentVolumeClaim"}), "east", 2),
+         (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), (" is of no access mode, ",)),
+    Case("own-claim-exclusive-for-one-pod", hydration.of_claim(USERS, _there(_claim("ReadWriteOnce")), "east", 1),
+         None),
+    Case("own-claim-there", hydration.of_claim(USERS, _there(_claim()), "east", 2), None),
+    Case("claim-refused", hydration.of_claim(OURS, ObservedObject(State.REJECTED, {}, "quota"), "east", 2),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("quota",)),
+    Case("claim-no-answer", hydration.of_claim(OURS, DOWN, "east", 2),
+         (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
+    Case("claim-no-kubeconfig", hydration.of_claim(OURS, NO_KUBECONFIG, "east", 2),
+         (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("credentials",)),
+    Case("claim-of-ours", hydration.of_claim(OURS, UNSEEN, "east", 2), None),
+    Case("job-no-answer", hydration.of_download(DOWN, UNSEEN, "east"),
+         (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
+    Case("job-refused", hydration.of_download(ObservedObject(State.REJECTED, {}, "no"), UNSEEN, "east"),
+         (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("refused the Job", "no")),
+    Case("job-not-there", hydration.of_download(UNSEEN, UNSEEN, "east"),
+         (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
+    Case("job-of-an-earlier-claim", hydration.of_download(_there(COMPLETE), UNSEEN, "east"),
+         (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
+    Case("claim-unbound", hydration.of_download(_there(_job({})), _there(_claim(phase="Pending")), "east"),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("not bound",)),
+    Case("job-running", hydration.of_download(_there(_job({"active": 1})), _there(_claim(phase="Pending")), "east"),
+         (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("fetch", "running")),
+    Case("job-failed", hydration.of_download(_there(FAILED), _there(_claim()), "east"),
+         (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
+         ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),
+    Case("hydrated", hydration.hydrated(PLAN, None, (Problem("spec.x", "kept"),)),
+         (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "spec.x: kept")),
+    Case("hydrated-and-may-not-grow",
+         hydration.hydrated(PLAN, StorageState(finding=Finding.CLAIM_REFUSED, said="no expansion"), ()),
+         (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "claim ours: no expansion")),
+    Case("cache-without-entry", hydration.of_cache(None, "east"),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
+    Case("cache-ready", hydration.of_cache(CacheEntry(environment="e", phase=Phase.READY), "e"),
+         (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
+    Case("cache-no-answer",
+         hydration.of_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), "e"),
+         (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("No answer",)),
+    Case("cache-failed", hydration.of_cache(CacheEntry(environment="e", phase=Phase.FAILED, message="full"), "e"),
+         (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("full",)),
+    Case("cache-downloading", hydration.of_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), "e"),
+         (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING)),
+    Case("cache-pending", hydration.of_cache(CacheEntry(environment="e", message="no claim"), "e"),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("no claim",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_state(case: Case) -> None:
+    state = case.state
+    assert (state and (state.status, state.reason, state.phase)) == case.want
+    assert all(word in weights.sentence(state) for word in case.words) if state else not case.words
+
+
+def test_of_bytes_that_are_there_only_a_refusal_of_their_claim_is_remarked() -> None:
+    silent = StorageState(finding=Finding.SILENT, said="dial tcp: refused")
+    assert hydration.hydrated(PLAN, silent, ()) == StorageState(finding=Finding.HYDRATED)
+
+
+@pytest.mark.parametrize("finding", Finding)
+def test_every_finding_has_a_result_and_a_sentence(finding: Finding) -> None:
+    state = StorageState(finding=finding, cause=Failure.UNKNOWN, problems=(Problem("spec.x", "y"),))
+    assert state.reason
+    assert "{" not in weights.sentence(state)
+
+
+def test_every_cause_has_advice() -> None:
+    assert set(weights.ADVICE) == set(Failure)
+
+
+WANTED = Hydration(claim="ours", path="models/0", namespace="lab", retry="2")
+DONE = replace(WANTED, completed_at="2026-01-01T00:00:00Z", claim_uid="1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latch:
+    """What was seen complete, what is seen now, and whether it still counts."""
+
+    id: str
+    reason: str
+    earlier: Hydration = DONE
+    claim: ObservedObject = _there(_claim())
+    holds: bool
+    outdated: bool = False
+
+
+LATCHES = (
+    Latch(id="held", reason="the claim is the one that was filled", holds=True),
+    Latch(id="never", reason="nothing was seen complete", earlier=WANTED, holds=False),
+    Latch(id="key", reason="other bytes", earlier=replace(DONE, path="models/1"), holds=False),
+    Latch(id="claim", reason="another claim", earlier=replace(DONE, claim="theirs"), holds=False),
+    Latch(id="namespace", reason="a claim of that name elsewhere", earlier=replace(DONE, namespace="x"), holds=False),
+    Latch(id="retry", reason="the user wants it done again", earlier=replace(DONE, retry=""), holds=False),
+    Latch(id="absent", reason="the claim is gone", claim=ObservedObject(State.ABSENT, _claim()), holds=False),
+    Latch(id="no-namespace", reason="so is all in it", claim=ObservedObject(State.NAMESPACE_MISSING, {}), holds=False),
+    Latch(
+        id="replaced",
+        reason="one of its name took its place",
+        claim=_there(_claim(uid="2")),
+        holds=False,
+        outdated=True,
+    ),
+    Latch(id="outage", reason="nobody said that it is gone", claim=DOWN, holds=True),
+    Latch(
+        id="earlier-release",
+        reason="it wrote down no uid",
+        earlier=replace(DONE, claim_uid=""),
+        claim=_there(_claim(uid="2")),
+        holds=True,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", LATCHES, ids=lambda c: c.id)
+def test_latch(case: Latch) -> None:
+    assert hydration.holds(case.earlier, WANTED, case.claim) is case.holds, case.reason
+    assert hydration.outdated(case.earlier, WANTED, case.claim, _there(COMPLETE)) is case.outdated, case.reason
+
+
+def test_what_is_remembered() -> None:
+    claim, job = _there(_claim()), _there(COMPLETE)
+    assert hydration.latch(Hydration(), WANTED, claim, job, done=True) == DONE
+    assert hydration.latch(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, done=True) == DONE
+    replaced = _there(_claim(uid="2"))
+    assert hydration.latch(DONE, WANTED, replaced, job, done=False) == DONE, (
+        "else its Job could not be told from a new one"
+    )
+    assert hydration.latch(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, done=False) == WANTED
+    assert hydration.completion(None) == ""

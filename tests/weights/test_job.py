@@ -1,0 +1,232 @@
+"""The Job is what the design says, and its name changes exactly when it must start again."""
+
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.settings import BUILT_IN
+from function.kube import manifests
+from function.kube.manifests import JSON, Manifest
+from function.weights import job
+from function.weights.credentials import credential
+from function.weights.job import DownloadSpec
+from function.weights.scripts import DOWNLOAD, SCRIPTS
+
+KEY = "e58d081b43957492"
+SOURCE = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
+TASK = DownloadSpec(
+    namespace="ml-team-research",
+    stem="kimi-k2-coreweave-1a2b3c4d",
+    claim="kimi-claim",
+    scripts="kimi-scripts",
+    source=SOURCE,
+    download=BUILT_IN.download,
+)
+
+
+def pod(task: DownloadSpec) -> Manifest:
+    return manifests.mapping(job.build(task), "spec.template.spec")
+
+
+def container(task: DownloadSpec) -> Manifest:
+    return manifests.listing(pod(task), "containers")[0]
+
+
+def environment(task: DownloadSpec) -> dict[str, JSON]:
+    return {manifests.text(e, "name"): e.get("value") for e in manifests.listing(container(task), "env")}
+
+
+def test_pod_is_the_designs() -> None:
+    spec = manifests.mapping(job.build(TASK), "spec")
+    assert {key: spec[key] for key in ("backoffLimit", "activeDeadlineSeconds")} == {
+        "backoffLimit": 6,
+        "activeDeadlineSeconds": 86400,
+    }
+    assert "ttlSecondsAfterFinished" not in spec, "the provider would create the Job again"
+    found = pod(TASK)
+    assert found["restartPolicy"] == "Never"
+    assert found["securityContext"] == {
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "fsGroup": 1000,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert found["volumes"] == [
+        {"name": "weights", "persistentVolumeClaim": {"claimName": "kimi-claim"}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "scripts", "configMap": {"name": "kimi-scripts"}},
+    ]
+    assert "nodeSelector" not in found, "a GPU pool at zero must not boot for a download"
+    assert "tolerations" not in found, "a GPU pool at zero must not boot for a download"
+
+
+def test_container_is_the_designs() -> None:
+    found = container(TASK)
+    assert found["image"] == "kserve/storage-initializer:v0.20.0"
+    assert found["command"] == ["python3", "/opt/modelplane/download.py"]
+    assert found["args"] == ["hf://moonshotai/Kimi-K2-Instruct:main", f"/mnt/models/models/{KEY}"]
+    assert found["resources"] == {"requests": {"cpu": "2", "memory": "8Gi"}}, "no memory limit by default"
+    assert found["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert found["volumeMounts"] == [
+        {"name": "weights", "mountPath": "/mnt/models"},
+        {"name": "scratch", "mountPath": "/tmp"},
+        {"name": "scripts", "mountPath": "/opt/modelplane", "readOnly": True},
+    ]
+    assert environment(TASK) == {
+        "HF_HOME": "/tmp/hf",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_XET_NUM_CONCURRENT_RANGE_GETS": "8",
+        "TQDM_MININTERVAL": "30",
+        "MODELPLANE_BACKOFF_LIMIT": "6",
+        "MODELPLANE_JOB": None,
+    }
+
+
+def test_failure_policy_ends_the_job_on_final_codes_only() -> None:
+    rules = manifests.listing(job.build(TASK), "spec.podFailurePolicy.rules")
+    values = [41, 42, 43, 44, 45, 61, 62, 63, 64]
+    on_exit: Manifest = {"containerName": "download", "operator": "In", "values": [*values]}
+    assert rules == [
+        {"action": "FailJob", "onExitCodes": on_exit},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+
+
+def test_platform_settings_reach_the_pod() -> None:
+    settings = replace(
+        BUILT_IN.download,
+        env=({"name": "HF_ENDPOINT", "value": "https://hub.mirror"}, {"name": "HF_HOME", "value": "/tmp/x"}),
+        node_selector={"pool": "cpu"},
+        tolerations=({"key": "batch", "operator": "Exists"},),
+        service_account="downloader",
+        pull_secrets=("mirror",),
+        backoff_limit=2,
+        deadline_seconds=60,
+    )
+    task = replace(TASK, download=settings)
+    found = pod(task)
+    assert found["nodeSelector"] == {"pool": "cpu"}
+    assert found["tolerations"] == [{"key": "batch", "operator": "Exists"}]
+    assert (found["serviceAccountName"], found["imagePullSecrets"]) == ("downloader", [{"name": "mirror"}])
+    assert environment(task)["HF_ENDPOINT"] == "https://hub.mirror"
+    assert environment(task)["HF_HOME"] == "/tmp/x", "the platform's word is stronger than ours"
+    assert environment(task)["MODELPLANE_BACKOFF_LIMIT"] == "2", "the script must know its last attempt"
+    assert manifests.integer(job.build(task), "spec.backoffLimit") == 2
+    assert manifests.integer(job.build(task), "spec.activeDeadlineSeconds") == 60
+
+
+@pytest.mark.parametrize("directory", ["", "/certs"])
+def test_certificate_bundle_is_mounted_where_the_initializer_looks(directory: str) -> None:
+    env: list[Manifest] = [{"name": "CA_BUNDLE_CONFIGMAP_NAME", "value": "corporate-ca"}]
+    if directory:
+        env.append({"name": "CA_BUNDLE_VOLUME_MOUNT_POINT", "value": directory})
+    task = replace(TASK, download=replace(BUILT_IN.download, env=tuple(env)))
+    mount = {"name": "certificates", "mountPath": directory or "/etc/ssl/custom-certs", "readOnly": True}
+    assert mount in manifests.listing(container(task), "volumeMounts")
+    volume = {"name": "certificates", "configMap": {"name": "corporate-ca"}}
+    assert volume in manifests.listing(pod(task), "volumes")
+
+
+def test_patterns_are_json_and_values_survive_kubernetes_expansion() -> None:
+    source = HuggingFaceSource(repo="a/b", revision="$(HOME)", allow=("b", "a"), ignore=("original/*", "$x"))
+    task = replace(TASK, source=source)
+    assert environment(task)["STORAGE_ALLOW_PATTERNS"] == '["a", "b"]'
+    assert environment(task)["STORAGE_IGNORE_PATTERNS"] == '["$$x", "original/*"]'
+    args = container(task)["args"]
+    assert isinstance(args, list)
+    assert args[0] == "hf://a/b:$$(HOME)"
+
+
+def test_token_is_referred_to_and_never_written() -> None:
+    source = HuggingFaceSource(repo="a/b", secret=SecretKey(name="hf", namespace="modelplane-system", key="HF_TOKEN"))
+    task = replace(TASK, source=source, credential=credential(source, None, "copy", lasting=False))
+    reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "copy", "key": "HF_TOKEN"}}}
+    assert reference in manifests.listing(container(task), "env")
+
+
+def test_bucket_credentials_become_variables_and_google_a_file() -> None:
+    secret = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
+    bucket = UriSource(uri="s3://b/m", secret=secret)
+    task = replace(TASK, source=bucket, credential=credential(bucket, None, "copy", lasting=False))
+    assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
+    google = UriSource(uri="gs://b/m", secret=secret)
+    task = replace(TASK, source=google, credential=credential(google, None, "copy", lasting=False))
+    assert "credentials" in [v["name"] for v in manifests.listing(pod(task), "volumes")]
+    assert "credentials" in [m["name"] for m in manifests.listing(container(task), "volumeMounts")]
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    task: DownloadSpec
+
+
+CHANGES = (
+    Case("retry", "a new value starts again over the partial files", replace(TASK, retry="1")),
+    Case("claim", "another claim holds other bytes", replace(TASK, claim="other")),
+    Case("source", "another source holds other bytes", replace(TASK, source=UriSource(uri="s3://b/m"))),
+    Case("namespace", "names are not unique across namespaces", replace(TASK, namespace="other")),
+    Case(
+        "image",
+        "a pod template is immutable",
+        replace(TASK, download=replace(BUILT_IN.download, image="mirror/initializer:v1")),
+    ),
+    Case(
+        "backoff",
+        "it is in the pod's variables",
+        replace(TASK, download=replace(BUILT_IN.download, backoff_limit=1)),
+    ),
+)
+
+
+def name(task: DownloadSpec) -> str:
+    return manifests.text(job.build(task), "metadata.name")
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=lambda c: c.id)
+def test_name_changes_with_everything_immutable(case: Case) -> None:
+    assert name(case.task) != name(TASK), case.reason
+    assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}[a-z0-9]", name(case.task)), "DNS-1035, and room for a pod's suffix"
+
+
+def test_retry_stands_on_the_job() -> None:
+    assert manifests.strings(job.build(replace(TASK, retry="2")), "metadata.annotations") == {
+        "modelplane.ai/retry": "2"
+    }
+    assert manifests.get(job.build(TASK), "metadata.annotations") is None
+
+
+def test_pods_go_with_their_job() -> None:
+    finalizers = manifests.get(job.build(TASK), "metadata.finalizers")
+    assert finalizers == ["foregroundDeletion"], "pods that stay hold the claim, which then never goes"
+
+
+def test_two_objects_may_describe_one_job() -> None:
+    spec = manifests.get(job.build(TASK), "spec.template.spec")
+    (container,) = manifests.listing(spec, "containers")
+    references = [manifests.mapping(entry, "valueFrom.fieldRef") for entry in manifests.listing(container, "env")]
+    assert [r["apiVersion"] for r in references if r] == ["v1"], "a default filled in by the cluster changes owners"
+
+
+@pytest.mark.parametrize("mirror", ["", "https://hub.mirror"])
+def test_a_secret_that_arrives_whole_overrides_neither_the_scripts_variables_nor_the_platforms(mirror: str) -> None:
+    """A container's `env` is stronger than its `envFrom`, so what stands there by name no Secret can set."""
+    bucket = UriSource(uri="s3://b/m", secret=SecretKey(name="bucket", namespace="team", key=""))
+    platform: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": mirror},) if mirror else ()
+    own = credential(bucket, None, "copy", lasting=False)
+    task = replace(TASK, source=bucket, credential=own, download=replace(BUILT_IN.download, env=platform))
+    found = environment(task)
+    assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
+    assert found["HF_ENDPOINT"] == (mirror or "https://huggingface.co")
+    assert found["MODELPLANE_INITIALIZER"] == "/storage-initializer/scripts/initializer-entrypoint"
+    assert set(re.findall(r"MODELPLANE_[A-Z_]+", SCRIPTS[DOWNLOAD])) <= {
+        manifests.text(entry, "name") for entry in manifests.listing(container(task), "env")
+    }

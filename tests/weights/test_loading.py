@@ -1,0 +1,111 @@
+"""How long weights take to load, and what would help."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.model import EngineName, HuggingFaceSource, OciSource, PvcSource
+from function.status import loading as report
+from function.weights.loading import Loading, loading
+from function.weights.plan import StoragePlan, plan
+from function.weights.request import StorageRequest
+from tests.builders import engine, profile, shape
+from tests.weights.requests import GIB, MULTI, SINGLE, model
+
+VLLM_OLD, VLLM_NEW = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.18.0"
+STREAM, PREFETCH = "--load-format=runai_streamer", "--safetensors-load-strategy=prefetch"
+
+
+def loads(request: StorageRequest, bandwidth: int | None = 10**9, image: str = VLLM_NEW, *args: str) -> Loading | None:
+    name = EngineName.SGLANG if "sglang" in image else EngineName.VLLM
+    planned = plan(request)
+    assert isinstance(planned, StoragePlan)
+    chosen = profile(shape=shape(2), engine=engine(name, *args, image=image))
+    return loading(planned, bandwidth, request.model, chosen)
+
+
+@dataclass(frozen=True)
+class Bound:
+    id: str
+    reason: str
+    request: StorageRequest
+    want: int | None
+
+
+BOUNDS = (
+    Bound(
+        "disk", "what the model says, also above all bounds", replace(MULTI, model=model(disk=9000 * GIB)), 9000 * GIB
+    ),
+    Bound("vram", "less than the GPUs' 16 x 141", replace(MULTI, model=model(vram=810 * GIB)), 810 * GIB),
+    Bound("gpus", "weights fit into them", MULTI, 16 * 141 * GIB),
+    Bound("nothing", "nobody says anything", replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), None),
+)
+
+
+@pytest.mark.parametrize("case", BOUNDS, ids=lambda c: c.id)
+def test_the_best_known_bound(case: Bound) -> None:
+    planned = plan(case.request)
+    assert isinstance(planned, StoragePlan)
+    assert planned.bound == case.want, case.reason
+
+
+@pytest.mark.parametrize(
+    ("request_", "bandwidth", "reason"),
+    [
+        (SINGLE, 10**9, "each pod fetches its own copy to its node's disk"),
+        (replace(MULTI, model=model(OciSource(image="r/m@sha256:1"))), 10**9, "an image lies on the node"),
+        (MULTI, None, "nobody measured the storage"),
+        (replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), 10**9, "nobody knows the size"),
+    ],
+)
+def test_nothing_is_said_of_what_is_not_known(request_: StorageRequest, bandwidth: int | None, reason: str) -> None:
+    assert loads(request_, bandwidth) is None, reason
+    assert report.status(loads(request_, bandwidth)) == {}
+
+
+KIMI = replace(MULTI, model=model(disk=960 * GIB))
+SMALL = replace(MULTI, model=model(disk=55 * GIB))
+
+
+@dataclass(frozen=True)
+class Advice:
+    id: str
+    reason: str
+    loads: Loading | None
+    want: tuple[str, ...] = ()
+
+
+ADVICE = (
+    Advice("long", "960 x 2^30 / 1e9 = 1031 s", loads(KIMI), (STREAM, PREFETCH)),
+    Advice("short", "59 s are not worth it", loads(SMALL)),
+    Advice("at-most", "five minutes are not above five minutes", loads(replace(MULTI, model=model(disk=300 * 10**9)))),
+    Advice("older", "reading ahead came with vLLM 0.18", loads(KIMI, 10**9, VLLM_OLD), (STREAM,)),
+    Advice("sglang", "has no such strategy", loads(KIMI, 10**9, "lmsysorg/sglang:v0.5.10"), (STREAM,)),
+    Advice("old-sglang", "nor a streamer before 0.5.10", loads(KIMI, 10**9, "lmsysorg/sglang:v0.5.9")),
+    Advice("chosen", "the author chose", loads(KIMI, 10**9, VLLM_NEW, "--load-format", "dummy")),
+    Advice("chosen-strategy", "likewise", loads(KIMI, 10**9, VLLM_NEW, "--safetensors_load_strategy=eager")),
+    Advice("gguf", "there are no safetensors", loads(
+        replace(MULTI, model=model(HuggingFaceSource(repo="a/b", file="m.gguf"), disk=960 * GIB)))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ADVICE, ids=lambda c: c.id)
+def test_what_would_help_is_what_this_engine_knows(case: Advice) -> None:
+    assert case.loads is not None
+    assert case.loads.flags == case.want, case.reason
+
+
+def test_the_words() -> None:
+    found = loads(KIMI, 2 * 10**9)
+    assert found is not None
+    helps = f"engine.args {STREAM} or {PREFETCH} may read several times as fast (docs/storage.md)"
+    assert report.status(found) == {"loadTime": "8m36s", "loadAdvice": helps}, "960 x 2^30 / 2e9 = 515.4 s"
+    assert report.sentence(found) == f"weights of at most 960Gi load in 8m36s at 2 GB/s; {helps}"
+    assert report.status(loads(SMALL)) == {"loadTime": "1m0s"}, "55 x 2^30 / 1e9 = 59.06 s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"), [(1, "1s"), (59, "59s"), (60, "1m0s"), (3599, "59m59s"), (3600, "1h0m"), (3661, "1h2m")]
+)
+def test_times_are_written_as_people_write_them(seconds: int, written: str) -> None:
+    assert report.duration(seconds) == written

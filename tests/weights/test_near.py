@@ -1,0 +1,66 @@
+"""On which nodes a download runs: where its weights are read, if they can be read nowhere else."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.cache import CacheType, ManagedCache, UserClaim
+from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.settings import Download
+from function.kube.manifests import JSON, mapping
+from function.weights.plan import StoragePlan, plan
+from function.weights.request import StorageRequest
+from tests.builders import pool
+from tests.weights.requests import CACHE, SINGLE
+
+POOL = replace(pool(), labels=(("pool", "h100"),), taints=({"key": "team", "value": "a", "effect": "NoSchedule"},))
+LOCAL = EnvironmentStorage(class_name="local", access_mode="ReadWriteOnce")
+FAST = EnvironmentStorage(class_name="nfs")
+ASKED = replace(SINGLE, pool=POOL, choice=ManagedCache(type=CacheType.PVC))
+ONCE, MANY = "ReadWriteOnce", "ReadWriteMany"
+TOLERATED: list[JSON] = [
+    {"key": "nvidia.com/gpu", "operator": "Exists"},
+    {"key": "team", "value": "a", "effect": "NoSchedule", "operator": "Equal"},
+]
+NEAR: tuple[JSON, JSON] = ({"pool": "h100"}, TOLERATED)
+ANYWHERE: tuple[JSON, JSON] = (None, None)
+USERS = replace(ASKED, choice=UserClaim(claim="mine"))
+DOWNLOAD = Download(node_selector={"disk": "fast"}, tolerations=({"operator": "Exists"},))
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    request: StorageRequest
+    want: tuple[JSON, JSON]
+
+
+CASES = (
+    Case("shared", "a GPU pool at zero must not boot for a download", replace(ASKED, environment=FAST), ANYWHERE),
+    Case("local", "the first consumer decides where the volume is", replace(ASKED, environment=LOCAL), NEAR),
+    Case("local-once-pod", "one pod is one node", replace(ASKED, environment=replace(LOCAL, access_mode=f"{ONCE}Pod")),
+         NEAR),
+    Case("shared-claim", "one claim for all, of one node", replace(
+        ASKED, environment=replace(LOCAL, mode=StorageMode.SHARED)), NEAR),
+    Case("own", "as the claim is", replace(USERS, environment=FAST, claim_mode=ONCE), NEAR),
+    Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL, claim_mode=MANY), ANYWHERE),
+    Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),
+    Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL, claim_mode=MANY), ANYWHERE),
+    Case("cache", "it is read by nobody yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
+    Case("said", "who names nodes for downloads knows where their volumes are",
+         replace(ASKED, environment=LOCAL, download=DOWNLOAD),
+         ({"disk": "fast"}, [{"operator": "Exists"}, *TOLERATED])),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_where_a_download_runs(case: Case) -> None:
+    request = replace(case.request, model=replace(case.request.model, disk=2**30))
+    found = plan(request)
+    assert isinstance(found, StoragePlan), found
+    assert found.job
+    pod = mapping(found.job.manifest, "spec.template.spec")
+    assert (pod.get("nodeSelector"), pod.get("tolerations")) == case.want, case.reason
+    resources = str(pod["containers"])
+    assert "nvidia.com/gpu" not in resources, "it holds no GPU"

@@ -1,0 +1,166 @@
+"""Claims of one node: the download runs where the service will, and never more pods than can mount them."""
+
+import copy
+from dataclasses import dataclass, field
+
+import pytest
+
+from function.contract import Call
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
+from function.weights.scripts import DOWNLOAD, SCRIPTS
+from tests.composers.plane import change, manifests, only, plane, reconciled, remote, said
+from tests.support.remote_scene import put
+from tools.control_plane import ControlPlane
+from tools.world import World
+
+STORY, POOLS = "gemma-one-gpu", "spec.nodePools"
+ONCE: Manifest = {"type": "PVC", "accessMode": "ReadWriteOnce", "storageClassName": "local", "size": "60Gi"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(World):
+    """A world whose claims are of one node; Jobs `run` as long as they are told to."""
+
+    running: list[Manifest] = field(default_factory=list)
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return the Object; a claim in it is of one node."""
+        observed = World.advance(self, resource, step)
+        there = mapping(observed, "status.atProvider.manifest")
+        if there.get("kind") == "PersistentVolumeClaim":
+            put(there, "spec.accessModes", ["ReadWriteOnce"])
+        if there.get("kind") == "Job" and self.running:
+            there["status"] = self.running[0]
+        return observed
+
+
+def settled(cache: JSON, world: World, replicas: int = 1) -> ControlPlane:
+    """Return a plane with one deployment of one node."""
+    control, found = ControlPlane(renderer=plane(STORY).renderer, world=world), manifests(STORY)
+    for manifest in found:
+        if manifest["kind"] == "ModelDeployment":
+            put(manifest, "spec.modelCache", cache)
+            put(manifest, "spec.scaling", {"fixed": {"replicas": replicas}})
+    control.apply(found)
+    control.settle()
+    return control
+
+
+def edit(control: ControlPlane, kind: str, path: str, value: JSON) -> None:
+    """Set a field, and let everything come to rest."""
+    changed = copy.deepcopy(control.composites[only(control, kind)])
+    put(changed, path, value)
+    control.apply([changed])
+    control.settle()
+
+
+def relabel(control: ControlPlane) -> None:
+    """Give the pools' nodes another label."""
+    (environment,) = (m for m in manifests(STORY) if m["kind"] == "InferenceEnvironment")
+    for index, _ in enumerate(listing(environment, POOLS)):
+        edit(control, "InferenceEnvironment", f"{POOLS}.{index}.labels", {"other": "label"})
+
+
+def pod_of_job(control: ControlPlane) -> Manifest:
+    (job,) = remote(control, only(control, "ModelPlacement"), "job-").values()
+    return mapping(job, "spec.template.spec")
+
+
+def test_the_download_runs_where_the_service_will() -> None:
+    caches: tuple[Manifest, ...] = (ONCE, {"claimName": "mine"})
+    for cache in caches:
+        control = settled(cache, Local())
+        (service,) = remote(control, only(control, "ModelPlacement"), "service-").values()
+        pod = pod_of_job(control)
+        assert pod["nodeSelector"] == get(service, "spec.template.nodeSelector")
+        assert pod["tolerations"] == get(service, "spec.template.tolerations")
+
+
+def test_a_download_that_runs_is_not_moved() -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
+    before = remote(control, only(control, "ModelPlacement"), "job-")
+    relabel(control)
+    assert remote(control, only(control, "ModelPlacement"), "job-") == before
+
+
+def test_a_download_that_cannot_be_scheduled_is() -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 0}]))
+    relabel(control)
+    assert pod_of_job(control)["nodeSelector"] == {"other": "label"}
+
+
+def replicas(control: ControlPlane) -> list[int]:
+    """Return the replicas of the services there are."""
+    found = remote(control, only(control, "ModelPlacement"), "service-").values()
+    return [integer(service, "spec.replicas") for service in found]
+
+
+def test_a_claim_of_a_user_serves_one_replica_as_ours_does() -> None:
+    caches: tuple[Manifest, ...] = ({"claimName": "mine"}, {"claimName": "mine", "preload": False})
+    for cache in caches:
+        control = settled(cache, Local(), replicas=2)
+        placement = only(control, "ModelPlacement")
+        assert said(control, placement, "StorageReady") == ("False", "ClaimNotShared")
+        assert replicas(control) == []
+
+
+def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
+    control = settled({"claimName": "mine"}, Local())
+    assert replicas(control) == [1]
+    edit(control, "ModelDeployment", "spec.scaling", {"fixed": {"replicas": 2}})
+    deployment = only(control, "ModelDeployment")
+    assert replicas(control) == [1]
+    assert said(control, deployment, "Scheduled") == ("False", "SharedStorageMissing")
+    message = text(condition(control.composites[deployment], "Scheduled"), "message")
+    assert "the claim that is there is ReadWriteOnce, and 2 replicas need ReadWriteMany" in message
+    placement = only(control, "ModelPlacement")
+    change(control, placement, "spec.replicas", 2)
+    first = Call(xr=control.composites[placement], observed=control.store.owned(placement))
+    _, found = reconciled(first, control.composites.values())
+    message = next(c.message for c in found.conditions if c.type == "StorageReady")
+    assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message, "written by hand"
+
+
+@pytest.mark.parametrize("ready", [0, 1], ids=["waits for a node", "runs"])
+def test_another_release_s_script_ends_no_download(monkeypatch: pytest.MonkeyPatch, ready: int) -> None:
+    """Where nothing else differs nobody asked for another Job; and back to the first release it is the same, too."""
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": ready}]))
+    before = remote(control, only(control, "ModelPlacement"), "job-")
+    scripts = remote(control, only(control, "ModelPlacement"), "scripts-")
+    (mounted,) = scripts.values()
+    assert text(mounted, "metadata.name") in config_maps(control)
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
+    assert remote(control, only(control, "ModelPlacement"), "job-") == before
+    assert remote(control, only(control, "ModelPlacement"), "scripts-") == scripts, "what its pods mount stays"
+
+
+def test_another_pin_of_the_image_ends_no_download_and_a_platform_s_word_does() -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
+    edit(control, "InferenceEnvironment", "spec.storage.download", {"image": "kserve/storage-initializer:v0.19.0"})
+    assert images(control) == ["kserve/storage-initializer:v0.19.0"], "somebody said so"
+    edit(control, "InferenceEnvironment", "spec.storage.download", {})
+    assert images(control) == ["kserve/storage-initializer:v0.19.0"], "as a release with another pin would find it"
+    edit(control, "InferenceEnvironment", "spec.storage.download", {"image": "mirror/storage-initializer:v0.20.0"})
+    assert images(control) == ["mirror/storage-initializer:v0.20.0"]
+
+
+def config_maps(control: ControlPlane) -> list[str]:
+    """Return the ConfigMaps that the Job's pods mount."""
+    volumes = listing(pod_of_job(control), "volumes")
+    return [text(volume, "configMap.name") for volume in volumes if "configMap" in volume]
+
+
+def images(control: ControlPlane) -> list[str]:
+    return [text(container, "image") for container in listing(pod_of_job(control), "containers")]
+
+
+def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+    control = settled(ONCE, Local(running=[failed]))
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "today's")
+    edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
+    (mounted,) = config_maps(control)
+    composed = (m for each in control.rounds for made in each.rendered.values() for m in made.remote.values())
+    scripts = {text(m, "metadata.name"): m for m in composed if m["kind"] == "ConfigMap"}
+    assert scripts[mounted]["data"] == SCRIPTS

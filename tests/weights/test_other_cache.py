@@ -1,0 +1,45 @@
+"""A ModelCache that turns out to be of another model: what runs is kept as it is, and both models are named."""
+
+from function.kube.manifests import get
+from function.reasons import Status
+from tests.support.remote_scene import Scene, at_rest, put
+
+OTHER = "models/0123456789abcdef"
+
+
+def test_a_cache_of_another_model_changes_nothing_that_runs() -> None:
+    rest = at_rest("model-cache")
+
+    def other(found: Scene) -> None:
+        cache = found.answers["cache"]
+        put(cache, "spec.modelRef.name", "llama")
+        rows = get(cache, "status.environments")
+        assert isinstance(rows, list)
+        for row in rows:
+            assert isinstance(row, dict)
+            row["path"] = OTHER
+
+    changed = rest.edited(other)
+    assert changed.composed() == rest.composed()
+    state = changed.said("StorageReady")
+    assert state.status is Status.FALSE
+    assert state.message.startswith("spec.modelCache.name: ModelCache ")
+    assert "keeps model llama, not qwen3-235b" in state.message
+    assert changed.said("ServiceReady").status is Status.TRUE
+
+
+def test_a_cache_that_one_pod_can_mount_serves_on_and_no_second_replica_is_started() -> None:
+    """A ModelCache's claim is read by every replica; what is ReadWriteOnce by now was not when this was placed."""
+    rest = at_rest("model-cache")
+
+    def once(found: Scene) -> None:
+        rows = get(found.answers["cache"], "status.environments")
+        assert isinstance(rows, list)
+        for row in rows:
+            assert isinstance(row, dict)
+            row["accessMode"] = "ReadWriteOnce"
+
+    changed = rest.edited(once, lambda found: put(found.xr, "spec.replicas", 2))
+    state = changed.said("StorageReady")
+    assert (state.status, state.reason) == (Status.FALSE, "ClaimNotShared")
+    assert changed.composed() == rest.composed()

@@ -1,0 +1,63 @@
+"""Asking for many pools of an environment at once: the same words as one by one, and fewer of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from function.domain.cache import ManagedCache
+from function.domain.environment import Environment, EnvironmentStorage
+from function.domain.settings import BUILT_IN
+from function.scheduling.request import Unstorable
+from function.weights import placed
+from function.weights.checks import StorageFault, faults
+from function.weights.placed import PlacedWeights
+from function.weights.request import StorageRequest
+from tests import builders
+
+WEIGHTS = PlacedWeights(
+    model=replace(builders.model(), disk=None, vram=None),
+    choice=ManagedCache(),
+    cache=None,
+    settings=BUILT_IN,
+    namespace="team",
+    owner="kimi",
+)
+ENVIRONMENTS: Sequence[Environment] = [
+    Environment(name="with", storage=EnvironmentStorage(class_name="fast")),
+    Environment(name="without"),
+    Environment(name="once", storage=EnvironmentStorage(class_name="fast", access_mode="ReadWriteOnce")),
+]
+
+
+def _all(ask: Unstorable) -> list[tuple[StorageFault, ...]]:
+    return [
+        ask(environment, builders.pool(name, memory=memory), builders.shape(nodes, gpus), replicas)
+        for environment in ENVIRONMENTS
+        for name in ("a", "b")
+        for memory in ("80Gi", None)
+        for nodes in (1, 2)
+        for gpus in (4, 8)
+        for replicas in (1, 2)
+    ]
+
+
+def test_what_is_remembered_is_what_would_be_said() -> None:
+    said = _all(lambda *asked: faults(WEIGHTS.on(*asked)))
+    assert len(set(said)) > 3, "the words differ"
+    assert _all(replace(WEIGHTS)) == said
+
+
+def test_pools_that_do_not_differ_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[StorageRequest] = []
+
+    def counted(request: StorageRequest) -> tuple[StorageFault, ...]:
+        asked.append(request)
+        return faults(request)
+
+    monkeypatch.setattr(placed, "faults", counted)
+    ask = replace(WEIGHTS)
+    _all(ask)
+    once = len(asked)
+    _all(ask)
+    assert len(asked) == once == len(_all(ask)) // 2, "two pools each"

@@ -1,0 +1,386 @@
+"""One row of the design's table each: whose claim, whose Job, which URI, what the service waits for."""
+
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
+from function.domain.settings import BUILT_IN
+from function.kube import manifests
+from function.kube.names import named
+from function.weights.plan import Gate, StoragePlan, plan
+from function.weights.request import Case as Row
+from function.weights.request import NamedCacheFacts, StorageRequest
+from function.weights.sizing import Size, SizeFrom
+from function.weights.volume_claim import Ownership
+from tests.weights.requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
+
+# printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
+KIMI_REF = ModelRef(kind="ClusterModel", name="kimi-k2-instruct")
+KEY = "e58d081b43957492"
+SHARED = EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED, shared_size=2000 * GIB)
+SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN")
+GATED = replace(KIMI, secret=SECRET)
+
+
+def planned(request: StorageRequest) -> StoragePlan:
+    found = plan(request)
+    assert isinstance(found, StoragePlan), found
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    request: StorageRequest
+    type: Row
+    uri: str  # {claim} is the planned claim's name
+    gate: Gate
+    claim: Ownership | None = None
+    job: Ownership | None = None
+    size: Size | None = None
+
+
+ON_CLAIM = f"pvc://{{claim}}/models/{KEY}"
+GPU_MEMORY = Size(amount=2256 * GIB, source=SizeFrom.GPU_MEMORY)  # 16 GPUs of 141Gi
+
+CASES = (
+    Case(
+        "single-node",
+        "KServe's own initializer does it",
+        SINGLE,
+        Row.INITIALIZER,
+        "hf://moonshotai/Kimi-K2-Instruct:main",
+        Gate.NOTHING,
+    ),
+    Case(
+        "single-node-in-a-shared-environment",
+        "nobody asked for a claim",
+        replace(SINGLE, environment=SHARED),
+        Row.INITIALIZER,
+        "hf://moonshotai/Kimi-K2-Instruct:main",
+        Gate.NOTHING,
+    ),
+    Case(
+        "single-node-bucket",
+        "KServe takes s3, too",
+        replace(SINGLE, model=model(UriSource(uri="s3://b/m"))),
+        Row.INITIALIZER,
+        "s3://b/m",
+        Gate.NOTHING,
+    ),
+    Case(
+        "multi-node",
+        "all nodes read one claim",
+        MULTI,
+        Row.MANAGED,
+        ON_CLAIM,
+        Gate.JOB,
+        Ownership.MANAGED,
+        Ownership.MANAGED,
+        GPU_MEMORY,
+    ),
+    Case(
+        "single-node-with-claim",
+        "asked for",
+        replace(SINGLE, choice=ManagedCache(type=CacheType.PVC, size=60 * GIB)),
+        Row.MANAGED,
+        ON_CLAIM,
+        Gate.JOB,
+        Ownership.MANAGED,
+        Ownership.MANAGED,
+        Size(amount=60 * GIB, source=SizeFrom.EXPLICIT),
+    ),
+    Case(
+        "single-node-over-https",
+        "KServe refuses the scheme",
+        replace(SINGLE, model=model(UriSource(uri="https://m.example.com/m.gguf"), disk=9 * GIB)),
+        Row.MANAGED,
+        # printf '["https://m.example.com/m.gguf","",[],[]]' | sha256sum
+        "pvc://{claim}/models/269e5644f3cce45f",
+        Gate.JOB,
+        Ownership.MANAGED,
+        Ownership.MANAGED,
+        Size(amount=9 * GIB, source=SizeFrom.DISK),
+    ),
+    Case(
+        "retain",
+        "claim and Job outlive the deployment",
+        replace(MULTI, choice=ManagedCache(retain=True)),
+        Row.RETAINED,
+        ON_CLAIM,
+        Gate.JOB,
+        Ownership.RETAINED,
+        Ownership.RETAINED,
+        GPU_MEMORY,
+    ),
+    Case(
+        "shared",
+        "one claim for each namespace, of the environment's size, never deleted",
+        replace(MULTI, environment=SHARED, choice=ManagedCache(size=5 * GIB, class_name="mine")),
+        Row.SHARED,
+        ON_CLAIM,
+        Gate.JOB,
+        Ownership.RETAINED,
+        Ownership.RETAINED,
+        Size(amount=2000 * GIB, source=SizeFrom.EXPLICIT),
+    ),
+    Case(
+        "users-claim",
+        "observed only, filled by our Job",
+        replace(MULTI, environment=EnvironmentStorage(), choice=UserClaim(claim="my-model-cache")),
+        Row.USER_CLAIM,
+        ON_CLAIM,
+        Gate.JOB,
+        Ownership.OBSERVED,
+        Ownership.RETAINED,
+    ),
+    Case(
+        "users-claim-without-preload",
+        "the claim must exist, and that is all",
+        replace(MULTI, choice=UserClaim(claim="my-model-cache", preload=False)),
+        Row.USER_CLAIM,
+        ON_CLAIM,
+        Gate.CLAIM,
+        Ownership.OBSERVED,
+    ),
+    Case(
+        "managed-without-preload",
+        "a claim that binds with its first pod must not be waited for",
+        replace(MULTI, choice=ManagedCache(preload=False)),
+        Row.MANAGED,
+        ON_CLAIM,
+        Gate.NOTHING,
+        Ownership.MANAGED,
+        None,
+        GPU_MEMORY,
+    ),
+    Case(
+        "model-cache",
+        "claim and Job are the ModelCache's",
+        replace(
+            MULTI,
+            choice=NamedCache(name="kimi-weights"),
+            named=NamedCacheFacts(model=KIMI_REF, claim="kimi-weights-1", path=f"models/{KEY}"),
+        ),
+        Row.MODEL_CACHE,
+        f"pvc://kimi-weights-1/models/{KEY}",
+        Gate.CACHE,
+    ),
+    Case(
+        "for-a-model-cache",
+        "a cache keeps bytes for one node as well",
+        replace(CACHE, choice=ManagedCache(size=1100 * GIB)),
+        Row.MANAGED,
+        ON_CLAIM,
+        Gate.JOB,
+        Ownership.MANAGED,
+        Ownership.MANAGED,
+        Size(amount=1100 * GIB, source=SizeFrom.EXPLICIT),
+    ),
+    Case(
+        "image",
+        "the nodes pull it",
+        replace(MULTI, model=model(OciSource(image="registry.example.com/m@sha256:0"))),
+        Row.OCI,
+        "oci://registry.example.com/m@sha256:0",
+        Gate.NOTHING,
+    ),
+    Case(
+        "pre-staged",
+        "nothing is downloaded",
+        replace(MULTI, model=model(PvcSource(claim="staged", path="/kimi/v1/"))),
+        Row.PRESTAGED,
+        "pvc://staged/kimi/v1",
+        Gate.NOTHING,
+    ),
+    Case(
+        "pre-staged-root",
+        "the whole claim is the model",
+        replace(MULTI, model=model(PvcSource(claim="staged"))),
+        Row.PRESTAGED,
+        "pvc://staged",
+        Gate.NOTHING,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_table(case: Case) -> None:
+    found = planned(case.request)
+    assert found.type is case.type, case.reason
+    assert found.uri == case.uri.format(claim=found.claim_name), case.reason
+    assert found.gate is case.gate, case.reason
+    assert (found.claim.ownership if found.claim else None) is case.claim, case.reason
+    assert (found.job.ownership if found.job else None) is case.job, case.reason
+    assert found.size == case.size, case.reason
+    if found.job:
+        volumes = manifests.listing(found.job.manifest, "spec.template.spec.volumes")
+        assert volumes[0]["persistentVolumeClaim"] == {"claimName": found.claim_name}, case.reason
+
+
+def test_faults_are_returned() -> None:
+    found = plan(replace(MULTI, environment=EnvironmentStorage()))
+    assert not isinstance(found, StoragePlan)
+    assert [fault.field for fault in found] == ["spec.modelCache.storageClassName"]
+
+
+def test_managed_names_belong_to_one_placement() -> None:
+    mine, other = planned(MULTI), planned(replace(MULTI, owner="kimi-k2-other-5e6f7a8b"))
+    assert mine.claim_name != other.claim_name
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        replace(MULTI, choice=ManagedCache(retain=True)),
+        replace(MULTI, environment=SHARED),
+        replace(MULTI, choice=UserClaim(claim="mine")),
+    ],
+)
+def test_retained_and_shared_names_are_everybodys(asked: StorageRequest) -> None:
+    gated = replace(asked, model=model(GATED))
+    mine, other = planned(gated), planned(replace(gated, owner="kimi-k2-other-5e6f7a8b"))
+    assert mine.claim_name == other.claim_name
+    assert mine.job == other.job, "a re-created deployment must find the finished Job"
+    assert mine.credential == other.credential, "the Job names the Secret"
+
+
+def test_what_is_of_one_claim_of_the_user_is_of_no_other() -> None:
+    asked = replace(MULTI, model=model(GATED), choice=UserClaim(claim="mine"))
+    mine, other = planned(asked), planned(replace(asked, choice=UserClaim(claim="theirs")))
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+    assert mine.credential != other.credential, "one may be filled while the other is not"
+
+
+def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
+    source = model(GATED, disk=GIB)
+    placement, cache = replace(MULTI, model=source), replace(MULTI, model=source, for_cache=True)
+    mine, other = planned(placement), planned(cache)
+    assert mine.claim_name != other.claim_name
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+    assert mine.credential != other.credential
+    before = planned(replace(cache, existing=frozenset({mine.claim_name})))
+    assert (before.claim_name, before.credential, before.job) == (mine.claim_name, mine.credential, mine.job)
+
+
+def test_a_cache_has_bytes_of_its_own_on_each_of_two_environments_of_one_cluster() -> None:
+    """Or leaving one of them would delete what the other's services read."""
+    cache = replace(MULTI, model=model(GATED, disk=GIB), for_cache=True)
+    mine, other = (planned(replace(cache, scope=name)) for name in ("east", "west"))
+    assert mine.claim_name != other.claim_name
+    assert mine.job
+    assert other.job
+    assert mine.job.name != other.job.name
+    assert mine.credential != other.credential
+    earlier = named(cache.owner, cache.namespace, "ModelCache", cache.owner, mine.key)
+    before = planned(replace(cache, scope="east", existing=frozenset({earlier})))
+    assert before.claim_name == earlier != mine.claim_name, "what an earlier release wrote keeps its name"
+    retained = replace(cache, choice=ManagedCache(retain=True))
+    assert planned(retained) == planned(replace(retained, scope="east")), "and what is never deleted is everybody's"
+
+
+def test_names_are_dns_1035() -> None:
+    odd = planned(replace(MULTI, owner="9-lives.of-a-placement-with-a-name-beyond-every-limit-that-there-is"))
+    assert odd.job
+    for name in (odd.claim_name, odd.job.name):
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+        assert len(name) <= 52
+
+
+def test_new_revision_gets_a_directory_claim_and_job_beside_the_old() -> None:
+    old, new = planned(MULTI), planned(replace(MULTI, model=model(replace(KIMI, revision="v2"))))
+    assert old.job
+    assert new.job
+    assert len({old.key, new.key}) == len({old.claim_name, new.claim_name}) == len({old.path, new.path}) == 2
+    assert old.job.name != new.job.name
+
+
+@dataclass(frozen=True)
+class ClassCase:
+    id: str
+    reason: str
+    deployment: str | None
+    environment: str | None
+    default: str | None
+    want: str
+
+
+CLASSES = (
+    ClassCase("deployment", "the strongest", "a", "b", "c", "a"),
+    ClassCase("environment", "stronger than the defaults", None, "b", "c", "b"),
+    ClassCase("default", "the weakest", None, None, "c", "c"),
+    ClassCase("empty-is-said", "the cluster's default class was asked for", "", "b", "c", ""),
+)
+
+
+@pytest.mark.parametrize("case", CLASSES, ids=lambda c: c.id)
+def test_class(case: ClassCase) -> None:
+    request = replace(
+        MULTI,
+        choice=ManagedCache(class_name=case.deployment),
+        environment=EnvironmentStorage(class_name=case.environment),
+        default_class=case.default,
+    )
+    claim = planned(request).claim
+    assert claim
+    assert claim.class_name == case.want, case.reason
+
+
+def test_shared_claim_is_the_environments_alone() -> None:
+    own = ManagedCache(class_name="mine", access_mode="ReadWriteOnce", size=GIB)
+    claim = planned(replace(MULTI, environment=SHARED, choice=own)).claim
+    assert claim
+    assert (claim.name, claim.class_name, claim.access_mode) == ("model-cache", "nfs", "ReadWriteMany")
+
+
+def test_token_of_a_job_goes_and_that_of_a_pod_stays() -> None:
+    job = planned(replace(MULTI, model=model(GATED))).credential
+    pod = planned(replace(SINGLE, model=model(GATED))).credential
+    assert job
+    assert pod
+    assert (job.copied, job.lasting) == (SECRET, False)
+    assert (pod.copied, pod.lasting) == (SECRET, True)
+
+
+def test_environments_token_is_not_copied() -> None:
+    request = replace(MULTI, model=model(GATED), download=replace(BUILT_IN.download, token_secret="hub"))
+    found = planned(request).credential
+    assert found
+    assert (found.name, found.copied) == ("hub", None)
+
+
+def test_without_preload_no_token_is_needed() -> None:
+    request = replace(MULTI, model=model(GATED), choice=ManagedCache(preload=False))
+    assert planned(request).credential is None
+
+
+def test_single_node_initializer_is_told_everything() -> None:
+    source = HuggingFaceSource(repo="a/b", secret=SECRET, ignore=("original/*",))
+    found = planned(replace(SINGLE, model=model(source))).initializer
+    assert found
+    assert found.image == "kserve/storage-initializer:v0.20.0"
+    assert found.resources == {"requests": {"cpu": "2", "memory": "8Gi"}}
+    assert found.env_from == ()
+    names = [entry["name"] for entry in found.env]
+    assert "HF_TOKEN" in names
+    assert "STORAGE_IGNORE_PATTERNS" in names
+
+
+def test_single_node_bucket_credentials_are_variables() -> None:
+    source = UriSource(uri="s3://b/m", secret=SECRET)
+    found = planned(replace(SINGLE, model=model(source)))
+    assert found.initializer
+    assert found.credential
+    assert found.initializer.env_from == ({"secretRef": {"name": found.credential.name}},)

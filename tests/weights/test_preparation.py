@@ -1,0 +1,128 @@
+"""The Job whose directory root makes first: what it may do, and what is taken for its failures."""
+
+from dataclasses import replace
+
+import pytest
+
+from function.domain.settings import BUILT_IN, Download
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.weights import job, preparation
+from function.weights.failures import Failure, failure
+from tests.weights.test_job import KEY, TASK
+
+PREPARED = replace(TASK, prepared=True)
+PLAIN = job.build(TASK)
+
+
+def build(**fields: object) -> Manifest:
+    """Return the Job of a download with other settings."""
+    return job.build(replace(TASK, download=replace(BUILT_IN.download, **fields)))  # type: ignore[arg-type]  # any field
+
+
+def without_preparation(made: Manifest) -> JSON:
+    return {key: value for key, value in mapping(made, "spec.template.spec").items() if key != "initContainers"}
+
+
+def test_root_may_own_and_reach_files_and_nothing_else() -> None:
+    (prepare,) = listing(job.build(PREPARED), "spec.template.spec.initContainers")
+    assert prepare["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "runAsNonRoot": False,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
+    }
+    assert prepare["args"] == ["/mnt/models", f"models/{KEY}", "1000", "1000"]
+    assert prepare["volumeMounts"] == [
+        {"name": "weights", "mountPath": "/mnt/models"},
+        {"name": "scripts", "mountPath": "/opt/modelplane", "readOnly": True},
+    ]
+    assert "env" not in prepare, "it needs no token"
+
+
+def test_the_download_itself_is_the_same_under_another_name() -> None:
+    prepared = job.build(PREPARED)
+    assert without_preparation(prepared) == without_preparation(PLAIN)
+    assert text(prepared, "metadata.name") != text(PLAIN, "metadata.name")
+    rules = listing(prepared, "spec.podFailurePolicy.rules")
+    assert [get(rule, "onExitCodes.containerName") for rule in rules] == ["download", "prepare", None]
+    assert get(rules[1], "onExitCodes.values") == [43, 46]
+
+
+SECURITY: Manifest = {"runAsUser": 2000, "runAsGroup": 3000, "fsGroup": 4000, "supplementalGroups": [5, 6]}
+
+
+def test_the_user_of_the_download_is_the_platforms_to_name() -> None:
+    found = mapping(build(security=SECURITY), "spec.template.spec.securityContext")
+    fixed: Manifest = {
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert found == {**SECURITY, **fixed}
+    task = replace(PREPARED, download=Download(security=SECURITY))
+    (prepare,) = listing(job.build(task), "spec.template.spec.initContainers")
+    args = prepare["args"]
+    assert isinstance(args, list)
+    assert args[2:] == ["2000", "3000"], "who downloads gets the directory"
+
+
+def test_root_is_asked_for_in_so_many_words() -> None:
+    found = mapping(build(security={"runAsUser": 0}), "spec.template.spec.securityContext")
+    assert (found["runAsUser"], found["runAsNonRoot"]) == (0, False), "the kubelet refuses the contradiction"
+
+
+def deadline(made: Manifest) -> object:
+    return get(made, "spec.activeDeadlineSeconds")
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "want"),
+    [
+        ("nobody knows of a pod", {}, 600),
+        ("no pod was made", {"active": 0, "ready": 0}, 600),
+        ("it runs", {"active": 1}, 86400),
+        ("an attempt failed", {"failed": 1}, 86400),
+        ("a pod has just ended", {"uncountedTerminatedPods": {"failed": ["uid"]}}, 86400),
+    ],
+)
+def test_ten_minutes_until_there_is_a_pod(reason: str, status: Manifest, want: int) -> None:
+    made = job.build(PREPARED)
+    assert deadline(preparation.impatient(made, {}, {"status": status})) == want, reason
+    assert deadline(preparation.impatient(PLAIN, {}, {"status": status})) == 86400, "no namespace refuses this one"
+
+
+def test_time_that_was_given_is_not_taken_back() -> None:
+    made = job.build(PREPARED)
+    assert deadline(preparation.impatient(made, made, {})) == 86400
+
+
+def test_a_short_deadline_is_not_made_longer() -> None:
+    made = job.build(replace(PREPARED, download=Download(deadline_seconds=60)))
+    assert deadline(preparation.impatient(made, {}, {})) == 60
+
+
+def ended(seconds: int, status: Manifest, made: Manifest) -> Manifest:
+    failed: Manifest = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+    spec: Manifest = {**mapping(made, "spec"), "activeDeadlineSeconds": seconds}
+    return {**made, "spec": spec, "status": {**status, "conditions": [failed]}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "made", "seconds", "status", "want"),
+    [
+        ("nobody made it a pod", job.build(PREPARED), 600, {}, Failure.NO_POD),
+        ("it had one", job.build(PREPARED), 600, {"failed": 1}, Failure.DEADLINE_EXCEEDED),
+        ("it had all its time", job.build(PREPARED), 86400, {}, Failure.DEADLINE_EXCEEDED),
+        ("no level of Pod Security refuses it", PLAIN, 600, {}, Failure.DEADLINE_EXCEEDED),
+        ("root from the start", build(security={"runAsUser": 0}), 600, {}, Failure.NO_POD),
+    ],
+)
+def test_a_job_that_never_had_a_pod(reason: str, made: Manifest, seconds: int, status: Manifest, want: Failure) -> None:
+    assert failure(ended(seconds, status, made)) is want, reason
+
+
+def test_what_root_may_not_do_is_not_writable() -> None:
+    said = "Container prepare for pod team/x failed with exit code 46 matching FailJob rule at index 1"
+    failed: Manifest = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": said}
+    assert failure({"status": {"conditions": [failed]}}) is Failure.NOT_WRITABLE

@@ -1,0 +1,324 @@
+"""Nothing that a service reads is deleted: readers are known by name and by the URI that they serve from."""
+
+import copy
+from dataclasses import dataclass, replace
+
+import pytest
+from crossplane.function import resource
+
+from function.cli.store import Ref
+from function.domain.cache import ModelCache, NamedCache, Reader
+from function.domain.placement import Placement
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.remote.objects import ObservedObject, State
+from function.weights import consumers as readers
+from tests import builders
+from tests.composers.plane import call, change, only, plane, remote, request_of
+from tools.control_plane import ControlPlane
+from tools.world import World
+
+STORY = "model-cache"
+PLACEMENTS = "placements"
+
+
+def _cache(control: ControlPlane) -> Ref:
+    return only(control, "ModelCache")
+
+
+def _reader(control: ControlPlane) -> Ref:
+    return only(control, "ModelPlacement")
+
+
+def _environment(control: ControlPlane) -> str:
+    return text(control.composites[_reader(control)], "spec.inferenceEnvironmentRef.name")
+
+
+def _bytes(names: set[str]) -> set[str]:
+    return {name for name in names if "/claim-" in name or "/job-" in name}
+
+
+def _deselect(control: ControlPlane) -> None:
+    change(control, _cache(control), "spec.environmentSelector", {"matchLabels": {"nobody": "has-this"}})
+
+
+def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
+    """Return what is composed while no placement is listed; `reader`: what is answered by name, if at all."""
+    request = request_of(control, _cache(control))
+    del request.required_resources["placements"].items[:]
+    if reader is not None:
+        answer = request.required_resources[f"placement-{_reader(control).name}"]
+        answer.SetInParent()
+        for manifest in reader:
+            resource.update(answer.items.add(), manifest)
+    return _bytes(set(call(request).desired.resources))
+
+
+def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
+    control = plane(STORY)
+    read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
+    _deselect(control)
+    kept = _composed(control, [control.composites[_reader(control)]])
+    assert kept == _bytes(read), "the reader is asked for by name, and answers"
+
+
+def test_a_reader_that_has_not_answered_deletes_nothing() -> None:
+    control = plane(STORY)
+    before = _bytes(set(control.store.owned(_cache(control))))
+    _deselect(control)
+    assert _composed(control, None) == before
+
+
+def test_bytes_go_when_no_reader_is_left() -> None:
+    control = plane(STORY)
+    _deselect(control)
+    assert _composed(control, []) == set()
+
+
+def test_a_reader_that_cannot_be_parsed_is_a_reader() -> None:
+    control = plane(STORY)
+    broken = copy.deepcopy(control.composites[_reader(control)])
+    mapping(broken, "spec").pop("inferenceEnvironmentRef")
+    _deselect(control)
+    environment = _environment(control)
+    assert {key.partition("/")[0] for key in _composed(control, [broken])} == {environment}
+
+
+def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> None:
+    control = plane(STORY)
+    cache, reader, environment = _cache(control), _reader(control), _environment(control)
+    old = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
+    change(control, only(control, "ClusterModel"), "spec.huggingFace.revision", "v2")
+    still = False
+    for _ in range(20):
+        control.advance()
+        served = text(control.composites[reader], "status.service.uri")
+        planned = text(control.composites[reader], "status.storage.uri")
+        there = old <= set(remote(control, cache, f"{environment}/"))
+        assert there or served == planned, "planned is not served"
+        still |= there and served != planned
+        # A list that shows nobody changes nothing, at any time on the way.
+        if served != planned:
+            assert old <= _composed(control, [control.composites[reader]])
+    assert still
+    assert not old & set(remote(control, cache, f"{environment}/")), "then they go"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unlooked(World):
+    """Clusters whose provider has not looked at services yet."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return a resource as observed so many steps after its creation; a service as it was made."""
+        service = text(resource, "spec.forProvider.manifest.kind") == "LLMInferenceService"
+        return World.advance(self, resource, 0 if service else step)
+
+
+def test_a_new_revision_leaves_the_bytes_of_a_service_that_nobody_has_looked_at() -> None:
+    """Histories, seed 7159: written, and made at any moment, on what its placement planned no more."""
+    control = plane(STORY, _Unlooked())
+    cache, reader, environment = _cache(control), _reader(control), _environment(control)
+    ((key, service),) = remote(control, reader, "service-").items()
+    (old,) = (key for key in remote(control, cache, f"{environment}/") if "/claim-" in key)
+    change(control, only(control, "ClusterModel"), "spec.huggingFace.revision", "v2")
+    written = [service]
+    for _ in range(20):
+        control.advance()
+        written.append(remote(control, reader, "service-")[key])
+        assert old in remote(control, cache, f"{environment}/"), "it may be there by now"
+    assert text(written[-1], "spec.model.uri") != text(service, "spec.model.uri"), "it is written on what is planned"
+
+
+def test_a_placement_that_left_the_cache_reads_from_it_until_its_service_has_moved() -> None:
+    control = plane(STORY)
+    deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
+    old = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
+    change(control, deployment, "spec.modelCache", {"type": "PVC", "size": "600Gi"})
+    _deselect(control)
+    seen = False
+    for _ in range(12):
+        before = text(control.composites[_reader(control)], "status.service.uri")
+        control.advance()
+        reads = any(f"pvc://{key.partition('/claim-')[2]}/" in before for key in old)
+        seen |= reads
+        assert not reads or old <= set(remote(control, cache, f"{environment}/"))
+    assert seen
+    assert not old & set(remote(control, cache, f"{environment}/"))
+
+
+def test_what_a_placement_turns_to_stays_though_its_service_reads_something_else() -> None:
+    control = plane(STORY)
+    deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
+    named = mapping(control.composites[deployment], "spec.modelCache")
+    change(control, deployment, "spec.modelCache", {"type": "PVC", "size": "600Gi"})
+    control.settle()
+    claims = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
+    change(control, deployment, "spec.modelCache", dict(named))
+    control.advance()
+    assert text(control.composites[_reader(control)], "spec.modelCache.name")
+    reads = readers.claim_of(text(control.composites[_reader(control)], "status.service.uri"))
+    assert f"{environment}/claim-{reads}" not in claims
+    _deselect(control)
+    for _ in range(6):
+        control.advance()
+        assert claims <= set(remote(control, cache, f"{environment}/")), "its pods may start from it any moment"
+
+
+def test_a_cache_is_protected_until_who_left_it_reads_something_else() -> None:
+    control = plane(STORY)
+    cache, reader = _cache(control), _reader(control)
+    read = text(control.composites[reader], "status.service.uri")
+    change(control, only(control, "ModelDeployment"), "spec.modelCache", {"type": "PVC", "size": "600Gi"})
+    named, reads = True, []
+    for _ in range(14):
+        control.advance()
+        usage = control.rounds[-1].rendered[reader].composed.get("cache-usage", {})
+        reads.append(text(control.composites[reader], "status.service.uri") == read)
+        named = text(control.rounds[-1].rendered[reader].composite, "spec.modelCache.name") == cache.name
+        assert (text(usage, "spec.of.resourceRef.name") == cache.name) is (named or reads[-1])
+    assert not named
+    assert (reads[3], reads[-1]) == (True, False)
+
+
+def test_readers_are_remembered_by_name() -> None:
+    control = plane(STORY)
+    status = mapping(control.composites[_cache(control)], "status")
+    placement = control.composites[_reader(control)]
+    assert listing(status, "readers") == [
+        {
+            "name": text(placement, "metadata.name"),
+            "environment": _environment(control),
+            "uri": text(placement, "status.service.uri"),
+        }
+    ]
+    assert text(placement, "status.service.uri") == text(placement, "status.storage.uri")
+    assert status["usedBy"] == ["qwen"]
+
+
+CACHE = ModelCache(namespace=builders.NAMESPACE, name="weights", model=builders.MODEL)
+OURS = NamedCache(name="weights")
+ON_IT = builders.placement(cache=OURS)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    placement: Placement
+    want: list[str]
+
+
+CASES = (
+    Case("serves", "what is served counts", replace(ON_IT, reads="pvc://c/old", uri="pvc://c/new"), ["pvc://c/old"]),
+    Case("plans", "without a service it reads what it plans", replace(ON_IT, uri="pvc://c/new"), ["pvc://c/new"]),
+    Case("silent", "an earlier release did not say what it served", replace(ON_IT, served=True, uri="pvc://c/n"), [""]),
+    Case("left", "its service has not moved yet", builders.placement(name="p"), []),
+    Case(
+        "left-and-still-there",
+        "its service is on a claim of the cache",
+        replace(builders.placement(), reads="pvc://mine/models/0"),
+        ["pvc://mine/models/0"],
+    ),
+    Case(
+        "moves",
+        "it may be on the way",
+        replace(ON_IT, reads="pvc://c/a", next_reads="pvc://c/b", uri="pvc://c/c"),
+        [""],
+    ),
+    Case(
+        "left-for-it", "its service is told to", replace(builders.placement(), next_reads="pvc://mine/models/0"), [""]
+    ),
+    Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_who_reads(case: Case) -> None:
+    found = readers.readers(CACHE, [case.placement], {"env": {"mine"}})
+    assert [reader.uri for reader in found] == case.want, case.reason
+
+
+def test_all_who_read_are_found_by_name() -> None:
+    """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
+    of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
+    late, early = (replace(ON_IT, name=name, reads=f"pvc://c/{name}") for name in "ba")
+    found = readers.readers(
+        CACHE, [of_others, late, replace(elsewhere, reads="pvc://mine/0"), early], {"env": {"mine"}}
+    )
+    assert found == [Reader(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
+
+
+def _object(kind: str, name: str, *policies: JSON) -> Manifest:
+    described: Manifest = {"kind": kind, "metadata": {"name": name}}
+    return {"spec": {"managementPolicies": [*policies] or None, "forProvider": {"manifest": described}}}
+
+
+def test_claims_that_go_with_their_objects() -> None:
+    observed = [
+        _object("PersistentVolumeClaim", "ours"),
+        _object("PersistentVolumeClaim", "all", "*"),
+        _object("PersistentVolumeClaim", "kept", "Observe", "Create", "Update"),
+        _object("Job", "download", "*"),
+    ]
+    assert readers.claims(observed) == {"ours", "all", "kept"}
+    assert readers.claims(observed, owned=True) == {"ours", "all"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "claim"), [("pvc://c/models/0", "c"), ("pvc://c", "c"), ("hf://org/model", ""), ("", "")]
+)
+def test_the_claim_of_a_uri(uri: str, claim: str) -> None:
+    assert readers.claim_of(uri) == claim
+
+
+@pytest.mark.parametrize(
+    ("uri", "wanted", "want"),
+    [
+        ("", "pvc://c/new", True),
+        ("pvc://c/old", "pvc://c/new", True),
+        ("pvc://c/new", "pvc://c/new", False),
+        ("pvc://elsewhere/old", "pvc://c/new", False),
+        ("hf://org/model:main", "", False),
+        ("pvc://c/new", "", True),
+    ],
+)
+def test_is_read(uri: str, wanted: str, want: bool) -> None:
+    assert readers.is_read({"c"}, [Reader(name="p", environment="e", uri=uri)], wanted) is want
+
+
+def _service(uri: str, ready: str) -> Manifest:
+    conditions: list[JSON] = [{"type": kind, "status": ready} for kind in ("Ready", "PresetsCombined")]
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "spec": {"model": {"uri": uri}},
+        "status": {"conditions": conditions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other", "earlier", "want"),
+    [
+        (("new", "True"), None, "old", "new"),
+        (("new", "False"), None, "old", "old"),
+        (("new", "False"), None, "", "new"),
+        (None, "old", "", "old"),
+        (None, None, "old", "old"),
+        (None, None, "", ""),
+    ],
+)
+def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None, earlier: str, want: str) -> None:
+    unseen = ObservedObject(State.UNSEEN, {})
+    own = ObservedObject(State.PRESENT, _service(*wanted)) if wanted else unseen
+    others: list[Manifest] = [{"status": {"atProvider": {"manifest": _service(other, "False")}}}] if other else []
+    assert readers.served_uri(own, others, earlier) == want
+
+
+@pytest.mark.parametrize(
+    ("told", "served", "want"),
+    [((), "", ""), (("a",), "", "a"), (("a",), "a", ""), (("a", "b"), "a", "b"), (("", "a"), "b", "a")],
+)
+def test_what_a_service_is_told_to_read(told: tuple[str, ...], served: str, want: str) -> None:
+    services: list[Manifest] = [
+        {"spec": {"forProvider": {"manifest": {"spec": {"model": {"uri": uri}}}}}} for uri in told
+    ]
+    assert readers.next_uri(services, served) == want

@@ -1,0 +1,44 @@
+"""The storage's speed: what a new service is given for its start, what is said of it, and what it leaves alone."""
+
+from function.kube.manifests import listing, mapping
+from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, Scene, environment, model, only, scene
+
+FAST = environment("storage.readBandwidth", 2)
+# The example's model says 1000Gi: 600 + 1000 x 8 + 1800 = 10400 s; 600 + 4 x 537 + 1800 = 4548 s, in whole tens.
+UNMEASURED, MEASURED = 1040, 455
+
+
+def patience(found: Scene) -> object:
+    (main,) = listing(mapping(mapping(only(found), "spec"), "template"), "containers")
+    return mapping(main, "startupProbe")["failureThreshold"]
+
+
+def new(story: str = SEVERAL_NODES) -> Scene:
+    """Return a placement whose weights are there, and whose service is not."""
+    found = scene(story).edited()
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        found.observed.pop(key)
+    return found
+
+
+def test_a_new_service_has_as_long_as_the_storage_takes() -> None:
+    assert patience(new().edited(model("resources.disk", "1000Gi"))) == UNMEASURED
+    assert patience(new().edited(model("resources.disk", "1000Gi"), FAST)) == MEASURED
+
+
+def test_a_running_one_is_left_alone() -> None:
+    before = scene(SEVERAL_NODES)
+    assert before.edited(FAST).composed() == before.composed()
+
+
+def test_the_status_says_how_long_and_what_would_help() -> None:
+    said = mapping(scene(SEVERAL_NODES).edited(model("resources.disk", "1000Gi"), FAST).outcome().status, "storage")
+    assert said["loadTime"] == "8m57s", "1000 x 2^30 / 2e9 = 536.9 s"
+    assert "runai_streamer" in str(said["loadAdvice"])
+    without = mapping(scene(SEVERAL_NODES).outcome().status, "storage")
+    assert not {"loadTime", "loadAdvice"} & without.keys()
+
+
+def test_what_each_pod_fetches_lies_on_its_own_node() -> None:
+    assert patience(new(ONE_NODE).edited(FAST)) == patience(new(ONE_NODE))
+    assert "loadTime" not in mapping(scene(ONE_NODE).edited(FAST).outcome().status, "storage")

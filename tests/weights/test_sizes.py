@@ -1,0 +1,142 @@
+"""Claims that cannot hold what the model says its weights take: refused before the download, kept where bytes are."""
+
+import pytest
+
+from function.kube.manifests import Manifest, mapping, text
+from function.reasons import Status
+from tests.support.remote_scene import SEVERAL_NODES, Edit, Scene, environment, model, observed, placement, put, scene
+
+# The example's model says 1000Gi; 960Gi here, to be unlike.
+DISK = model("resources.disk", "960Gi")
+OWN = placement("modelCache", {"type": "PVC", "size": "500Gi"})
+SHARED: tuple[Edit, ...] = (
+    environment("storage.mode", "Shared"),
+    environment("storage.sharedClaim", {"name": "team", "size": "700Gi"}),
+)
+IGNORED = environment("storage.sizeEnforced", False)
+
+
+def new(*edits: Edit) -> Scene:
+    """Return a placement of which nothing is observed but its namespace."""
+    found = scene(SEVERAL_NODES).edited(DISK)
+    found.xr.pop("status", None)
+    found.observed.clear()
+    return found.edited(*edits)
+
+
+def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
+    """Return the sight of a claim of the user's, with this capacity."""
+
+    def edit(found: Scene) -> None:
+        put(found.xr, "spec.modelCache", {"claimName": "mine"})
+        claim = found.outcome().composed["claim-mine"]
+        remote: Manifest = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "mine", "uid": "1"},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": asked}}},
+            "status": {"phase": "Bound", **({"capacity": {"storage": given}} if given else {})},
+        }
+        status: Manifest = {
+            "conditions": [{"type": "Synced", "status": "True"}, {"type": "Ready", "status": "True"}],
+            "atProvider": {"manifest": remote},
+        }
+        found.observed["claim-mine"] = {**claim.manifest, "status": status}
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edits", "said", "reason"),
+    [
+        (
+            (OWN,),
+            "spec.modelCache.size: found 500Gi, and the model's spec.resources.disk is 960Gi",
+            "what was asked for",
+        ),
+        (
+            SHARED,
+            "spec.storage.sharedClaim.size: found 700Gi, and the model's spec.resources.disk is 960Gi",
+            "the environment's",
+        ),
+        (
+            (users_claim("200Gi"),),
+            "spec.modelCache.claimName: the claim has 200Gi, and the model's spec.resources.disk is 960Gi",
+            "what the user's was given",
+        ),
+        (
+            (users_claim("", asked="250Gi"),),
+            "spec.modelCache.claimName: the claim has 250Gi, and the model's spec.resources.disk is 960Gi",
+            "what it asks for, while it waits for its first consumer",
+        ),
+    ],
+)
+def test_nothing_is_downloaded_where_it_cannot_fit(edits: tuple[Edit, ...], said: str, reason: str) -> None:
+    found = new(*edits)
+    condition = found.said("StorageReady")
+    assert (condition.status, condition.reason, condition.message) == (Status.FALSE, "StorageTooSmall", said), reason
+    assert found.composed("job-") == found.composed("service-") == {}
+
+
+@pytest.mark.parametrize("edits", [(OWN,), SHARED, (users_claim("200Gi"),)])
+def test_storage_that_ignores_sizes_makes_it_a_remark(edits: tuple[Edit, ...]) -> None:
+    found = new(IGNORED, *edits)
+    assert len(found.composed("job-")) == 1
+    assert "Note: spec." in found.said("StorageReady").message
+    assert "the model's spec.resources.disk is 960Gi" in found.said("StorageReady").message
+
+
+@pytest.mark.parametrize(
+    ("edits", "reason"),
+    [
+        ((placement("modelCache", {"type": "PVC", "size": "960Gi"}),), "just enough"),
+        ((placement("modelCache", {"type": "PVC", "size": "959.5Gi"}),), "claims are made in whole Gi"),
+        ((users_claim("1Ti"),), "more than enough"),
+        ((users_claim("", asked="nonsense"),), "what cannot be read says nothing"),
+        ((OWN, model("resources.disk", None)), "nobody said what the weights take"),
+    ],
+)
+def test_what_holds_is_downloaded(edits: tuple[Edit, ...], reason: str) -> None:
+    found = new(*edits)
+    assert found.said("StorageReady").reason != "StorageTooSmall", reason
+    assert len(found.composed("job-")) == 1
+    assert "Note" not in found.said("StorageReady").message
+
+
+def test_what_serves_goes_on_and_takes_edits() -> None:
+    """A disk that is corrected upward under a service whose bytes were verified."""
+    before = scene(SEVERAL_NODES)
+    grown = before.edited(placement("modelCache", {"type": "PVC", "size": "500Gi"}), model("resources.disk", "1500Gi"))
+    assert grown.said("StorageReady").reason == "Hydrated"
+    (service,) = grown.composed().values()
+    assert service == next(iter(before.composed().values()))
+    edited = grown.edited(placement("replicas", 2))
+    (more,) = edited.composed().values()
+    assert mapping(more, "spec")["replicas"] == 2
+
+
+def test_a_download_that_runs_goes_on() -> None:
+    found = new(OWN, model("resources.disk", "500Gi")).settled()
+    assert len(found.composed("job-")) == 1
+    late = found.edited(DISK)
+    assert len(late.composed("job-")) == 1
+    assert late.said("StorageReady").reason != "StorageTooSmall"
+
+
+def test_another_download_does_not_begin() -> None:
+    """The model turns to another revision, whose bytes are not there."""
+    found = scene(SEVERAL_NODES).edited(OWN, DISK, model("huggingFace.revision", "v2"))
+    assert found.said("StorageReady").reason == "StorageTooSmall"
+    assert found.composed("job-") == scene(SEVERAL_NODES).composed("job-")
+    assert found.composed() == scene(SEVERAL_NODES).composed(), "the service stays on what it has"
+
+
+def test_a_service_without_download_goes_on() -> None:
+    """With preload: false nothing is ever verified; what its service reads is there."""
+    found = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "PVC", "preload": False})).settled()
+    (uri,) = (text(service, "spec.model.uri") for service in found.composed().values())
+    put(found.xr, "status", {"service": {"uri": uri}})
+    put(found.xr, "spec.modelCache.size", "500Gi")
+    late = found.edited(DISK, observed("job-", "spec.gone", True))
+    assert late.said("StorageReady").reason == "Prestaged"
+    assert len(late.composed()) == 1

@@ -1,0 +1,110 @@
+"""Claims are written true to what exists, and what cannot change is said instead of tried."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from function.kube.manifests import Manifest
+from function.weights import volume_claim
+from function.weights.volume_claim import ClaimPlan, Ownership
+from tests.weights.requests import GIB
+
+PLAN = ClaimPlan(name="kimi", namespace="team", ownership=Ownership.MANAGED, size=720 * GIB, class_name="filestore-rwx")
+CLASS_FIXED = "claim kimi is of class shared-vast and cannot become filestore-rwx; delete it to move"
+
+
+def live(class_name: str | None, mode: str) -> Manifest:
+    spec: Manifest = {"accessModes": [mode], "resources": {"requests": {"storage": "720Gi"}}}
+    return {"spec": {**spec, "storageClassName": class_name} if class_name else spec}
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    plan: ClaimPlan
+    observed: Manifest
+    want: Manifest | None
+    problems: tuple[str, ...] = ()
+
+
+def spec(class_name: str | None, mode: str = "ReadWriteMany", size: str = "720Gi") -> Manifest:
+    found: Manifest = {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
+    return {**found, "storageClassName": class_name} if class_name else found
+
+
+CASES = (
+    Case("new", "everything is as planned", PLAN, {}, spec("filestore-rwx")),
+    Case("default-class", 'in a claim "" would mean no class', replace(PLAN, class_name=""), {}, spec(None)),
+    Case(
+        "default-class-was-filled-in",
+        "the cluster's choice is no difference to report",
+        replace(PLAN, class_name=""),
+        live("standard-rwx", "ReadWriteMany"),
+        spec(None),
+    ),
+    Case("settled", "nothing changed", PLAN, live("filestore-rwx", "ReadWriteMany"), spec("filestore-rwx")),
+    Case(
+        "another-class",
+        "the API would refuse it for ever",
+        PLAN,
+        live("shared-vast", "ReadWriteMany"),
+        spec("shared-vast"),
+        (f"spec.storageClassName: {CLASS_FIXED}",),
+    ),
+    Case(
+        "another-access-mode",
+        "the API would refuse it for ever",
+        PLAN,
+        live("filestore-rwx", "ReadWriteOnce"),
+        spec("filestore-rwx", "ReadWriteOnce"),
+        ("spec.accessModes: claim kimi is ReadWriteOnce and cannot become ReadWriteMany; delete it to move",),
+    ),
+    Case(
+        "grown",
+        "only size may change",
+        replace(PLAN, size=900 * GIB),
+        live("filestore-rwx", "ReadWriteMany"),
+        spec("filestore-rwx", size="900Gi"),
+    ),
+    Case(
+        "users-claim",
+        "it is observed and nothing else",
+        replace(PLAN, ownership=Ownership.OBSERVED),
+        live("shared-vast", "ReadWriteOnce"),
+        None,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_build_and_changed(case: Case) -> None:
+    built = volume_claim.build(case.plan, case.observed)
+    assert built.get("spec") == case.want, case.reason
+    metadata = built["metadata"]
+    assert isinstance(metadata, dict)
+    assert (metadata["name"], metadata["namespace"]) == ("kimi", "team"), case.reason
+    assert tuple(str(p) for p in volume_claim.changed(case.plan, case.observed)) == case.problems, case.reason
+
+
+@dataclass(frozen=True)
+class SharedCase:
+    id: str
+    reason: str
+    observed: Manifest
+    nodes: int
+    want: bool
+
+
+SHARED = (
+    SharedCase("one-node", "any claim will do on one node", live("x", "ReadWriteOnce"), 1, want=True),
+    SharedCase("several-and-shared", "every node can mount it", live("x", "ReadWriteMany"), 2, want=True),
+    SharedCase("several-and-exclusive", "one node only", live("x", "ReadWriteOnce"), 2, want=False),
+    SharedCase("several-and-read-only", "it must be written first", live("x", "ReadOnlyMany"), 2, want=False),
+    SharedCase("several-and-unknown", "what is not declared is not given", {}, 2, want=False),
+)
+
+
+@pytest.mark.parametrize("case", SHARED, ids=lambda c: c.id)
+def test_shared(case: SharedCase) -> None:
+    assert volume_claim.shared(case.observed, case.nodes) is case.want, case.reason
