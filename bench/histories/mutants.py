@@ -98,8 +98,8 @@ MUTANTS = (
             Change(
                 "function.weights.consumers",
                 "_uri",
-                "    if placement.next_reads:\n",
-                "    return placement.uri\n    if placement.next_reads:\n",
+                "    if placement.applied_uri:\n",
+                "    return placement.planned_uri\n    if placement.applied_uri:\n",
             ),
         ),
     ),

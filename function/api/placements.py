@@ -61,9 +61,9 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         phase=_phase(manifest),
         obstacle=_obstacle(manifest),
         url=text(manifest, "status.service.url"),
-        uri=text(manifest, "status.storage.uri"),
-        reads=text(manifest, "status.service.uri"),
-        next_reads=text(manifest, "status.service.nextUri"),
+        planned_uri=text(manifest, "status.storage.uri"),
+        serving_uri=text(manifest, "status.service.uri"),
+        applied_uri=text(manifest, "status.service.appliedUri"),
         claim_mode=text(manifest, "status.storage.accessMode"),
         hydration=read_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
@@ -86,7 +86,7 @@ def _takes(manifest: Manifest, placement: Placement) -> Share | None:
     service = mapping(manifest, "status.service")
     if text(service, "pool"):
         return read_share(service)
-    return placement.asks if placement.has_served or placement.reads else None
+    return placement.asks if placement.has_served or placement.serving_uri else None
 
 
 def _owner(manifest: Manifest) -> str:

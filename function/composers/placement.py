@@ -111,7 +111,7 @@ def _compose(
             resolved.environment.name,
             placement.hydration,
             resolved.entry,
-            placement.reads,
+            placement.serving_uri,
         ),
         admitted,
     )
@@ -213,7 +213,7 @@ def _answer(
         **written.secrets,
         **written.composed,
     }
-    if not lifecycle.moved(writer, stored, written, key, resolved.placement.uri):
+    if not lifecycle.moved(writer, stored, written, key, resolved.placement.planned_uri):
         composed |= writer.named(stored.stale) | lifecycle.left_weights(writer)
         composed |= cache_usage.until_moved(call.observed, composed)
     serving = services.remarked(_serving(resolved, remote), written.uncopied)
@@ -244,7 +244,7 @@ def _answer(
 
 def _service(call: Call, resolved: ResolvedPlacement, written: lifecycle.Written, remote: ObservedObject) -> Manifest:
     there = [m for k, m in sorted(call.observed.items()) if k.startswith(SERVICE)]
-    uri = served_uri(remote, there, resolved.placement.reads)
+    uri = served_uri(remote, there, resolved.placement.serving_uri)
     return report.service(
         remote,
         text(remote.manifest, "metadata.name") or service_name(resolved.placement, resolved.shape),

@@ -35,14 +35,15 @@ class Deployment:
 class Placement:
     """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 time.
 
-    `served` is latched: it was Ready once. `ready`: it serves. `obstacle`: the first that is not as it shall be besides
-    its service, which may serve all the same. `vram` is the model's vram (bytes) at the time of the decision,
-    where VRAM maths made it. `uri` is where its service shall read the weights, `reads` where it does (empty: it has
-    none yet), `next_reads` where it was told to and was not seen to (empty: nowhere else), `claim_mode` the access mode
-    of the claim that they are on, `takes` what its service takes of a pool. `owner` is the uid of the composite that
-    composed it, if any did. `over_quota`: it has said that it takes no more than it has, as its namespace may not.
-    `held_back`: it has said that it cannot start, since its own spec or what it refers to is missing or invalid.
-    `apart`: no two of its replicas share a node. `acknowledged`: its status was written for its present spec.
+    `served` is latched: it was Ready once. `ready`: it serves. `obstacle`: the first that is not as it shall be
+    besides its service, which may serve all the same. `vram` is the model's vram (bytes) at the time of the
+    decision, where VRAM maths made it. `planned_uri` is where its service shall read the weights, `serving_uri`
+    where it does (empty: it has none yet), `applied_uri` where it was told to and was not seen to (empty: nowhere
+    else), `claim_mode` the access mode of the claim that they are on, `takes` what its service takes of a pool.
+    `owner` is the uid of the composite that composed it, if any did. `over_quota`: it has said that it takes no
+    more than it has, as its namespace may not. `held_back`: it has said that it cannot start, since its own spec or
+    what it refers to is missing or invalid. `apart`: no two of its replicas share a node. `acknowledged`: its
+    status was written for its present spec.
     """
 
     namespace: str
@@ -65,9 +66,9 @@ class Placement:
     phase: Phase = Phase.PENDING
     obstacle: str = ""
     url: str = ""
-    uri: str = ""
-    reads: str = ""
-    next_reads: str = ""
+    planned_uri: str = ""
+    serving_uri: str = ""
+    applied_uri: str = ""
     hydration: Hydration = Hydration()
     claim_mode: str = ""
     owner: str = ""
@@ -104,4 +105,4 @@ class Placement:
     @property
     def begun(self) -> bool:
         """Whether anything of it was composed, which nothing is before it was admitted."""
-        return self.has_served or bool(self.uri or self.reads)
+        return self.has_served or bool(self.planned_uri or self.serving_uri)

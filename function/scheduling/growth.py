@@ -88,7 +88,7 @@ def _unstorable(
     request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
 ) -> tuple[Refusal, ...]:
     found = request.unstorable(environment, pool, shape, request.deployment.replicas)
-    if placement.reads or placement.hydration.completed_at:
+    if placement.serving_uri or placement.hydration.completed_at:
         found = of_existing(found, placement.claim_mode, shape.nodes, request.deployment.replicas)
     return tuple(
         Refusal(

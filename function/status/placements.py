@@ -57,7 +57,7 @@ def service(
     remote: ObservedObject, name: str, namespace: str, uri: str, next_uri: str, takes: Share | None
 ) -> Manifest:
     """Return which service it is, what it reads and will read next, and what it takes of which pool."""
-    read = {"url": url(remote.manifest) or None, "uri": uri or None, "nextUri": next_uri or None}
+    read = {"url": url(remote.manifest) or None, "uri": uri or None, "appliedUri": next_uri or None}
     said = prune({"name": name, "namespace": namespace, **read})
     selector: Manifest = {} if takes is None or takes.labels is None else {"nodeSelector": dict(takes.labels)}
     return {**said, **(share(takes) if takes else {}), **selector}

@@ -50,7 +50,7 @@ def readers(cache: ModelCache, placements: Iterable[Placement], owned: Mapping[s
             continue
         named = placement.cache == NamedCache(name=cache.name)
         ours = owned.get(placement.environment, ())
-        if named or claim_of(placement.reads) in ours or claim_of(placement.next_reads) in ours:
+        if named or claim_of(placement.serving_uri) in ours or claim_of(placement.applied_uri) in ours:
             found.append(Reader(name=placement.name, environment=placement.environment, uri=_uri(placement)))
     return sorted(found, key=lambda reader: reader.name)
 
@@ -60,9 +60,9 @@ def _uri(placement: Placement) -> str:
 
     Nor is it while its service is on the way from one to the other.
     """
-    if placement.next_reads:
+    if placement.applied_uri:
         return ""
-    return placement.reads or ("" if placement.served else placement.uri)
+    return placement.serving_uri or ("" if placement.served else placement.planned_uri)
 
 
 def is_read(claims: Collection[str], known: Iterable[Reader], wanted: str = "") -> bool:

@@ -66,7 +66,7 @@ def test_every_field_is_read() -> None:
         deleting=True,
         phase=Phase.READY,
         url="http://chat",
-        uri="pvc://mine/models/0",
+        planned_uri="pvc://mine/models/0",
         labels=(("modelplane.ai/environment", "east"),),
         takes=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
     )

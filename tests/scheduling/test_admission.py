@@ -165,7 +165,7 @@ def test_a_grant_of_a_pool_that_is_gone_ends_when_it_is_neither_asked_for_nor_ta
 
 def test_what_goes_unstarted_is_not_admitted_any_more() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
-    assert _uids(environment(), replace(MINE, deleting=True, uri="pvc://x")) == ["me"]
+    assert _uids(environment(), replace(MINE, deleting=True, planned_uri="pvc://x")) == ["me"]
 
 
 def test_a_placement_that_is_gone_leaves_its_grant() -> None:

@@ -181,7 +181,7 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
         replace(SERVES, shape=None),
         replace(SERVES, deleting=True),
         replace(SERVES, over_quota=True, replicas=3),
-        replace(placement("p9"), uri="pvc://weights"),
+        replace(placement("p9"), planned_uri="pvc://weights"),
     ],
     ids=lambda p: f"{p.begun}-{p.replicas}-{p.takes and p.takes.replicas}-{p.shape and p.shape.gpus}",
 )

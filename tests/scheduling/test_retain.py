@@ -275,7 +275,7 @@ CASES = (
         id="begun-and-not-ready",
         reason="what was composed was admitted once",
         environment=environment("env", pool(), uid="e", ready=False),
-        placement=replace(MINE, uri="pvc://claim/models/0"),
+        placement=replace(MINE, planned_uri="pvc://claim/models/0"),
         want=STAYS,
     ),
     Case(
@@ -334,7 +334,7 @@ def test_those_that_shall_stay_longest_come_first() -> None:
 
 def test_of_those_that_are_not_ready_the_one_that_served_is_carried() -> None:
     """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
-    own = [placement("a"), replace(placement("b"), uri="pvc://x"), placement("c", served=True)]
+    own = [placement("a"), replace(placement("b"), planned_uri="pvc://x"), placement("c", served=True)]
     request = SchedulingRequest(deployment=deployment(environments=1), model=model(), unstorable=planner(model()))
     assert [p.environment for p in retain(request, {}, own, Ledger(())).again] == ["c", "b", "a"]
     assert [p.environment for p in schedule(request, [], own).carried] == ["c"]

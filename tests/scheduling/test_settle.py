@@ -101,7 +101,7 @@ CASES = (
     Case(
         "begun-before-older",
         "what was composed was admitted once, whatever became of the status that said so",
-        (asks("young", 3, YOUNG, uri="pvc://x"), asks("old", 3, OLD)),
+        (asks("young", 3, YOUNG, planned_uri="pvc://x"), asks("old", 3, OLD)),
         (),
         {"young": 3},
         ("old",),

@@ -294,17 +294,17 @@ def test_one_fault(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reads", "replicas", "reason"),
+    ("serving_uri", "replicas", "reason"),
     [
         ("", 1, "another replica would wait for a download that is not begun"),
         ("pvc://weights/models/0123", 3, "the bytes are there, whatever the size says"),
     ],
 )
 def test_a_size_below_disk_keeps_only_those_from_growing_that_have_no_bytes(
-    reads: str, replicas: int, reason: str
+    serving_uri: str, replicas: int, reason: str
 ) -> None:
     asked = model(profile(shape=shape()), disk="960Gi")
-    there = replace(placement("a"), reads=reads)
+    there = replace(placement("a"), serving_uri=serving_uri)
     choice = replace(CLAIM, size=GIB)
     request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, unstorable=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])

@@ -208,24 +208,24 @@ class Case:
 
 
 CASES = (
-    Case("serves", "what is served counts", replace(ON_IT, reads="pvc://c/old", uri="pvc://c/new"), ["pvc://c/old"]),
-    Case("plans", "without a service it reads what it plans", replace(ON_IT, uri="pvc://c/new"), ["pvc://c/new"]),
-    Case("silent", "an earlier release did not say what it served", replace(ON_IT, served=True, uri="pvc://c/n"), [""]),
+    Case("serves", "what is served counts", replace(ON_IT, serving_uri="pvc://c/old", planned_uri="pvc://c/new"), ["pvc://c/old"]),
+    Case("plans", "without a service it reads what it plans", replace(ON_IT, planned_uri="pvc://c/new"), ["pvc://c/new"]),
+    Case("silent", "an earlier release did not say what it served", replace(ON_IT, served=True, planned_uri="pvc://c/n"), [""]),
     Case("left", "its service has not moved yet", builders.placement(name="p"), []),
     Case(
         "left-and-still-there",
         "its service is on a claim of the cache",
-        replace(builders.placement(), reads="pvc://mine/models/0"),
+        replace(builders.placement(), serving_uri="pvc://mine/models/0"),
         ["pvc://mine/models/0"],
     ),
     Case(
         "moves",
         "it may be on the way",
-        replace(ON_IT, reads="pvc://c/a", next_reads="pvc://c/b", uri="pvc://c/c"),
+        replace(ON_IT, serving_uri="pvc://c/a", applied_uri="pvc://c/b", planned_uri="pvc://c/c"),
         [""],
     ),
     Case(
-        "left-for-it", "its service is told to", replace(builders.placement(), next_reads="pvc://mine/models/0"), [""]
+        "left-for-it", "its service is told to", replace(builders.placement(), applied_uri="pvc://mine/models/0"), [""]
     ),
     Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
 )
@@ -240,9 +240,9 @@ def test_who_reads(case: Case) -> None:
 def test_all_who_read_are_found_by_name() -> None:
     """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
     of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
-    late, early = (replace(ON_IT, name=name, reads=f"pvc://c/{name}") for name in "ba")
+    late, early = (replace(ON_IT, name=name, serving_uri=f"pvc://c/{name}") for name in "ba")
     found = readers.readers(
-        CACHE, [of_others, late, replace(elsewhere, reads="pvc://mine/0"), early], {"env": {"mine"}}
+        CACHE, [of_others, late, replace(elsewhere, serving_uri="pvc://mine/0"), early], {"env": {"mine"}}
     )
     assert found == [Reader(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
 
