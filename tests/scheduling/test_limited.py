@@ -53,13 +53,13 @@ CASES = (
     Case("cannot-be-read", "nobody knows what it asks for", replace(SERVES, shape=None), GRANTED, BEYOND, left(0)),
     Case("room-again", "its grant was another's meanwhile", SAID_SO, GRANTED, None, left(0, None)),
     Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, NEW, None, FOUND),
-    Case("room-again-and-begun", "what was begun never left the ledger", replace(SAID_SO, planned_uri="pvc://x"), GRANTED, None,
-         FOUND),
+    Case("room-again-and-begun", "what was begun never left the ledger", replace(SAID_SO, planned_uri="pvc://x"), GRANTED,
+         None, FOUND),
     Case("can-start-again", "its grant may be another's by now", HELD_BACK, GRANTED, None,
          replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
     Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, NEW, None, FOUND),
-    Case("can-start-again-and-begun", "it never left the ledger", replace(HELD_BACK, planned_uri="pvc://x"), GRANTED, None,
-         FOUND),
+    Case("can-start-again-and-begun", "it never left the ledger", replace(HELD_BACK, planned_uri="pvc://x"), GRANTED,
+         None, FOUND),
 )  # fmt: skip
 
 

@@ -208,9 +208,21 @@ class Case:
 
 
 CASES = (
-    Case("serves", "what is served counts", replace(ON_IT, serving_uri="pvc://c/old", planned_uri="pvc://c/new"), ["pvc://c/old"]),
-    Case("plans", "without a service it reads what it plans", replace(ON_IT, planned_uri="pvc://c/new"), ["pvc://c/new"]),
-    Case("silent", "an earlier release did not say what it served", replace(ON_IT, served=True, planned_uri="pvc://c/n"), [""]),
+    Case(
+        "serves",
+        "what is served counts",
+        replace(ON_IT, serving_uri="pvc://c/old", planned_uri="pvc://c/new"),
+        ["pvc://c/old"],
+    ),
+    Case(
+        "plans", "without a service it reads what it plans", replace(ON_IT, planned_uri="pvc://c/new"), ["pvc://c/new"]
+    ),
+    Case(
+        "silent",
+        "an earlier release did not say what it served",
+        replace(ON_IT, served=True, planned_uri="pvc://c/n"),
+        [""],
+    ),
     Case("left", "its service has not moved yet", builders.placement(name="p"), []),
     Case(
         "left-and-still-there",
