@@ -43,7 +43,7 @@ from function.status import caches as report
 from function.status import references
 from function.weights import consumers as readers
 from function.weights.placed import cached_weights
-from function.weights.reconcile import SCRIPTS, Weights, weigh
+from function.weights.reconcile import SCRIPTS, Weights, reconcile_weights
 from function.weights.sizing import Size
 
 _SEPARATOR = "/"
@@ -276,7 +276,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         scope=name,
     ).within(task.namespace)
     entry = task.cache.entry(name)
-    stored = weigh(
+    stored = reconcile_weights(
         cached_weights(task.model, task.cache, environment, task.settings),
         writer,
         name,

@@ -39,7 +39,7 @@ from function.weights.consumers import next_uri, served_uri
 from function.weights.loading import loading
 from function.weights.placed import PlacedWeights
 from function.weights.plan import StoragePlan, plan
-from function.weights.reconcile import Weights, weigh
+from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import StorageRequest
 
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
@@ -105,7 +105,7 @@ def _compose(
         resolved,
         asked,
         writer,
-        weigh(
+        reconcile_weights(
             _request(resolved, call),
             writer,
             resolved.environment.name,

@@ -76,7 +76,7 @@ class _Seen:
     adopted: bool = False
 
 
-def weigh(
+def reconcile_weights(
     request: StorageRequest,
     writer: ObjectWriter,
     environment: str,

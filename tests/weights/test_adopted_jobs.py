@@ -10,7 +10,7 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
 from tests.weights.requests import SECRET, model
-from tests.weights.test_weigh import (
+from tests.weights.test_reconcile_weights import (
     ALL_OWNED,
     COMPLETE,
     DESCRIBED,

@@ -12,7 +12,7 @@ from function.remote.objects import read
 from function.weights.request import StorageRequest
 from function.weights.state import Finding, StorageState
 from tests.weights.requests import GIB, SECRET
-from tests.weights.test_weigh import (
+from tests.weights.test_reconcile_weights import (
     COMPLETE,
     DESCRIBED,
     REFUSED,

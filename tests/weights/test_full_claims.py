@@ -9,7 +9,7 @@ from function.domain.environment import StorageMode
 from function.kube.manifests import Manifest
 from function.status.weights import sentence
 from function.weights.request import StorageRequest
-from tests.weights.test_weigh import RETAINED, asked, begun, job, weighed
+from tests.weights.test_reconcile_weights import RETAINED, asked, begun, job, weighed
 
 FULL: Manifest = {
     "type": "Failed",

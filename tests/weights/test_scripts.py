@@ -11,7 +11,7 @@ from function.weights.scripts import DOWNLOAD, SCRIPTS
 from function.weights.state import Finding
 from tests.support.remote_scene import put
 from tests.weights.requests import SECRET, model
-from tests.weights.test_weigh import (
+from tests.weights.test_reconcile_weights import (
     ALL_KEPT,
     COMPLETE,
     DESCRIBED,

@@ -11,7 +11,7 @@ from function.domain.model import HuggingFaceSource, ModelRef
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Phase
 from function.remote.object_writer import Lifetime, ObjectWriter
-from function.weights.reconcile import Weights, weigh
+from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.state import Finding
 from tests import builders
@@ -54,7 +54,7 @@ def weighed(
     writer = ObjectWriter(
         owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed
     ).within(request.namespace)
-    return weigh(request, writer, "east", earlier, entry, reads=reads)
+    return reconcile_weights(request, writer, "east", earlier, entry, reads=reads)
 
 
 def seen(composed: Mapping[str, Composed]) -> Observed:
