@@ -75,11 +75,13 @@ class Store(MutableMapping[Ref, Manifest]):
         self[Ref.of(manifest)] = manifest
 
     def lay_over(self, manifest: Manifest) -> None:
-        """Apply a manifest as kubectl would: what is there keeps its identity, and its status unless one is given."""
-        there = self.get(Ref.of(manifest))
-        if there is not None:
-            metadata = {**mapping(there, "metadata"), **mapping(manifest, "metadata")}
-            status = manifest.get("status", there.get("status"))
+        """Apply a manifest as kubectl would: an object keeps its identity, and its status unless one is given."""
+        existing = self.get(Ref.of(manifest))
+        if existing is not None:
+            before = mapping(existing, "metadata")
+            identity: Manifest = {key: before[key] for key in ("uid", "creationTimestamp") if key in before}
+            metadata = {**before, **mapping(manifest, "metadata"), **identity}
+            status = manifest.get("status", existing.get("status"))
             manifest = {**manifest, "metadata": metadata} | ({"status": status} if status else {})
         self.put(manifest)
 
