@@ -20,7 +20,7 @@ from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from function.api.fields import build_schemas
+from function.api.problems import build_schemas
 from function.metrics import Metrics
 from function.runner import Runner
 from function.tls import rotating

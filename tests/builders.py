@@ -14,6 +14,7 @@ from function.domain.model import (
     Model,
     ModelRef,
     Parallelism,
+    Problem,
     Profile,
     Requires,
     Shape,
@@ -21,7 +22,6 @@ from function.domain.model import (
     Spread,
 )
 from function.domain.placement import Deployment, Placement, Preference
-from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.domain.shares import Free, Grant
 from function.kube.quantity import whole

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from function.api.fields import SPECS
+from function.api.problems import SPECS
 from tools import field_table
 
 

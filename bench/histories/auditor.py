@@ -20,7 +20,7 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
-from function.api.shares import read_share
+from function.api.common import read_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits

@@ -7,7 +7,7 @@ made, and each node is an Object that it owns (docs/facts.md, provider-kubernete
 from bench.histories.clusters import Clusters, config, remote
 from bench.simulator.objects import Event, Version
 from bench.simulator.server import ApiServer
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
 from function.remote.node_collection import DEFINITION, KIND, MEMBERSHIP

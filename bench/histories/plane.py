@@ -20,8 +20,8 @@ from bench.simulator.measured import Function, Remembering
 from bench.simulator.objects import Version
 from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
-from function.api.environments import ENVIRONMENTS
-from function.api.placements import PLACEMENTS
+from function.api.inference_environment import ENVIRONMENTS
+from function.api.model_placement import PLACEMENTS
 from function.cli.store import Ref
 from function.composers import deployment
 from function.kube.manifests import Manifest, get, mapping

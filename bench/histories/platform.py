@@ -5,7 +5,7 @@ from bench.histories.models import models
 from bench.histories.plane import forget
 from bench.histories.users import Users
 from bench.simulator import fleet
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.composers import COMPOSERS
 from function.kube.manifests import mapping, text
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
-from function.api.environments import provider_config
-from function.api.shares import read_share
+from function.api.common import read_share
+from function.api.inference_environment import provider_config
 from function.kube.manifests import Manifest, condition, integer, listing, strings, text
 from function.scheduling.pool_capacity import PoolCapacity
 

@@ -13,7 +13,7 @@ from bench.histories.users import NAMESPACES
 from bench.simulator import fleet
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 
 DEPLOYMENTS = 6  # more than fit

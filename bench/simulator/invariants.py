@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.simulator.objects import Event, Version
 from bench.simulator.plane import Plane
 from bench.simulator.provider import makes_nothing
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
 from function.scheduling.pool_capacity import PoolCapacity

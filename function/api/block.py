@@ -1,12 +1,14 @@
 """A cursor over a map of fields that knows its path and collects what is wrong below it.
 
-Reading never stops at a fault: what the schema refuses was reported when it was checked and reads as absent,
-so that the rules across fields still look at everything else and the list of problems is complete. `fields`
-holds what was found all the same.
+Reading never stops at a problem: a field that the schema refuses is reported once and reads as absent, so that the
+rules across fields still see everything else and the list of problems is complete.
+
+Text that a container or KServe would read as more than text is refused: KServe sends the merged spec of a service
+through a Go template (`{{`), and the kubelet replaces `$(NAME)` in arguments by a variable, also by a credential.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, reduce
 from operator import attrgetter
@@ -15,10 +17,10 @@ from typing import overload
 from pydantic import BaseModel
 
 from function.api.problems import join, not_a_quantity, shape_problems, unknown, wrong
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube import quantity
-from function.kube.images import is_image
 from function.kube.manifests import JSON, Manifest
+from function.kube.names import is_image
 
 _LONGEST = 32  # characters of a quantity, as in the XRDs
 _IMAGE = (
@@ -243,3 +245,42 @@ class Block:
 @lru_cache(maxsize=64)  # there are a dozen such lists in all
 def _spelled(known: tuple[str, ...], also: tuple[str, ...]) -> Mapping[str, str]:
     return {name.lower(): name for name in (*known, *also)}
+
+
+_TEMPLATE, _EXPANSION = "{{", "$("
+
+
+def refuse_templates(block: Block, key: str = "") -> None:
+    """Note every text of a block, or of one of its fields, that KServe would read as a template; keys of maps too."""
+    value = block.fields.get(key) if key else block.fields
+    # Written by Python a map begins with {' and a list with [, so that {{ stands there only where it stands in a text.
+    for path, text in _texts(value, block.at(key)) if _TEMPLATE in str(value) else ():
+        if _TEMPLATE in text:
+            block.faults.add(wrong(path, text, "without {{, which KServe reads as a template"))
+
+
+def refuse_expansions(block: Block, key: str) -> None:
+    """Note an address that a container would not get as it is written."""
+    found = block.fields.get(key)
+    if isinstance(found, str) and _EXPANSION in found:
+        block.deny(key, "without $(, which names a variable of the container that reads it")
+
+
+def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
+    """Yield every text within a value, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield path, key
+            yield from _texts(item, join(path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, join(path, index))
+
+
+def check_env(block: Block) -> None:
+    """Note each environment variable with two values; they pass through otherwise."""
+    for item in block.blocks("env"):
+        if item.has("value") and item.has("valueFrom"):
+            item.deny("valueFrom", "left out together with value")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from function.api.caches import read_cache
+from function.api.model_cache import read_cache
 from function.api.problems import nearest
 from function.cli.inputs import gather
 from function.cli.live import Cluster, connect

@@ -11,8 +11,7 @@ from enum import StrEnum
 from function.cli.inputs import InvalidPool
 from function.composers.deployment import Considered
 from function.domain.environment import Environment, Pool
-from function.domain.model import Shape, Spread
-from function.domain.problem import Problem
+from function.domain.model import Problem, Shape, Spread
 from function.kube.quantity import gib
 from function.scheduling.checks import Candidate
 from function.scheduling.judge import Attempt, attempts

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from function.api.placements import read_placement
+from function.api.model_placement import read_placement
 from function.cli import nodes
 from function.cli.inputs import find_invalid_pools, gather, warn_of_invalid
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources

@@ -7,8 +7,8 @@ function-environment-configs before it read. `reconcile` answers what a composer
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from function.api.environments import read_environment
-from function.api.placements import read_placement
+from function.api.inference_environment import read_environment
+from function.api.model_placement import read_placement
 from function.api.settings import ENVIRONMENT_KEY, read_settings
 from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, set_owner

@@ -13,14 +13,12 @@ from itertools import groupby
 import click
 import yaml
 
-from function.api.caches import read_cache
-from function.api.deployments import read_deployment
-from function.api.environments import read_environment
-from function.api.fields import SPECS, unknown_fields
-from function.api.models import read_model
-from function.api.parsed import Parsed
-from function.api.placements import read_placement
-from function.api.problems import nearest
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.api.model_cache import read_cache
+from function.api.model_deployment import read_deployment
+from function.api.model_placement import read_placement
+from function.api.problems import SPECS, Parsed, nearest, unknown_fields
 from function.cli import files
 from function.cli.composing import CONFIG, asks_for_configs
 from function.cli.live import Cluster, connect
@@ -28,7 +26,7 @@ from function.cli.options import CliError, Code, Sources
 from function.cli.store import Ref, Store, adopt_placements, is_known, is_ours, set_namespaces
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, copied, listing, mapping, text
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import yaml
 
-from function.api.environments import read_environment
+from function.api.inference_environment import read_environment
 from function.cli.store import Store
 from function.domain.environment import GPU_RESOURCE, Environment
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings, text
 from function.kube.names import GROUP

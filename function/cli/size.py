@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from function.api.models import read_model
+from function.api.cluster_model import read_model
 from function.cli.files import whole
 from function.cli.hub import fetch_config, fetch_parameters, fetch_sizes, sum_weights
 from function.cli.inputs import gather, warn_of_invalid

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from function.api.placements import read_placement
+from function.api.model_placement import read_placement
 from function.cli.inputs import KINDS, World, gather
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, plan_deployments

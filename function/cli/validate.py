@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import click
 
-from function.api.caches import read_cache
-from function.api.deployments import read_deployment
-from function.api.environments import read_environment
-from function.api.fields import SPECS, unknown_fields
-from function.api.models import read_model
-from function.api.placements import read_placement
-from function.api.problems import join, nearest, unknown
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.api.model_cache import read_cache
+from function.api.model_deployment import read_deployment
+from function.api.model_placement import read_placement
+from function.api.problems import SPECS, join, nearest, unknown, unknown_fields
 from function.api.settings import ENVIRONMENT_KEY, read_settings
 from function.cli.composing import CONFIG, first_call
 from function.cli.files import Found, read
@@ -30,9 +29,8 @@ from function.cli.tables import BAD, GOOD, WAIT, paint, structured
 from function.composers import COMPOSERS
 from function.domain.cache import NamedCache
 from function.domain.environment import Environment, StorageMode
-from function.domain.model import Model, ModelRef
+from function.domain.model import Model, ModelRef, Problem
 from function.domain.placement import Deployment, Placement
-from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN, Settings
 from function.kube import quantity
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text

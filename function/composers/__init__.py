@@ -6,15 +6,15 @@ Each asks for what it needs, hands it to the pure rooms, and turns what comes ba
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from function.api.environments import ENVIRONMENTS
-from function.api.placements import PLACEMENTS
+from function.api.inference_environment import ENVIRONMENTS
+from function.api.model_placement import PLACEMENTS
+from function.api.parse_cache import Tally
 from function.api.settings import read_settings
 from function.composers import cache, deployment, environment, model, nodes, placement
 from function.composers.finish import observed_status
 from function.composers.orphan_objects import everything_as_it_is
 from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
-from function.domain.tally import Tally
 from function.kube.manifests import Manifest, text
 from function.kube.messages import clip
 from function.kube.names import GROUP, VERSION

@@ -12,9 +12,9 @@ observed until others are complete and need less.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.api.caches import read_cache
-from function.api.environments import ENVIRONMENTS
-from function.api.placements import PLACEMENTS
+from function.api.inference_environment import ENVIRONMENTS
+from function.api.model_cache import read_cache
+from function.api.model_placement import PLACEMENTS
 from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
 from function.contract import (
@@ -33,8 +33,7 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, mapping, text
-from function.kube.wire import most_wire_bytes, wire_bytes
+from function.kube.manifests import Manifest, mapping, most_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Status
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, namespace

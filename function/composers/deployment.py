@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from function.api.deployments import read_deployment
-from function.api.placements import PLACEMENTS
+from function.api.model_deployment import read_deployment
+from function.api.model_placement import PLACEMENTS
 from function.api.settings import read_settings
 from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed

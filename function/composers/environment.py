@@ -8,8 +8,8 @@ It keeps the ledger of its own GPUs, whatever else is wrong with it, and counts 
 
 from dataclasses import replace
 
-from function.api.environments import ClusterAccess, ParsedEnvironment, read_environment
-from function.api.placements import PLACEMENTS
+from function.api.inference_environment import ClusterAccess, ParsedEnvironment, read_environment
+from function.api.model_placement import PLACEMENTS
 from function.composers import nodes, requirements
 from function.composers.finish import finish, keep_observed, observed_status
 from function.contract import Answer, Call, Composed, Outcome, Requirement

@@ -1,6 +1,6 @@
 """ClusterModel and Model: check what is to be served and show what it amounts to. Nothing is composed."""
 
-from function.api.models import read_model
+from function.api.cluster_model import read_model
 from function.composers.finish import finish
 from function.contract import Call, Outcome
 from function.domain.settings import Settings

@@ -6,7 +6,7 @@ nothing of the environment any more. From then on its members are asked for inst
 
 from dataclasses import dataclass, replace
 
-from function.api.memo import Memo
+from function.api.parse_cache import Memo
 from function.composers import requirements
 from function.contract import Answer, Call, Composed, Requirement
 from function.domain.environment import Environment

@@ -9,15 +9,15 @@ new one may be composed. Whatever reference does not resolve, everything stays a
 from collections.abc import Mapping
 from dataclasses import replace
 
-from function.api.placements import PLACEMENTS, read_placement
+from function.api.model_placement import PLACEMENTS, read_placement
 from function.api.settings import read_settings
 from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
 from function.composers.placement_writer import labels
 from function.contract import Answer, Call, Condition, Outcome, Requirement
 from function.domain.cache import ManagedCache, NamedCache
+from function.domain.model import Problem
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings

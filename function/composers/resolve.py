@@ -3,9 +3,9 @@
 Not answered yet, answered with none and answered are three different results: the first is Unknown, the second False.
 """
 
-from function.api.caches import read_cache
-from function.api.environments import read_environment
-from function.api.models import read_model
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.api.model_cache import read_cache
 from function.composers import requirements
 from function.contract import Answer, Call, Condition
 from function.domain.cache import ModelCache, NamedCache

@@ -12,9 +12,9 @@ What is asked for follows from what was asked and answered before, and so is the
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from function.api.caches import read_cache
-from function.api.environments import ENVIRONMENTS
-from function.api.placements import PLACEMENTS, read_placement
+from function.api.inference_environment import ENVIRONMENTS
+from function.api.model_cache import read_cache
+from function.api.model_placement import PLACEMENTS, read_placement
 from function.composers import requirements
 from function.contract import Answer, Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, NamedCache

@@ -1,16 +1,80 @@
-"""Where to serve: one remote cluster, its GPU pools, its storage."""
+"""Where to serve: one remote cluster, its GPU pools and their observed nodes, its storage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from function.domain.hardware import is_rdma
-from function.domain.nodes import PoolFacts
-from function.domain.pods import InterNode, PodAdditions
-from function.domain.pull_secrets import PullSecret
+from function.domain.pods import InterNode, PodAdditions, PullSecret
 from function.domain.settings import Download, Kserve
 from function.domain.shares import Free, Grant, Share
-from function.kube.manifests import Manifest
+from function.kube.manifests import JSON, Manifest
+
+NAMED = 3  # nodes that are named; of the others there is a number
+
+
+class Unfit(StrEnum):
+    """Why a node cannot be used, gravest first."""
+
+    DELETING = "Deleting"
+    NOT_READY = "NotReady"
+    CORDONED = "Cordoned"
+    TAINTED = "Tainted"
+    NO_GPUS = "NoGPUs"
+    TOO_FEW_GPUS = "TooFewGPUs"
+
+
+class Drifted(StrEnum):
+    """A field of a pool that its nodes contradict."""
+
+    LABELS = "labels"
+    OVERLAP = "nodePools"
+    NODE_COUNT = "nodeCount"
+    GPUS_PER_NODE = "acceleratorCount"
+    MEMORY_PER_GPU = "memoryPerGpu"
+    ACCELERATOR_TYPE = "acceleratorType"
+    NVLINK_DOMAIN = "nvlinkDomainSize"
+    TAINTS = "taints"
+    MIG = "mig.strategy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """So many nodes that cannot be used for one reason; `nodes` are the first of them by name.
+
+    `detail`: the taint, or how many GPUs of how many.
+    """
+
+    reason: Unfit
+    detail: str = ""
+    count: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """One contradiction: what is declared, what was found, and the first nodes where it was, by name."""
+
+    field: Drifted
+    declared: str
+    observed: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFacts:
+    """The nodes of a pool: how many, how many can be used for its GPUs, and what they are. Memory in bytes, the least
+    of any; `gpus_per_node` the fewest. None or empty: nobody labels it.
+    """
+
+    nodes: int
+    usable: int
+    unusable: tuple[Unusable, ...] = ()
+    gpus_per_node: int | None = None
+    product: str = ""
+    memory_per_gpu: int | None = None
+    drift: tuple[Drift, ...] = ()
+
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
@@ -163,3 +227,19 @@ def pools_of(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
     same = frozenset(pool.name for pool in pools if set(pool.labels) == labels)
     some = frozenset(pool.name for pool in pools if set(pool.labels) <= labels or labels <= set(pool.labels))
     return same or some or frozenset({share.pool})
+
+
+def tolerations(pool: Pool) -> list[JSON]:
+    """Return what the pool's nodes ask to be tolerated: the key of its GPUs, and its own taints."""
+    gpu: Manifest = {"key": pool.gpu_resource, "operator": "Exists"}
+    return [gpu, *(_toleration(taint) for taint in own_taints(pool))]
+
+
+def own_taints(pool: Pool) -> tuple[Manifest, ...]:
+    """Return the taints of a pool besides that of its GPUs, which every pod tolerates."""
+    return tuple(taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
+
+
+def _toleration(taint: Manifest) -> Manifest:
+    wanted = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
+    return {**wanted, "operator": "Equal" if "value" in wanted else "Exists"}

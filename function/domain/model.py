@@ -6,9 +6,20 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from function.domain.hardware import BandwidthRequirement
-from function.domain.problem import Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Selector
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One fault. `path` is the field (`spec.serving[0].engine.image`), `message` the rest of the sentence."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
 
 # What each engine pod requests where a model says nothing.
 CPU, MEMORY = "4", "16Gi"

@@ -1,13 +1,15 @@
-"""What a platform gives the pods of a pool: devices, variables, volumes, rights, and all that a pod has one of.
+"""What a platform adds to the pods of a pool, and the Secrets with which images are pulled.
 
-Two such blocks are laid over each other by name, the stronger one's word counting: variables and volumes by their
-names, mounts by the names of their volumes, entries of maps by their keys. Capabilities and pull secrets add up.
+Two blocks of additions are merged by name, the stronger one takes precedence: variables and volumes by their names,
+mounts by the names of their volumes, maps by their keys. Capabilities and pull secrets add up.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from function.domain.model import SecretKey
 from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.names import named
 from function.kube.quantity import whole
 
 # Who joins these networks is given their devices by a webhook, or gets them with the network.
@@ -123,3 +125,32 @@ def _both(side: str, *levels: Mapping[str, JSON]) -> list[JSON]:
     found = (mapping(dict(level), "capabilities").get(side) for level in levels)
     names = {name for entries in found if isinstance(entries, list) for name in entries if isinstance(name, str)}
     return [*sorted(names)]
+
+
+TYPE = "kubernetes.io/dockerconfigjson"
+KEY = ".dockerconfigjson"  # the one that this type has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSecret:
+    """A Secret `name` of the remote cluster; where there is a `source`, a copy of that one."""
+
+    name: str = ""
+    source: SecretKey | None = None
+
+    def within(self, stem: str, *identity: str) -> "PullSecret":
+        """Return it under the name that its copy has beside what `stem` and identity name; others keep theirs."""
+        if self.source is None:
+            return self
+        origin = self.source.namespace, self.source.name
+        return PullSecret(name=named(stem, *identity, stem, "pull", *origin), source=self.source)
+
+
+def of_control_plane(name: str, namespace: str) -> PullSecret:
+    """Return a Secret of the control plane, not yet copied to anywhere."""
+    return PullSecret(source=SecretKey(name=name, namespace=namespace, key=KEY))
+
+
+def placed(secrets: Iterable[PullSecret], stem: str, *identity: str) -> tuple[PullSecret, ...]:
+    """Return each Secret once, as it is named on the remote cluster."""
+    return tuple(dict.fromkeys(secret.within(stem, *identity) for secret in secrets))

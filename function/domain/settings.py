@@ -1,7 +1,7 @@
 """What a platform may set once for all: built in < function input < EnvironmentConfig < environment.
 
 Complete everywhere: the defaults are what is built in, and each level is read over the weaker one (`api/settings.py`,
-`api/environments.py`). None stands only where saying nothing means something of its own.
+`api/inference_environment.py`). None stands only where saying nothing means something of its own.
 """
 
 from dataclasses import dataclass, field

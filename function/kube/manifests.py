@@ -1,9 +1,10 @@
-"""Reading nested manifests by dotted path without caring what is missing on the way.
+"""Reading nested manifests by dotted path, and their size on the wire.
 
-Every reader returns an empty value of its own type where the path is absent or of another type: what a
-remote cluster or an older object wrote is never trusted to have a shape.
+Every reader returns an empty value of its own type where the path is absent or has another type: the shape of what a
+remote cluster or an older object wrote is never trusted.
 """
 
+import marshal
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -74,3 +75,42 @@ def _copied(value: JSON) -> JSON:
 def prune(manifest: Mapping[str, JSON]) -> Manifest:
     """Return the map without its entries that are None, so that optional fields read as one literal."""
     return {key: value for key, value in manifest.items() if value is not None}
+
+
+_TAG = 1
+_NUMBER = 8  # a double
+# Format 2 of marshal writes each value in full: 1 byte for a boolean, which takes 4 in a list of a Struct, and at least
+# 5 for anything else besides the characters of a text, which takes 11 at most.
+_FORMAT, _MOST_PER_BYTE = 2, 4
+
+
+def wire_bytes(manifest: Manifest) -> int:
+    """Return the size of a manifest as a Struct, without the field that holds it."""
+    total = 0
+    for key, value in manifest.items():
+        total += _field(_field(len(key.encode())) + _field(_value(value)))
+    return total
+
+
+def most_wire_bytes(manifest: Manifest) -> int:
+    """Returns a size that a manifest does not exceed as a Struct; much cheaper than its exact size."""
+    return _MOST_PER_BYTE * len(marshal.dumps(manifest, _FORMAT))
+
+
+def _value(value: JSON) -> int:
+    match value:
+        case str():
+            return _field(len(value.encode()))
+        case dict():
+            return _field(wire_bytes(value))
+        case list():
+            return _field(sum(_field(_value(item)) for item in value))
+        case None | bool():
+            return _TAG + 1
+        case _:
+            return _TAG + _NUMBER
+
+
+def _field(size: int) -> int:
+    """Return the size of a field with so many bytes of content: its tag, its length and the content."""
+    return _TAG + max(1, -(-size.bit_length() // 7)) + size

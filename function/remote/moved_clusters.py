@@ -6,7 +6,7 @@ the environment of a placement never changes, and where it did all the same ever
 
 from collections.abc import Mapping
 
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.domain.environment import Environment
 from function.kube.manifests import Manifest, text
 

@@ -9,8 +9,7 @@ itself; what runs on it is not looked at.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from function.domain.environment import Pool
-from function.domain.nodes import Unfit
+from function.domain.environment import Pool, Unfit
 from function.kube import quantity
 from function.kube.manifests import JSON, Manifest, condition, flag, get, listing, mapping, strings, text
 
@@ -100,7 +99,7 @@ def lasting(node: Node) -> list[Taint]:
 
 
 def untolerated(node: Node, pool: Pool) -> list[Taint]:
-    """Return the taints of a node that pods of a pool do not tolerate (domain/taints.py has what they tolerate)."""
+    """Return the taints of a node that pods of a pool do not tolerate (see `tolerations` in domain/environment.py)."""
     return [
         taint
         for taint in lasting(node)

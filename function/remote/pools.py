@@ -9,8 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from function.domain.environment import Environment, Pool
-from function.domain.nodes import NAMED, Drift, Drifted, PoolFacts, Unfit, Unusable
+from function.domain.environment import NAMED, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
 from function.remote.nodes import Node, unfit, untolerated
 
 # NVIDIA's gpu-feature-discovery and AMD's node labeller; nobody else's are known.

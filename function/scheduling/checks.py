@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.engine_faults import shape_faults, tls_faults
+from function.domain.engine_args import shape_faults, tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import covers
 from function.domain.model import Profile, Shape

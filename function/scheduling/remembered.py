@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from function.api.parse_cache import Tally
 from function.contract import never
 from function.domain.environment import Environment
 from function.domain.placement import Placement
-from function.domain.tally import Tally
 from function.scheduling.judge import Judge, judge
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import Model, Profile, Shape
+from function.domain.model import Model, Problem, Profile, Shape
 from function.domain.placement import Deployment
-from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.weights.checks import StorageFault
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from function.domain.environment import Unusable
 from function.domain.hardware import BandwidthRequirement
-from function.domain.model import Shape
-from function.domain.nodes import Unusable
+from function.domain.model import Problem, Shape
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.domain.quota import Excess
 from function.kube.selectors import Requirement
 from function.reasons import Outlook, Refused

@@ -16,11 +16,10 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from function.domain.environment import Pool
+from function.domain.environment import Pool, own_taints
 from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
 from function.domain.pods import InterNode
 from function.domain.settings import Initializer, Kserve
-from function.domain.taints import own_taints
 from function.kube.names import digest
 from function.serving.engine import Mode, mode_of
 from function.serving.request import ServingRequest

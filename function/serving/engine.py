@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from function.domain.engine_args import parallel_flags
-from function.domain.engine_faults import MULTIPROCESSING, RAY, uses_ray
+from function.domain.engine_args import MULTIPROCESSING, RAY, last_value, parallel_flags, uses_ray
 from function.domain.engine_spec import (
     ADDRESS,
     BACKEND,
@@ -37,9 +36,8 @@ from function.domain.engine_spec import (
     TENSOR,
     Ability,
     EngineSpec,
+    can,
 )
-from function.domain.engine_versions import can
-from function.domain.flags import last_value
 from function.domain.model import Engine, EngineName, Shape
 from function.serving import scripts
 

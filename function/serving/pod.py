@@ -16,11 +16,10 @@ on it. Replicas on one node are other pods of the same revision, so that the old
 starts the new ones first.
 """
 
-from function.domain.model import Profile, Spread
+from function.domain.environment import tolerations
+from function.domain.model import Problem, Profile, Spread
 from function.domain.pods import InterNode, PodAdditions, named_over
-from function.domain.problem import Problem
 from function.domain.settings import Initializer
-from function.domain.taints import tolerations
 from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
 from function.serving.engine import Launch, Mode, Run, mode_of, wrap_in_shell

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from function.contract import Composed
-from function.domain.model import Shape
+from function.domain.model import Problem, Shape
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.domain.resolved import ResolvedPlacement
 from function.domain.shares import Share
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from function.domain.environment import Pool
 from function.domain.model import Model, Profile, Shape
-from function.domain.pull_secrets import PullSecret, of_control_plane, placed
+from function.domain.pods import PullSecret, of_control_plane, placed
 from function.domain.settings import Initializer, Kserve
 
 

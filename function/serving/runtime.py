@@ -24,8 +24,8 @@ first start goes to a volume that any user may write to.
 import hashlib
 from collections.abc import Mapping
 
+from function.domain.engine_args import parse_flags
 from function.domain.engine_spec import PORT
-from function.domain.flags import parse_flags
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
 from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of, starts_several_api_servers

@@ -11,12 +11,10 @@ written by hand, and because the GPU memory of a pool may have decided the shape
 
 from dataclasses import replace
 
-from function.domain.engine_faults import model_faults, shape_faults, tls_faults
+from function.domain.engine_args import drop_repeated_flags, model_faults, shape_faults, tls_faults
 from function.domain.engine_spec import ENGINES
 from function.domain.environment import Pool
-from function.domain.managed_flags import drop_repeated_flags
-from function.domain.model import Profile, Shape, single_file
-from function.domain.problem import Problem
+from function.domain.model import Problem, Profile, Shape, single_file
 from function.kube.manifests import Manifest, prune
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE
 from function.serving.digest import compute_spec_digest

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from function.contract import RESPONSE_BYTES, Condition
 from function.domain.cache import CacheEntry, Hydration, Reader
-from function.domain.model import HuggingFaceSource, Model, UriSource
-from function.domain.problem import Problem
+from function.domain.model import HuggingFaceSource, Model, Problem, UriSource
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import clip, listed
 from function.kube.quantity import gib

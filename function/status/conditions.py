@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from function.contract import Condition
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube.messages import LIMIT, clip
 from function.reasons import ConditionType, Status, Unfinished
 

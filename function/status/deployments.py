@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from function.contract import Condition
+from function.domain.model import Problem
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest, integer, listing, prune
 from function.kube.messages import listed
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Status

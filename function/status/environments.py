@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from function.contract import Condition
 from function.domain.environment import Environment, Pool
-from function.domain.model import SecretKey
-from function.domain.problem import Problem
+from function.domain.model import Problem, SecretKey
 from function.domain.shares import Grant
 from function.kube.manifests import JSON, Manifest, listing, prune, text
 from function.kube.messages import listed

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from function.contract import Condition
-from function.domain.environment import Pool
-from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
+from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import listed
 from function.reasons import ConditionType, HardwareAsDeclared, Status

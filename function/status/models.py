@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from function.contract import Condition
-from function.domain.engine_spec import ENGINES
-from function.domain.engine_versions import version
-from function.domain.flags import last_value
+from function.domain.engine_args import last_value
+from function.domain.engine_spec import ENGINES, version
 from function.domain.hardware import usable
 from function.domain.model import (
     GGUF,
     HuggingFaceSource,
     Model,
     OciSource,
+    Problem,
     Profile,
     PvcSource,
     Shape,
@@ -20,7 +20,6 @@ from function.domain.model import (
     UriSource,
     single_file,
 )
-from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import clip
 from function.kube.quantity import gib

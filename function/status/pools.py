@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from function.contract import Condition
-from function.domain.environment import Pool
+from function.domain.environment import Pool, own_taints
 from function.domain.model import Shape
-from function.domain.taints import own_taints
 from function.kube.messages import listed
 from function.reasons import ServiceReady
 from function.status.hardware import lost

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from function.api.problems import wrong
 from function.contract import Condition
-from function.domain.model import Model, ModelRef
-from function.domain.problem import Problem
+from function.domain.model import Model, ModelRef, Problem
 from function.kube.names import VERSION
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
 

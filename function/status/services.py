@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from function.contract import Condition
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube.manifests import condition, text
 from function.reasons import ConditionType, ServiceAccepted, ServiceReady, Status
 from function.remote.health import assess

@@ -1,4 +1,4 @@
-"""How much of a pool somebody holds, as a status says it; `api/shares.py` reads it back."""
+"""How much of a pool somebody holds, as a status says it; `api/common.py` reads it back."""
 
 from function.domain.shares import Share
 from function.kube.manifests import Manifest

@@ -7,7 +7,7 @@ what ends that is another key, another `retry`, or a claim that is gone (absent,
 from dataclasses import replace
 
 from function.domain.cache import CacheEntry, Hydration
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube.manifests import integer, text
 from function.reasons import Phase
 from function.remote.health import Level, assess

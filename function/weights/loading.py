@@ -6,9 +6,8 @@ the same time, each node for itself.
 
 from dataclasses import dataclass
 
-from function.domain.engine_spec import Ability
-from function.domain.engine_versions import can
-from function.domain.flags import last_value
+from function.domain.engine_args import last_value
+from function.domain.engine_spec import Ability, can
 from function.domain.model import Model, Profile, single_file
 from function.weights.plan import StoragePlan
 

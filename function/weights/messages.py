@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.weights.checks import FaultKind, StorageFault
 from function.weights.request import Case
 

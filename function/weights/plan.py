@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
+from function.domain.environment import tolerations
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.pull_secrets import PullSecret, placed
+from function.domain.pods import PullSecret, placed
 from function.domain.settings import Initializer, Prepare
-from function.domain.taints import tolerations
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.weights import cachekey, checks, job, scripts, sizing

@@ -10,7 +10,7 @@ from enum import StrEnum
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, Pool, StorageMode
 from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
-from function.domain.pull_secrets import PullSecret
+from function.domain.pods import PullSecret
 from function.domain.settings import Download
 from function.weights import sizing
 from function.weights.volume_claim import READ_WRITE_MANY

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from function.contract import Composed
 from function.domain.model import SecretKey
-from function.domain.pull_secrets import TYPE, PullSecret
+from function.domain.pods import TYPE, PullSecret
 from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY
 from function.remote.object_writer import Lifetime, ObjectWriter, copied

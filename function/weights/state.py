@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.objects import ObservedObject, State
 

@@ -9,7 +9,7 @@ all.
 from dataclasses import dataclass
 from enum import Enum
 
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.weights import sizing

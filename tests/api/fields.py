@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from function.api.caches import read_cache
-from function.api.deployments import read_deployment
-from function.api.environments import read_environment
-from function.api.models import read_model
-from function.api.placements import read_placement
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.api.model_cache import read_cache
+from function.api.model_deployment import read_deployment
+from function.api.model_placement import read_placement
 from function.api.settings import read_settings
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from tools.documents import document

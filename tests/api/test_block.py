@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.api.block import Faults
-from function.domain.problem import Problem
+from function.domain.model import Problem
 
 PATHS = st.lists(st.sampled_from(["a", "b", ".", "[", "]", "0", "-", "/", "\\", "Z"]), max_size=5).map("".join)
 PROBLEMS = st.lists(st.builds(Problem, PATHS, st.sampled_from(["x", "y"])), max_size=12)

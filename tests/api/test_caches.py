@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.caches import read_cache
-from function.api.parsed import Parsed
+from function.api.model_cache import read_cache
+from function.api.problems import Parsed
 from function.domain.cache import CacheEntry, CacheType, Hydration, ManagedCache, ModelCache, Reader, UserClaim
-from function.domain.model import ModelRef
-from function.domain.problem import Problem
+from function.domain.model import ModelRef, Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from function.api.caches import read_cache
-from function.api.deployments import read_deployment
-from function.api.environments import read_environment
-from function.api.models import read_model
-from function.api.parsed import Parsed
-from function.api.placements import read_placement
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.api.model_cache import read_cache
+from function.api.model_deployment import read_deployment
+from function.api.model_placement import read_placement
+from function.api.problems import Parsed
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, mapping

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.deployments import read_deployment
-from function.api.parsed import Parsed
+from function.api.model_deployment import read_deployment
+from function.api.problems import Parsed
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.model import ModelRef
+from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment
-from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Requirement, Selector
 from tests.api import manifests

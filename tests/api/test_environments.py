@@ -4,11 +4,21 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.environments import ClusterAccess, ParsedEnvironment, provider_config, read_environment
-from function.domain.environment import Environment, EnvironmentStorage, Hardware, Observe, Pool, StorageMode
-from function.domain.model import SecretKey
-from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
-from function.domain.problem import Problem
+from function.api.inference_environment import ClusterAccess, ParsedEnvironment, provider_config, read_environment
+from function.domain.environment import (
+    Drift,
+    Drifted,
+    Environment,
+    EnvironmentStorage,
+    Hardware,
+    Observe,
+    Pool,
+    PoolFacts,
+    StorageMode,
+    Unfit,
+    Unusable,
+)
+from function.domain.model import Problem, SecretKey
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest

@@ -1,7 +1,7 @@
 """Fields that a schema does not have, by path and with the nearest that it has."""
 
-from function.api.fields import SPECS, build_schemas, unknown_fields
-from function.domain.problem import Problem
+from function.api.problems import SPECS, build_schemas, unknown_fields
+from function.domain.model import Problem
 from function.kube.manifests import Manifest
 from function.schemas import DeploymentSpec
 

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import pytest
 
-from function.api.environments import read_environment
-from function.api.models import read_model
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
 from function.api.settings import read_settings
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping

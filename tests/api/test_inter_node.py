@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.environments import read_environment
+from function.api.inference_environment import read_environment
 from function.domain.environment import Pool
+from function.domain.model import Problem
 from function.domain.pods import Inputs, InterNode, PodAdditions
-from function.domain.problem import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, text
 from tests.api.manifests import environment

@@ -5,9 +5,8 @@ from functools import partial
 
 import pytest
 
-from function.api.memo import Memo, MemoBy
+from function.api.parse_cache import Memo, MemoBy, Tally
 from function.contract import RequiredResource
-from function.domain.tally import Tally
 from function.kube.manifests import Manifest
 
 

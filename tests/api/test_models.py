@@ -2,8 +2,8 @@
 
 import pytest
 
-from function.api.models import read_model
-from function.domain.problem import Problem
+from function.api.cluster_model import read_model
+from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.kube.selectors import Operator, Requirement, Selector
 from tests.api import manifests

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.parsed import Parsed
-from function.api.placements import read_placement
+from function.api.model_placement import read_placement
+from function.api.problems import Parsed
 from function.domain.cache import UserClaim
-from function.domain.model import ModelRef, Parallelism, Shape
+from function.domain.model import ModelRef, Parallelism, Problem, Shape
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.domain.shares import Share
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Phase

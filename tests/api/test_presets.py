@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from function.api.block import Block
-from function.api.fields import unknown_fields
-from function.api.presets import common, named, names
+from function.api.pods import get_common_preset, get_preset, list_presets
+from function.api.problems import unknown_fields
 from function.domain.pods import Inputs, PodAdditions
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.schemas import Pod
@@ -39,12 +39,12 @@ SHARED = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "VLLM_HOST
 def test_the_api_names_every_preset_and_no_other() -> None:
     definition = document(ROOT / "apis" / "inferenceenvironments" / "definition.yaml")
     spec = mapping(listing(definition, "spec.versions")[0], "schema.openAPIV3Schema.properties.spec.properties")
-    assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == list(names())
+    assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == list(list_presets())
 
 
 def test_the_documents_have_a_row_for_every_preset() -> None:
     document = (ROOT / "docs" / "hardware.md").read_text()
-    assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == list(names())
+    assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == list(list_presets())
 
 
 @pytest.mark.parametrize(("name", "content"), FILES, ids=[name for name, _ in FILES])
@@ -162,7 +162,7 @@ GIVEN = [
 
 @pytest.mark.parametrize("case", GIVEN, ids=lambda case: case.preset)
 def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
-    found = named(case.preset).additions(case.inputs, fail_closed=True)
+    found = get_preset(case.preset).additions(case.inputs, fail_closed=True)
     assert dict(found.resources) == case.resources
     assert _env(found) == SHARED | case.env
     assert dict(found.annotations) == case.annotations
@@ -175,22 +175,22 @@ def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
 
 def test_who_takes_every_network_device_of_a_node() -> None:
     """GKE: one pod for each whole node; EKS and virtual functions: all that the instance has."""
-    whole = {name for name in names() if named(name).whole_node}
+    whole = {name for name in list_presets() if get_preset(name).whole_node}
     assert whole == {"eks-efa", "gke-rdma", "oci-virtual-functions"}
 
 
 def test_every_preset_has_its_example() -> None:
-    assert sorted(case.preset for case in GIVEN) == list(names())
+    assert sorted(case.preset for case in GIVEN) == list(list_presets())
 
 
 def test_who_may_fall_back_to_sockets_is_not_kept_from_it() -> None:
-    found = named("coreweave-infiniband").additions(Inputs(), fail_closed=False)
+    found = get_preset("coreweave-infiniband").additions(Inputs(), fail_closed=False)
     assert "NCCL_NET" not in _env(found)
 
 
 def test_what_every_preset_shares_asks_for_no_device() -> None:
-    assert common().pod.limits == ()
-    assert _env(common().pod) == SHARED
+    assert get_common_preset().pod.limits == ()
+    assert _env(get_common_preset().pod) == SHARED
 
 
 def _env(pod: PodAdditions) -> dict[str, JSON]:
@@ -198,6 +198,6 @@ def _env(pod: PodAdditions) -> dict[str, JSON]:
 
 
 def test_what_all_share_is_no_preset() -> None:
-    assert "common" not in names()
+    assert "common" not in list_presets()
     with pytest.raises(KeyError):
-        named("common")
+        get_preset("common")

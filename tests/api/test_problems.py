@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from function.api.problems import nearest, shape_problems, shown, unknown
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.models import read_model
+from function.api.cluster_model import read_model
 from function.domain.hardware import BandwidthRequirement
-from function.domain.model import Engine, EngineName, Model, Parallelism, Profile, Requires, Shape, Spread
-from function.domain.problem import Problem
+from function.domain.model import Engine, EngineName, Model, Parallelism, Problem, Profile, Requires, Shape, Spread
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Requirement, Selector
 from tests.api import manifests

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.environments import read_environment
+from function.api.inference_environment import read_environment
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from tests.api import manifests

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.environments import read_environment
-from function.api.models import read_model
-from function.domain.model import SecretKey
-from function.domain.problem import Problem
-from function.domain.pull_secrets import PullSecret
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.domain.model import Problem, SecretKey
+from function.domain.pods import PullSecret
 from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest, mapping
 from tests.api import manifests

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from function.api.block import Block
-from function.api.selectors import read_selector
-from function.domain.problem import Problem
+from function.api.common import read_selector
+from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, mapping, strings
 from function.kube.selectors import Selector
 from function.schemas import EnvironmentSelector

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.api.parsed import Parsed
+from function.api.problems import Parsed
 from function.api.settings import read_settings
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.domain.settings import BUILT_IN, Download, Kserve, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
 

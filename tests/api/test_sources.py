@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.models import read_model
-from function.api.parsed import Parsed
-from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, Source, UriSource
-from function.domain.problem import Problem
+from function.api.cluster_model import read_model
+from function.api.problems import Parsed
+from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSource, SecretKey, Source, UriSource
 from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest
 from tests.api import manifests

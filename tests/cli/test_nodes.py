@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.api.environments import read_environment
+from function.api.inference_environment import read_environment
 from function.cli.nodes import find_contradictions, suggest_pools
 from function.cli.store import Store
 from function.domain.settings import BUILT_IN

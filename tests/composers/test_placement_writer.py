@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.api.placements import read_placement
+from function.api.model_placement import read_placement
 from function.composers.placement_writer import placement_manifest
 from function.domain.cache import NamedCache
 from function.domain.model import Parallelism

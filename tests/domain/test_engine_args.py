@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.engine_args import find_parallelism_faults, parallel_flags
-from function.domain.model import EngineName, Parallelism, Shape
-from function.domain.problem import Problem
+from function.domain.model import EngineName, Parallelism, Problem, Shape
 
 VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG
 PIPELINE = Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2))

@@ -4,9 +4,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.engine_faults import model_faults, shape_faults, uses_ray
-from function.domain.model import Engine, EngineName, OciSource, Parallelism, Shape, Source, UriSource, single_file
-from function.domain.problem import Problem
+from function.domain.engine_args import model_faults, shape_faults, uses_ray
+from function.domain.model import (
+    Engine,
+    EngineName,
+    OciSource,
+    Parallelism,
+    Problem,
+    Shape,
+    Source,
+    UriSource,
+    single_file,
+)
 from tests.builders import HUB, shape
 
 OFFICIAL = "vllm/vllm-openai"

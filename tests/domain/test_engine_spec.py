@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 
-from function.api.models import read_model
-from function.domain.engine_faults import model_faults, shape_faults, tls_faults
-from function.domain.engine_spec import DATA, DATA_LOCAL, ENGINES, EXPERT, PIPELINE, TENSOR, Ability
-from function.domain.engine_versions import can, get_end_version, get_first_version, is_stock, version
+from function.api.cluster_model import read_model
+from function.domain.engine_args import model_faults, shape_faults, tls_faults
+from function.domain.engine_spec import (
+    DATA,
+    DATA_LOCAL,
+    ENGINES,
+    EXPERT,
+    PIPELINE,
+    TENSOR,
+    Ability,
+    can,
+    get_end_version,
+    get_first_version,
+    is_stock,
+    version,
+)
 from function.domain.model import Engine, EngineName, Parallelism
 from function.serving.service import build_service
 from tests.builders import HUB, shape

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_spec import Ability
-from function.domain.engine_versions import can, is_stock, version
+from function.domain.engine_spec import Ability, can, is_stock, version
 from function.domain.model import Engine, EngineName
 
 OFFICIAL = "vllm/vllm-openai"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.flags import last_value, parse_flags
+from function.domain.engine_args import last_value, parse_flags
 
 
 @pytest.mark.parametrize(

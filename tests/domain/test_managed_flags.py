@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from function.domain.engine_args import drop_repeated_flags, find_managed_flag_faults
 from function.domain.engine_spec import ENGINES
-from function.domain.managed_flags import drop_repeated_flags, find_managed_flag_faults
-from function.domain.model import EngineName, OciSource, Source
-from function.domain.problem import Problem
+from function.domain.model import EngineName, OciSource, Problem, Source
 from tests.builders import HUB
 
 VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG

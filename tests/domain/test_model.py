@@ -1,8 +1,7 @@
 """What follows from a model's fields: the GPUs of a replica, the list of its faults."""
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Shape
-from function.domain.problem import Problem
+from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Problem, Shape
 
 
 def test_gpus_of_a_replica_are_nodes_times_gpus_per_node() -> None:

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from function.api.environments import read_environment
-from function.api.presets import named
+from function.api.inference_environment import read_environment
+from function.api.pods import get_preset
 from function.domain.pods import Inputs
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -96,7 +96,7 @@ def test_leader_and_worker_have_what_the_providers_example_has(world: World, cas
         assert (get(pod, "spec.hostNetwork") is True) == case.host_network
         assert "/dev/shm" in mounts
         start = [str(part) for part in _list(main, "command")]
-        assert start[:2] == (["/bin/bash", "-c"] if named(case.preset).start else ["vllm", "serve"])
+        assert start[:2] == (["/bin/bash", "-c"] if get_preset(case.preset).start else ["vllm", "serve"])
 
 
 @pytest.mark.parametrize("name", ["coreweave-infiniband", "oci-virtual-functions"])

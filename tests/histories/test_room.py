@@ -3,7 +3,7 @@
 from bench.histories.room import room_beside
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, listing
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.kube.images import is_image
+from function.kube.names import is_image
 
 ORACLE = json.loads(Path(__file__).parent.parent.joinpath("oracle", "images.json").read_text("utf-8"))
 

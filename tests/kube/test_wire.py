@@ -3,8 +3,7 @@
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
-from function.kube.manifests import JSON, Manifest
-from function.kube.wire import most_wire_bytes, wire_bytes
+from function.kube.manifests import JSON, Manifest, most_wire_bytes, wire_bytes
 from function.wire.structs import merge
 
 # 127 and 16,383 are the largest lengths of one and of two bytes.

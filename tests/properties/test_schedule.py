@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from function.domain.cache import CacheChoice, ManagedCache, UserClaim
-from function.domain.environment import Environment
+from function.domain.environment import Environment, PoolFacts
 from function.domain.model import Model
-from function.domain.nodes import PoolFacts
 from function.domain.placement import Placement, Preference
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule

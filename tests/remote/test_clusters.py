@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.api.environments import provider_config
+from function.api.inference_environment import provider_config
 from function.kube.manifests import Manifest, mapping
 from function.reasons import Status
 from function.remote.moved_clusters import elsewhere

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.environment import Pool
-from function.domain.nodes import Unfit
+from function.domain.environment import Pool, Unfit
 from function.kube.manifests import Manifest
 from function.remote.nodes import read_node, unfit
 from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, node, pool, taint

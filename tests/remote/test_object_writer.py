@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from function.domain.model import SecretKey
-from function.domain.pull_secrets import PullSecret
+from function.domain.pods import PullSecret
 from function.kube.manifests import JSON, Manifest
 from function.remote.health import READINESS
 from function.remote.object_writer import NAMESPACE, Lifetime, ObjectWriter, namespace, object_name

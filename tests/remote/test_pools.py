@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from function.domain.environment import Pool
-from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
+from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import Manifest
 from function.remote.nodes import read_node
 from function.remote.pools import look

@@ -6,9 +6,8 @@ import pytest
 
 from function.domain.cache import Hydration
 from function.domain.environment import Environment
-from function.domain.model import BrokenProfile
+from function.domain.model import BrokenProfile, Problem
 from function.domain.placement import Placement
-from function.domain.problem import Problem
 from function.domain.shares import Grant, Share
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, shared_storage

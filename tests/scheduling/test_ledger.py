@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.nodes import PoolFacts
+from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
 from function.domain.shares import Free, Grant, Share
 from function.scheduling.holdings import take

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.environment import Environment
-from function.domain.nodes import PoolFacts, Unfit, Unusable
+from function.domain.environment import Environment, PoolFacts, Unfit, Unusable
 from function.domain.placement import Preference
 from function.domain.quota import Excess, Limits
 from function.domain.shares import Free

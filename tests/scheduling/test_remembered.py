@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.api.parse_cache import Tally
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.shares import Free, Grant, Share
-from function.domain.tally import Tally
 from function.scheduling import remembered
 from function.scheduling.judge import judge
 from function.scheduling.ledger import Ledger

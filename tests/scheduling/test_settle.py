@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from function.domain.environment import Pool
-from function.domain.nodes import PoolFacts
+from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.shares import Grant, Share

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.environment import Pool
-from function.domain.nodes import PoolFacts
+from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.scheduling.ledger import settle
 from tests.builders import shape

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.environment import tolerations
 from function.domain.model import Spread
-from function.domain.taints import tolerations
 from function.kube.manifests import JSON, Manifest
 from function.serving.pod import build_affinity
 from tests.builders import pool, profile

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from function.api.environments import read_environment
-from function.api.models import read_model
+from function.api.cluster_model import read_model
+from function.api.inference_environment import read_environment
+from function.domain.environment import PoolFacts
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import EngineResources, HuggingFaceSource, Requires, SecretKey, Spread
-from function.domain.nodes import PoolFacts
-from function.domain.pods import Inputs, InterNode, PodAdditions
-from function.domain.pull_secrets import PullSecret
+from function.domain.pods import Inputs, InterNode, PodAdditions, PullSecret
 from function.domain.settings import BUILT_IN, Initializer, Kserve
 from function.kube.manifests import Manifest, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from function.api.presets import named
+from function.api.pods import get_preset
 from function.domain.environment import Pool
-from function.domain.model import Engine, Shape
+from function.domain.model import Engine, Problem, Shape
 from function.domain.pods import Inputs, InterNode, PodAdditions
-from function.domain.problem import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.serving.request import ServingRequest
 from function.serving.service import build_service
@@ -40,9 +39,11 @@ def pool(given: PodAdditions = GIVEN) -> Pool:
 
 
 def between(name: str, inputs: Inputs = Inputs()) -> Pool:  # noqa: B008  # frozen
-    given = named(name).additions(inputs, fail_closed=True)
+    given = get_preset(name).additions(inputs, fail_closed=True)
     names = frozenset(text(entry, "name") for entry in given.env)
-    return replace(FRONTIER, inter_node=InterNode(preset=name, given=given, preset_env=names, start=named(name).start))
+    return replace(
+        FRONTIER, inter_node=InterNode(preset=name, given=given, preset_env=names, start=get_preset(name).start)
+    )
 
 
 def service(request: ServingRequest) -> Manifest:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.api import presets
-from function.api.presets import named
+from function.api import node_pool
+from function.api.pods import get_preset
 from function.domain.pods import PodAdditions
 from function.kube.manifests import JSON, get
 from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, environment, only, running, scene
@@ -49,9 +49,9 @@ def test_between_nodes_is_nothing_to_a_service_of_one() -> None:
 
 
 def test_another_releases_preset_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    preset = named("network-operator-shared")
+    preset = get_preset("network-operator-shared")
     news = replace(preset, pod=PodAdditions(env=({"name": "NEWS", "value": "1"},)), nccl_net="Other")
-    monkeypatch.setattr(presets, "named", {preset.name: news}.__getitem__)
+    monkeypatch.setattr(node_pool, "get_preset", {preset.name: news}.__getitem__)
     rest = scene(SEVERAL_NODES)
     assert only(rest) == running(rest)
     assert "NEWS" in str(only(rest.edited(environment(f"{POOL}.interNode.with.count", 2)))), "it comes with an edit"

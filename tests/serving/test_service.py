@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.model import Engine, Parallelism, Shape, Spread
-from function.domain.problem import Problem
+from function.domain.model import Engine, Parallelism, Problem, Shape, Spread
 from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST

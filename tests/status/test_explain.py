@@ -5,9 +5,8 @@ from itertools import permutations
 
 import pytest
 
-from function.domain.model import BrokenProfile, Parallelism
+from function.domain.model import BrokenProfile, Parallelism, Problem
 from function.domain.pods import PodAdditions
-from function.domain.problem import Problem
 from function.reasons import Refused, Status
 from function.status.explain import PHRASES
 from function.status.sentences import joined

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.environment import Pool
-from function.domain.nodes import Drift, Drifted, PoolFacts, Unfit, Unusable
+from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.reasons import HardwareAsDeclared, Status
 from function.remote.collection import Sight, Unobserved
 from function.scheduling.ledger import Ledger

@@ -6,8 +6,7 @@ import pytest
 
 from function.contract import Condition
 from function.domain.cache import CacheEntry, Hydration
-from function.domain.model import PvcSource, SecretKey
-from function.domain.problem import Problem
+from function.domain.model import Problem, PvcSource, SecretKey
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
 from function.remote.objects import ObservedObject, State

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from function.domain.cache import ManagedCache
-from function.domain.pull_secrets import PullSecret
+from function.domain.pods import PullSecret
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import Lifetime
 from function.remote.objects import read

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CacheEntry, Hydration
-from function.domain.problem import Problem
+from function.domain.model import Problem
 from function.kube.manifests import Manifest
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.objects import ObservedObject, State

@@ -8,13 +8,10 @@ with them stands beside the placement, and keeps it from being executed.
 from dataclasses import replace
 
 from function.api.block import Block
-from function.api.caches import read_choice, read_hydration
-from function.api.memo import Memo
-from function.api.parsed import Parsed
-from function.api.readiness import is_current, is_ready
-from function.api.references import read_model_ref
-from function.api.shares import read_share
-from function.api.topology import read_shape
+from function.api.common import is_current, is_ready, read_model_ref, read_shape, read_share
+from function.api.model_cache import read_choice, read_hydration
+from function.api.parse_cache import Memo
+from function.api.problems import Parsed
 from function.domain.placement import Placement
 from function.domain.shares import Share
 from function.kube import names, quantity

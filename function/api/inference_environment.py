@@ -1,29 +1,39 @@
-"""InferenceEnvironments: the cluster's access, its pools, its storage, and whether it is observed to be up.
+"""Parses InferenceEnvironments: access to the cluster, its pools, its storage, and what was observed of it.
 
-A pool with faults is left out and named, the others still count. A fault anywhere else makes the environment
-broken: nothing new is decided there and what runs stays, because a storage class that cannot be read is not
-one that is absent. A pool without GPUs is no GPU pool and is left out silently.
+A pool with problems is left out and named, the other pools still count. A problem anywhere else makes the environment
+broken: nothing new is decided there and workloads keep running, because a storage class that cannot be read is not
+an absent one. A pool without GPUs is left out silently.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from function.api.block import Block
-from function.api.downloads import read_download, read_kserve
-from function.api.hardware import read_pool
-from function.api.memo import MemoBy
-from function.api.nodes import read_facts, read_hardware
-from function.api.parsed import Parsed
-from function.api.readiness import is_current, is_ready
-from function.api.shares import read_share
-from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode, pools_of
-from function.domain.model import SecretKey
-from function.domain.problem import Problem
-from function.domain.pull_secrets import PullSecret, of_control_plane
+from function.api.common import is_current, is_ready, read_selector, read_share
+from function.api.node_pool import read_pool
+from function.api.parse_cache import MemoBy
+from function.api.problems import Parsed
+from function.api.settings import read_download, read_kserve
+from function.domain.environment import (
+    Drift,
+    Drifted,
+    Environment,
+    EnvironmentStorage,
+    Hardware,
+    Observe,
+    Pool,
+    PoolFacts,
+    StorageMode,
+    Unfit,
+    Unusable,
+    pools_of,
+)
+from function.domain.model import Problem, SecretKey
+from function.domain.pods import PullSecret, of_control_plane
 from function.domain.settings import Settings
 from function.domain.shares import Free, Grant, Share
-from function.kube import names
-from function.kube.manifests import Manifest, condition, get, integer, listing, strings, text
+from function.kube import names, quantity
+from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
 from function.schemas import EnvironmentSpec
 
 _PAUSED = "crossplane.io/paused"
@@ -116,18 +126,18 @@ def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess |
     block = cluster.block(_SOURCES.get(source, ""))
     if not block.fields or block.problems("secretRef") or block.problems("identitySecretRef"):
         return None
-    kubeconfig = _secret(block.block("secretRef"), f"{environment}-kubeconfig", "kubeconfig", namespace)
+    kubeconfig = _cluster_secret(block.block("secretRef"), f"{environment}-kubeconfig", "kubeconfig", namespace)
     reference = block.block("identitySecretRef")
     if not reference.fields:
         return ClusterAccess(kubeconfig=kubeconfig)
     return ClusterAccess(
         kubeconfig=kubeconfig,
-        identity=_secret(reference, "", "private_key", namespace),
+        identity=_cluster_secret(reference, "", "private_key", namespace),
         identity_type=reference.text("type", "GoogleApplicationCredentials"),
     )
 
 
-def _secret(block: Block, name: str, key: str, namespace: str) -> SecretKey:
+def _cluster_secret(block: Block, name: str, key: str, namespace: str) -> SecretKey:
     return SecretKey(
         name=block.text("name", name), namespace=block.text("namespace", namespace), key=block.text("key", key)
     )
@@ -240,3 +250,56 @@ def _readiness(manifest: Manifest) -> tuple[bool, str]:
     observed = condition(manifest, "Ready")
     words = (text(observed, "reason"), text(observed, "message"))
     return False, ": ".join(word for word in words if word) or "has not reported Ready yet"
+
+
+def read_hardware(block: Block) -> Hardware:
+    """Return whether nodes are looked at; a selector that would admit every node is a fault."""
+    chosen = block.block("selector")
+    if block.has("selector") and not read_selector(chosen).requirements and not block.problems("selector"):
+        block.deny("selector", "at least one of matchLabels and matchExpressions, with something in it")
+    given = chosen.fields if block.sound("selector") else None
+    observe = block.text("observe")
+    return Hardware(observe=Observe(observe) if observe in set(Observe) else Observe.AUTO, selector=given)
+
+
+def read_facts(pool: Manifest) -> PoolFacts | None:
+    """Return what a pool of an environment's status was observed to be; words that are not known are left out."""
+    found = mapping(pool, "observed")
+    if not found:
+        return None
+    return PoolFacts(
+        nodes=integer(found, "nodes"),
+        usable=integer(found, "usable"),
+        unusable=tuple(_unusable(row) for row in listing(found, "unusable") if text(row, "reason") in set(Unfit)),
+        gpus_per_node=integer(found, "gpusPerNode") or None,
+        product=text(found, "product"),
+        memory_per_gpu=_amount(text(found, "memoryPerGpu")),
+        drift=tuple(_drift(row) for row in listing(found, "drift") if text(row, "field") in set(Drifted)),
+    )
+
+
+def _unusable(row: Manifest) -> Unusable:
+    return Unusable(
+        reason=Unfit(text(row, "reason")), detail=text(row, "detail"), count=integer(row, "count"), nodes=_names(row)
+    )
+
+
+def _drift(row: Manifest) -> Drift:
+    return Drift(
+        field=Drifted(text(row, "field")),
+        declared=text(row, "declared"),
+        observed=text(row, "observed"),
+        nodes=_names(row),
+    )
+
+
+def _names(row: Manifest) -> tuple[str, ...]:
+    found = get(row, "nodes")
+    return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+
+def _amount(said: str) -> int | None:
+    try:
+        return quantity.observed(said) if said else None
+    except ValueError:
+        return None

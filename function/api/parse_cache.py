@@ -1,15 +1,14 @@
-"""Reading an item again costs nothing while it has not changed.
+"""Parses each item once for as long as it does not change.
 
-Calls are sent the same environments and placements again and again, some one of them and some all. What an item was
-parsed to is kept under what identifies its content, so the result is a function of the items alone. What is kept is
-bounded by the longest list of late.
+Calls carry the same environments and placements again and again. Results are cached by the digest of an item's
+content, so that a result depends on the item alone. The size follows the longest list of the last calls.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from function.contract import RequiredResource
-from function.domain.tally import Tally
 from function.kube.manifests import Manifest
 
 T = TypeVar("T")
@@ -18,6 +17,14 @@ K = TypeVar("K")
 _KEPT = 4
 # Items in a table before the tables take turns: so many in any case, and so many times the list that is read.
 _ENOUGH, _ROOM = 1_000, 2
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of things looked up since the process began; nothing is ever decided by them."""
+
+    hits: int = 0
+    misses: int = 0
 
 
 class Memo(Generic[T]):

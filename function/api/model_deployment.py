@@ -1,10 +1,9 @@
 """ModelDeployments: which model, on how many environments, with how many replicas on each."""
 
 from function.api.block import Block
-from function.api.caches import read_choice
-from function.api.parsed import Parsed
-from function.api.references import read_model_ref
-from function.api.selectors import read_selector
+from function.api.common import read_model_ref, read_selector
+from function.api.model_cache import read_choice
+from function.api.problems import Parsed
 from function.domain.placement import Deployment, Preference
 from function.kube.manifests import Manifest, text
 from function.schemas import DeploymentSpec

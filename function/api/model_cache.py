@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from function.api.block import Block
-from function.api.parsed import Parsed
-from function.api.references import read_model_ref
-from function.api.selectors import read_selector
+from function.api.common import read_model_ref, read_selector
+from function.api.problems import Parsed
 from function.domain.cache import (
     CacheChoice,
     CacheEntry,
