@@ -43,6 +43,7 @@ SEEN_SECONDS = 30.0  # after which everybody knows what has started
 GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
 _PARALLELISM = "spec.forProvider.manifest.spec.parallelism"
+_NODES = "spec.forProvider.manifest.spec.template.nodeSelector"
 _SECRET = SECRET_VALUE.encode()
 _WAITS = {"Waiting", "Yields"}
 # Reasons for which a deployment does not get what it asks for that room would cure.
@@ -73,6 +74,7 @@ class Auditor(invariants.Auditor):
         self._filled: dict[Directory, tuple[str, float]] = {}  # with what, and until when anybody may think so
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
+        self._moved: dict[str, float] = {}
         self._begun: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._running: dict[Ref, tuple[str, Held]] = {}
@@ -263,11 +265,14 @@ class Auditor(invariants.Auditor):
             self._changed[event.now.uid] = self.plane.kernel.now
 
     def _may_change(self, owner: Version, event: Event) -> bool:
-        """Tell whether somebody has asked for these pods, or for their shape, which is written for itself."""
+        """Tells whether a user has asked for these pods, or for their shape or nodes, which follow in another write."""
         if event.now is not None and self._excused(owner, event.now.uid):
             return True
         shapes = [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
-        return shapes[0] != shapes[-1] and self._reshaped_by_word(owner)
+        nodes = [get(v.manifest, _NODES) for v in (event.before, event.now) if v]
+        return (shapes[0] != shapes[-1] and self._reshaped_by_word(owner)) or (
+            nodes[0] != nodes[-1] and self._moved_by_word(owner)
+        )
 
     def _may_make_way(self, owner: Version, service: Version) -> bool:
         """Tell whether a service may go: for other pods, or for a shape that its placement got when there was room."""
@@ -281,6 +286,16 @@ class Auditor(invariants.Auditor):
         if self.words.on_shape(owner) < self._reshaped.get(owner.uid, 0.0):
             return False
         self._reshaped[owner.uid] = self.plane.kernel.now
+        return True
+
+    def _moved_by_word(self, owner: Version) -> bool:
+        """Tells whether a user has asked for what a place follows from since the nodes of a service last changed.
+
+        More replicas, a second after another shape, need another pool than that shape did (history 41564).
+        """
+        if self.words.on_place(owner) < self._moved.get(owner.uid, 0.0):
+            return False
+        self._moved[owner.uid] = self.plane.kernel.now
         return True
 
     def _excused(self, owner: Version, uid: str) -> bool:
@@ -309,7 +324,11 @@ class Auditor(invariants.Auditor):
 
     # -- places
     def _look_at_grants(self, before: Version, now: Version) -> None:
-        """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes."""
+        """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes.
+
+        A shape that it does not run yet may lose its grant when a user gives the name of its pool to other nodes
+        (history 41604).
+        """
         rows = [{_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
         for row in rows[0] - rows[1]:
             self._admitted.pop(row, None)
@@ -321,6 +340,9 @@ class Auditor(invariants.Auditor):
             if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
                 continue
             nodes, gpus, replicas = self._shape(placement)
+            shapes = {(held.nodes, held.gpus) for uid, held in self._services.values() if uid == placement.uid}
+            if (nodes, gpus) not in shapes and self.words.on_place(placement) + SEEN_SECONDS > self.plane.kernel.now:
+                continue
             grant = placement.uid, Share(pool="", nodes=nodes, gpus_per_node=gpus, replicas=0)
             if left.get(grant, 0) < min(granted.get(grant, 0), replicas):
                 self._say(f"{placement.ref} serves, and {now.ref} admits {left.get(grant, 0)} of {replicas} replicas")

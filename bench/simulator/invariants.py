@@ -84,8 +84,8 @@ class Auditor:
     # -- what serves is not taken away
     def _look_at_placement(self, event: Event) -> None:
         before, now = event.before, event.now
-        # Core waits for all that it composed: for the token of who has no replicas, too (history 12257).
-        if now and (_ready(now) or _ready(now, "ServiceReady")):
+        # A service without replicas is ready as well, and serves nothing (history 40782).
+        if now and text(condition(now.manifest, "ServiceReady"), "reason") == "Serving":
             self._served.add(now.uid)
         going = before is not None and not before.deleting and (now is None or now.deleting)
         if going and before and before.uid in self._served and not self._may_go(before):
@@ -104,8 +104,14 @@ class Auditor:
         return len(others) >= wanted
 
     def _of(self, deployment: Version) -> list[Version]:
-        placements = self._plane.all(_PLACEMENT)
-        return [v for v in placements if text(v.controller, "uid") == deployment.uid and not v.deleting]
+        """Returns the placements of a deployment; one in another namespace names it as its owner without being its."""
+        return [
+            v
+            for v in self._plane.all(_PLACEMENT)
+            if text(v.controller, "uid") == deployment.uid
+            and v.ref.namespace == deployment.ref.namespace
+            and not v.deleting
+        ]
 
     # -- at rest
     def at_rest(self) -> None:

@@ -23,6 +23,16 @@ def test_a_history_is_its_seed() -> None:
     assert first.done[:3] == second.done[:3]
 
 
+# Reported once although nothing was wrong: by whom a placement is owned, when it serves, and what a user asked for.
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    ("seed", "without"),
+    [(40782, {4, 6, 8, 9}), (40797, set()), (41564, {2, 3, 4, 5, 6, 7, 8, 9}), (41604, {3, 8, 9})],
+)
+def test_reports_nothing_that_users_asked_for(seed: int, without: set[int]) -> None:
+    assert play(seed, without).violations == []
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> None:
     with planted(mutant):
