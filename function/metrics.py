@@ -149,7 +149,7 @@ class _Memories(Collector):
             "Items and verdicts looked up among what earlier calls left, and whether they were known.",
             labels=("memory", "result"),
         )
-        for name, tally in MEMORIES.items():
-            family.add_metric((name, "hit"), tally.hits)
-            family.add_metric((name, "miss"), tally.misses)
+        for name, stats in MEMORIES.items():
+            family.add_metric((name, "hit"), stats.hits)
+            family.add_metric((name, "miss"), stats.misses)
         yield family

@@ -24,7 +24,7 @@ from function.domain.model import (
 from function.domain.placement import Deployment, Placement, Preference
 from function.domain.settings import BUILT_IN
 from function.domain.shares import Free, Grant
-from function.kube.quantity import whole
+from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
 from function.scheduling.request import Unstorable
@@ -66,7 +66,7 @@ def requires(
     """Return requirements as a manifest spells them: `memory="80Gi"`, `bandwidth="ib-400g-or-better"`."""
     rung = (bandwidth or "").removesuffix("-or-better")
     return Requires(
-        memory_per_gpu=None if memory is None else whole(memory),
+        memory_per_gpu=None if memory is None else round_up(memory),
         interconnect=interconnect,
         bandwidth=BandwidthRequirement(rung=rung, or_better=rung != bandwidth) if bandwidth else None,
         precision=precision,
@@ -128,8 +128,8 @@ def model(
         source=source,
         profiles=profiles or (profile(shape=shape()),),
         broken=broken,
-        vram=None if vram is None else whole(vram),
-        disk=None if disk is None else whole(disk),
+        vram=None if vram is None else round_up(vram),
+        disk=None if disk is None else round_up(disk),
         selector=selector,
     )
 
@@ -153,7 +153,7 @@ def pool(
         gpus_per_node=gpus,
         max_nodes=nodes,
         accelerator_type=accelerator_type,
-        memory_per_gpu=None if memory is None else whole(memory),
+        memory_per_gpu=None if memory is None else round_up(memory),
         interconnect=interconnect,
         precision=precision,
         multi_node=multi_node,
@@ -261,7 +261,7 @@ def placement(
         cache=cache,
         uid=uid,
         created=created,
-        vram=None if vram is None else whole(vram),
+        vram=None if vram is None else round_up(vram),
         served=served,
         ready=ready,
         unreachable=unreachable,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.api.settings import read_settings
+from function.api.settings import parse_settings
 from function.cli.main import COMMANDS
 from function.kube.manifests import JSON, Manifest, mapping, text
 from tests.blocks import DOCUMENTS, ROOT, Block, Command, blocks, commands, spans, yaml_blocks
@@ -94,7 +94,7 @@ def _objects(block: Block) -> list[Manifest]:
 def test_yaml_is_valid(block: Block, tmp_path: Path) -> None:
     if block.said.startswith(_STEP):
         (step,) = yaml.safe_load_all(block.said)
-        assert read_settings(mapping(step, "input"), {}).problems == ()
+        assert parse_settings(mapping(step, "input"), {}).problems == ()
         return
     objects = _objects(block)
     assert objects

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from function.cli.store import Ref, is_ours
-from function.kube.manifests import JSON, Manifest, copied, get, mapping, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, get, mapping, text
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -62,7 +62,7 @@ def _remote(manifest: Manifest, stage: Manifest) -> Manifest:
         "resourceVersion": "1",
         "creationTimestamp": NOW,
     }
-    remote: Manifest = {**copied(manifest), **stage, "metadata": metadata}
+    remote: Manifest = {**copy_manifest(manifest), **stage, "metadata": metadata}
     if text(manifest, "kind") == "Secret" and "data" in remote:
         remote["data"] = dict.fromkeys(mapping(remote, "data"), "")  # --sanitize-secrets
     return remote

@@ -5,7 +5,7 @@ What a cluster owner brings (an observed claim, a class, a definition) is there 
 
 from dataclasses import dataclass
 
-from function.kube.manifests import Manifest, copied, get, listing, mapping, text
+from function.kube.manifests import Manifest, copy_manifest, get, listing, mapping, text
 from tools.remote_stages import StepByStep, condition
 
 # What a copied Secret's key holds: tests look for it where it must not turn up.
@@ -48,7 +48,7 @@ def _title(manifest: Manifest, name: str = "metadata.name") -> str:
 
 def _with_secrets(resource: Manifest) -> Manifest:
     """Do as the provider does: the value ends up in the Object's own manifest on the control plane."""
-    told = copied(resource)
+    told = copy_manifest(resource)
     manifest = mapping(told, "spec.forProvider.manifest")
     for reference in listing(told, "spec.references"):
         source = mapping(reference, "patchesFrom")

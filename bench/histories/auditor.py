@@ -20,7 +20,7 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
-from function.api.common import read_share
+from function.api.common import parse_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.quota import Limits
@@ -527,7 +527,7 @@ def _grows(before: Held, now: Held) -> bool:
 
 def _grants(environment: Version) -> dict[tuple[str, Share], int]:
     """Return how many replicas are granted, by whose they are and their shape, in whichever pool."""
-    rows = [(text(row, "uid"), read_share(row)) for row in listing(environment.manifest, "status.admitted")]
+    rows = [(text(row, "uid"), parse_share(row)) for row in listing(environment.manifest, "status.admitted")]
     granted: dict[tuple[str, Share], int] = {}
     for uid, share in rows:
         key = uid, replace(share, pool="", replicas=0)

@@ -111,7 +111,7 @@ MUTANTS = (
             Change(
                 "function.api.block",
                 "Block._quantity",
-                "parsed > quantity.MOST",
+                "parsed > quantity.MAX",
                 "False",
             ),
         ),
@@ -227,7 +227,7 @@ MUTANTS = (
             Change(
                 "function.status.conditions",
                 "complete",
-                "clip(c.message)",
+                "truncate_middle(c.message)",
                 "c.message",
             ),
         ),
@@ -306,7 +306,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "pools_of",
+                "find_pools",
                 "return same or some or frozenset({share.pool})",
                 "return frozenset({share.pool})",
             ),

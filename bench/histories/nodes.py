@@ -7,7 +7,7 @@ made, and each node is an Object that it owns (docs/facts.md, provider-kubernete
 from bench.histories.clusters import Clusters, config, remote
 from bench.simulator.objects import Event, Version
 from bench.simulator.server import ApiServer
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
 from function.remote.node_collection import DEFINITION, KIND, MEMBERSHIP
@@ -44,9 +44,9 @@ class Nodes:
 
     def unusable(self, environment: str) -> int:
         """Return how many nodes of an environment are cordoned, or gone, where anybody looks at them."""
-        there = [v for v in self.all() if config(v) == provider_config(environment)]
+        there = [v for v in self.all() if config(v) == name_provider_config(environment)]
         cordoned = sum(flag(v.manifest, "status.atProvider.manifest.spec.unschedulable") for v in there)
-        return cordoned + (len(_names(self._server, provider_config(environment))) - len(there) if there else 0)
+        return cordoned + (len(_names(self._server, name_provider_config(environment))) - len(there) if there else 0)
 
     def cordon(self, node: Version) -> None:
         """Cordon a node, or take that back."""
@@ -86,7 +86,7 @@ def is_node(version: Version) -> bool:
 def _names(server: ApiServer, cluster: str) -> list[str]:
     """Return the names of a cluster's nodes, which are those that its environment declares."""
     for version in server.latest.values():
-        if version.ref.kind == "InferenceEnvironment" and provider_config(version.ref.name) == cluster:
+        if version.ref.kind == "InferenceEnvironment" and name_provider_config(version.ref.name) == cluster:
             pools = listing(version.manifest, "spec.nodePools")
             return [f"gpu-{number}" for number in range(sum(integer(pool, "maxNodeCount") for pool in pools))]
     return []

@@ -5,7 +5,7 @@ from bench.histories.models import models
 from bench.histories.plane import forget
 from bench.histories.users import Users
 from bench.simulator import fleet
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.composers import COMPOSERS
 from function.kube.manifests import mapping, text
 
@@ -41,7 +41,7 @@ class Platform(Users):
     def lose_or_find_cluster(self) -> None:
         """Let a cluster be out of reach, or answer again."""
         if found := self.any("InferenceEnvironment"):
-            name = provider_config(found.ref.name)
+            name = name_provider_config(found.ref.name)
             self.tell(f"{'find' if name in self.plane.provider.out else 'lose'} the cluster of {found.ref}")
             self.plane.provider.answers(self.plane.provider.out ^ {name})
 

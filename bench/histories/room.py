@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
-from function.api.common import read_share
-from function.api.inference_environment import provider_config
+from function.api.common import parse_share
+from function.api.inference_environment import name_provider_config
 from function.kube.manifests import Manifest, condition, integer, listing, strings, text
 from function.scheduling.pool_capacity import PoolCapacity
 
@@ -67,11 +67,11 @@ def _held(
     services = [(uid, held) for uid, held in services if uid in placements]
     running = {uid for uid, _ in services}
     for row in listing(environment.manifest, "status.admitted"):
-        uid, share = text(row, "uid"), read_share(row)
+        uid, share = text(row, "uid"), parse_share(row)
         if share.pool in names or uid not in placements or (uid not in running and never_starts(placements[uid])):
             continue
         _note(most[uid], (share.nodes, share.gpus_per_node), share.replicas)
-    nodes = provider_config(environment.ref.name), strings(pool, "labels")[NODE_LABEL]
+    nodes = name_provider_config(environment.ref.name), strings(pool, "labels")[NODE_LABEL]
     for uid, held in services:
         if held.pool == nodes:
             _note(most[uid], (held.nodes, held.gpus), held.replicas)

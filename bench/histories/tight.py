@@ -13,7 +13,7 @@ from bench.histories.users import NAMESPACES
 from bench.simulator import fleet
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 
 DEPLOYMENTS = 6  # more than fit
@@ -148,7 +148,7 @@ class TightWorld(Everybody):
         """Scales down what serves on a cluster that does not answer, while something else wants the GPUs."""
         if not (environment := self.any("InferenceEnvironment")):
             return
-        cluster = provider_config(environment.ref.name)
+        cluster = name_provider_config(environment.ref.name)
         self.tell(f"lose the cluster of {environment.ref} for a while")
         self.plane.provider.answers(self.plane.provider.out | {cluster})
         for deployment in self.plane.all("ModelDeployment"):

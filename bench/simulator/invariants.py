@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.simulator.objects import Event, Version
 from bench.simulator.plane import Plane
 from bench.simulator.provider import makes_nothing
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
 from function.scheduling.pool_capacity import PoolCapacity
@@ -48,7 +48,7 @@ class Auditor:
             self._look_at_placement(event)
         elif event.ref.kind == "InferenceEnvironment" and event.now:
             for pool in listing(event.now.manifest, "spec.nodePools"):
-                key = provider_config(event.ref.name), strings(pool, "labels")[NODE_LABEL]
+                key = name_provider_config(event.ref.name), strings(pool, "labels")[NODE_LABEL]
                 self._pools[key] = integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount")
 
     def _say(self, what: str) -> None:
@@ -139,7 +139,7 @@ class Auditor:
             return False
         (pool,) = listing(there.manifest, "spec.nodePools")
         room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"))
-        config = provider_config(environment)
+        config = name_provider_config(environment)
         if not _fit(room, (held for _, held in self._services.values() if held.pool[0] == config)):
             return False
         nodes, gpus, replicas = self._shape(asking)

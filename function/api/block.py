@@ -16,7 +16,7 @@ from typing import overload
 
 from pydantic import BaseModel
 
-from function.api.problems import join, not_a_quantity, shape_problems, unknown, wrong
+from function.api.problems import find_shape_problems, invalid_value, join_path, not_a_quantity, unknown_value
 from function.domain.model import Problem
 from function.kube import quantity
 from function.kube.manifests import JSON, Manifest
@@ -92,13 +92,13 @@ class Block:
         """Where the map stands."""
         if not isinstance(self._path, str):
             outer, keys = self._path
-            self._path = reduce(join, keys, outer.path)
+            self._path = reduce(join_path, keys, outer.path)
         return self._path
 
     @classmethod
     def checked(cls, schema: type[BaseModel], value: JSON, path: str) -> "Block":
         """Return a map at `path` whose faults are those that its schema finds."""
-        return cls(value, path, Faults(shape_problems(schema, value, path)))
+        return cls(value, path, Faults(find_shape_problems(schema, value, path)))
 
     def problems(self, key: str = "") -> tuple[Problem, ...]:
         """Return the faults of a field and of all below it, or of the whole map."""
@@ -106,11 +106,11 @@ class Block:
 
     def at(self, key: str) -> str:
         """Return the path of a field, given relative to this map; of the map itself for none."""
-        return join(self.path, key) if key else self.path
+        return join_path(self.path, key) if key else self.path
 
     def deny(self, key: str, allowed: str) -> None:
         """Note that a field must be something else."""
-        self.faults.add(wrong(self.at(key), self.fields.get(key), allowed))
+        self.faults.add(invalid_value(self.at(key), self.fields.get(key), allowed))
 
     def demand(self, key: str, why: str) -> None:
         """Note that a field must be set."""
@@ -188,7 +188,7 @@ class Block:
         if found is not None and found <= 0:
             self.deny(key, "more than 0")
             return None
-        return None if found is None else quantity.whole(str(self.fields[key]))
+        return None if found is None else quantity.round_up(str(self.fields[key]))
 
     def quantity(self, key: str, default: str) -> str:
         """Return a quantity in the author's words."""
@@ -214,7 +214,7 @@ class Block:
     def _member(self, keys: tuple[str | int, ...], found: str, known: Sequence[str], also: Sequence[str]) -> str | None:
         name = _spelled(tuple(known), tuple(also)).get(found.lower())
         if name is None:
-            self.faults.add(unknown(reduce(join, keys, self.path), found, known, also))
+            self.faults.add(unknown_value(reduce(join_path, keys, self.path), found, known, also))
         return name
 
     def _quantity(self, key: str) -> Decimal | None:
@@ -227,8 +227,8 @@ class Block:
             parsed = None
         if parsed is None:
             self.faults.add(not_a_quantity(self.at(key), found))
-        elif parsed > quantity.MOST:
-            self.deny(key, f"at most {quantity.MOST_TEXT}")
+        elif parsed > quantity.MAX:
+            self.deny(key, f"at most {quantity.MAX_TEXT}")
         else:
             return parsed
         return None
@@ -256,7 +256,7 @@ def refuse_templates(block: Block, key: str = "") -> None:
     # Written by Python a map begins with {' and a list with [, so that {{ stands there only where it stands in a text.
     for path, text in _texts(value, block.at(key)) if _TEMPLATE in str(value) else ():
         if _TEMPLATE in text:
-            block.faults.add(wrong(path, text, "without {{, which KServe reads as a template"))
+            block.faults.add(invalid_value(path, text, "without {{, which KServe reads as a template"))
 
 
 def refuse_expansions(block: Block, key: str) -> None:
@@ -273,10 +273,10 @@ def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield path, key
-            yield from _texts(item, join(path, key))
+            yield from _texts(item, join_path(path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _texts(item, join(path, index))
+            yield from _texts(item, join_path(path, index))
 
 
 def check_env(block: Block) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from function.api.block import Block, check_env, refuse_expansions, refuse_templates
-from function.api.common import fit_engine, read_selector, read_shape
-from function.api.node_pool import read_requires
-from function.api.problems import Parsed, nearest
-from function.domain.engine_args import model_faults, parallel_flags, shape_faults
+from function.api.common import fit_engine, parse_selector, parse_shape
+from function.api.node_pool import parse_requires
+from function.api.problems import Parsed, find_nearest
+from function.domain.engine_args import find_model_faults, find_shape_faults, parse_parallel_flags
 from function.domain.model import (
     CPU,
     MEMORY,
@@ -35,8 +35,8 @@ from function.domain.model import (
     Source,
     Spread,
     UriSource,
-    parts_of,
-    single_file,
+    find_single_file,
+    parse_part,
 )
 from function.domain.pods import KEY
 from function.domain.settings import BUILT_IN, Settings
@@ -57,7 +57,7 @@ class SecretRule:
     fixed: bool
 
 
-def read_source(spec: Block, rule: SecretRule) -> Source | None:
+def parse_source(spec: Block, rule: SecretRule) -> Source | None:
     """Return the source; its faults, and those of blocks that do not belong to it, are noted."""
     if spec.problems("source"):
         return None
@@ -92,7 +92,7 @@ def _hugging_face(block: Block, rule: SecretRule) -> Source:
 def _check_file(block: Block, file: str, allow: tuple[str, ...], ignore: tuple[str, ...]) -> None:
     if any(part in {"", ".", ".."} for part in file.split("/")):
         block.deny("file", "a path within the repository, without ..")
-    if parts_of(file)[0] != 1:
+    if parse_part(file)[0] != 1:
         block.deny("file", "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
     refuse_expansions(block, "file")
     if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
@@ -124,14 +124,14 @@ def _uri(block: Block, rule: SecretRule) -> Source:
 
 def _check_uri(block: Block, uri: str) -> None:
     scheme, separator, rest = uri.partition("://")
-    close = nearest(scheme, SCHEMES)
+    close = find_nearest(scheme, SCHEMES)
     if separator and scheme in _OWN_SOURCE:
         block.deny("uri", f"given as source {_OWN_SOURCE[scheme]}")
     elif scheme not in SCHEMES or not rest:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         hint = f" (did you mean {close}://?)" if close and close != scheme else ""
         block.deny("uri", f"an address of {known}{hint}")
-    elif (parts := parts_of(single_file(UriSource(uri=uri)))[1]) > 1:
+    elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
         block.deny("uri", f"one file with its {parts} parts merged, as no other file is fetched")
 
 
@@ -144,10 +144,10 @@ def _pvc(block: Block, _: SecretRule) -> Source:
 
 
 def _secret(block: Block, rule: SecretRule, key: str) -> SecretKey | None:
-    return read_secret(block.block("secretRef"), rule, key) if block.has("secretRef") else None
+    return parse_secret(block.block("secretRef"), rule, key) if block.has("secretRef") else None
 
 
-def read_secret(reference: Block, rule: SecretRule, key: str) -> SecretKey:
+def parse_secret(reference: Block, rule: SecretRule, key: str) -> SecretKey:
     """Return a Secret of the control plane that a model names; `key` where it says none."""
     namespace = reference.text("namespace", rule.namespace)
     if rule.fixed and namespace != rule.namespace:
@@ -176,7 +176,7 @@ class Served:
     sized: bool
 
 
-def read_profiles(
+def parse_profiles(
     spec: Block, source: Source | None, secrets: SecretRule
 ) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
     """Return the valid profiles and the broken ones, each in the order in which they are declared."""
@@ -203,12 +203,12 @@ def read_profiles(
 
 def _profile(block: Block, served: Served) -> Profile | BrokenProfile:
     topology = block.block("replicaTopology")
-    selector = read_selector(block.block("environmentSelector"))
-    requires = read_requires(topology.block("requires"))
+    selector = parse_selector(block.block("environmentSelector"))
+    requires = parse_requires(topology.block("requires"))
     engine = _engine(block.block("engine"), served.secrets)
     shape = _shape(block, engine, sized=served.sized)
     if engine and served.source:
-        block.faults.update(model_faults(engine, served.source, served.name, block.at("engine")))
+        block.faults.update(find_model_faults(engine, served.source, served.name, block.at("engine")))
     problems = block.problems()
     if problems or engine is None:
         return BrokenProfile(name=block.text("name"), problems=problems)
@@ -229,7 +229,7 @@ def _engine(block: Block, secrets: SecretRule) -> Engine | None:
     refuse_templates(block)
     check_env(block)
     resources = _resources(block.block("resources"))
-    pull_secrets = tuple(read_secret(item, secrets, KEY) for item in block.blocks("imagePullSecrets"))
+    pull_secrets = tuple(parse_secret(item, secrets, KEY) for item in block.blocks("imagePullSecrets"))
     name, image = block.text("name"), block.image("image")
     if name not in tuple(EngineName):
         return None
@@ -257,19 +257,19 @@ def _resources(block: Block) -> EngineResources:
 def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:
     """Return the declared shape; None where there is none, and the GPU memory of a pool shall decide it."""
     topology, args_path = block.block("replicaTopology"), block.at("engine.args")
-    shape = read_shape(topology)
+    shape = parse_shape(topology)
     if block.fields and not block.has("replicaTopology") and not sized:
         block.demand("replicaTopology", "unless spec.resources.vram is set")
     if engine is None:
         return shape
     if shape is None:
-        block.faults.update(parallel_flags(engine.name, engine.args, args_path).problems)
+        block.faults.update(parse_parallel_flags(engine.name, engine.args, args_path).problems)
         return None
-    block.faults.update(shape_faults(engine, shape, args_path))
+    block.faults.update(find_shape_faults(engine, shape, args_path))
     return fit_engine(topology, shape, engine, args_path)
 
 
-def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Model | None]:
+def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Model | None]:
     """Return the model; None where faults outside its profiles leave nothing to serve.
 
     A Secret of a ClusterModel that names no namespace is in the platform's, a Model's is in the Model's own.
@@ -279,12 +279,12 @@ def read_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mode
     shared = kind == CLUSTER_MODEL
     home = settings.secret_namespace if shared else namespace
     rule = SecretRule(namespace=home, fixed=not shared)
-    source = read_source(spec, rule)
-    profiles, broken = read_profiles(spec, source, rule)
+    source = parse_source(spec, rule)
+    profiles, broken = parse_profiles(spec, source, rule)
     resources = spec.block("resources")
     vram, disk = resources.amount("vram"), resources.amount("disk")
     cpu, memory = resources.quantity("cpu", CPU), resources.quantity("memory", MEMORY)
-    selector = read_selector(spec.block("environmentSelector"))
+    selector = parse_selector(spec.block("environmentSelector"))
     problems = spec.problems()
     if source is None or {p for b in broken for p in b.problems} != set(problems):
         return Parsed(None, problems)

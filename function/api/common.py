@@ -15,8 +15,8 @@ import re
 from dataclasses import replace
 
 from function.api.block import Block
-from function.api.problems import join, wrong
-from function.domain.engine_args import parallel_flags
+from function.api.problems import invalid_value, join_path
+from function.domain.engine_args import parse_parallel_flags
 from function.domain.engine_spec import ENGINES, EXPERT
 from function.domain.model import Engine, ModelRef, Parallelism, Shape
 from function.domain.shares import Share
@@ -36,13 +36,13 @@ def is_current(manifest: Manifest, type_: str = "Ready") -> bool:
     return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation
 
 
-def read_model_ref(spec: Block) -> ModelRef:
+def parse_model_ref(spec: Block) -> ModelRef:
     """Return which model is meant: a ClusterModel unless another kind is named."""
     reference = spec.block("modelRef")
     return ModelRef(kind=reference.text("kind", "ClusterModel"), name=reference.text("name"))
 
 
-def read_share(manifest: Manifest) -> Share:
+def parse_share(manifest: Manifest) -> Share:
     """Return what a status says of a part of a pool."""
     selects = isinstance(get(manifest, "nodeSelector"), dict)
     return Share(
@@ -62,7 +62,7 @@ _A_KEY = "the key of a label, [prefix/]name"
 _A_VALUE = "the value of a label, at most 63 letters, digits, dots, dashes and underscores"
 
 
-def read_selector(block: Block) -> Selector:
+def parse_selector(block: Block) -> Selector:
     """Return the selector that a block stands for; without requirements it admits everything."""
     equal = [_equality(block.block("matchLabels"), key, value) for key, value in block.strings("matchLabels")]
     expressions = [_expression(item) for item in block.blocks("matchExpressions")]
@@ -72,7 +72,7 @@ def read_selector(block: Block) -> Selector:
 
 def _equality(labels: Block, key: str, value: str) -> Requirement | None:
     if not _KEY.fullmatch(key):
-        labels.faults.add(wrong(labels.at(key), key, _A_KEY))
+        labels.faults.add(invalid_value(labels.at(key), key, _A_KEY))
     elif not _VALUE.fullmatch(value):
         labels.deny(key, _A_VALUE)
     else:
@@ -86,7 +86,7 @@ def _expression(block: Block) -> Requirement | None:
         block.deny("key", _A_KEY)
     for index, value in enumerate(values):
         if not _VALUE.fullmatch(value):
-            block.faults.add(wrong(block.at(join("values", index)), value, _A_VALUE))
+            block.faults.add(invalid_value(block.at(join_path("values", index)), value, _A_VALUE))
     if operator in {Operator.IN, Operator.NOT_IN} and not values and not block.problems("values"):
         block.deny("values", f"at least one value for operator {operator}")
     if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
@@ -97,7 +97,7 @@ def _expression(block: Block) -> Requirement | None:
     return Requirement(key=block.text("key"), operator=Operator(operator), values=tuple(sorted(set(values))))
 
 
-def read_shape(topology: Block) -> Shape | None:
+def parse_shape(topology: Block) -> Shape | None:
     """Return the declared shape; None where it has faults."""
     nodes, gpus = topology.integer("nodes"), topology.integer("gpusPerNode")
     parallelism = topology.block("parallelism")
@@ -117,7 +117,7 @@ def fit_engine(topology: Block, shape: Shape, engine: Engine, args_path: str) ->
     parallelism, data = topology.block("parallelism"), shape.parallelism.data
     if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
         parallelism.deny("data", f"left out, as {engine.name} spans nodes by pipeline only")
-    flag = parallel_flags(engine.name, engine.args).values.get(EXPERT)
+    flag = parse_parallel_flags(engine.name, engine.args).values.get(EXPERT)
     if flag is None:
         return shape
     said, given = parallelism.text("expert"), "enabled" if flag else "disabled"

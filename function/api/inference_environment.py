@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from function.api.block import Block
-from function.api.common import is_current, is_ready, read_selector, read_share
-from function.api.node_pool import read_pool
-from function.api.parse_cache import MemoBy
+from function.api.common import is_current, is_ready, parse_selector, parse_share
+from function.api.node_pool import parse_pool
+from function.api.parse_cache import KeyedParseCache
 from function.api.problems import Parsed
-from function.api.settings import read_download, read_kserve
+from function.api.settings import parse_download, parse_kserve
 from function.domain.environment import (
     Drift,
     Drifted,
@@ -26,10 +26,10 @@ from function.domain.environment import (
     StorageMode,
     Unfit,
     Unusable,
-    pools_of,
+    find_pools,
 )
 from function.domain.model import Problem, SecretKey
-from function.domain.pods import PullSecret, of_control_plane
+from function.domain.pods import PullSecret, build_copied_secret
 from function.domain.settings import Settings
 from function.domain.shares import Free, Grant, Share
 from function.kube import names, quantity
@@ -62,20 +62,20 @@ class ParsedEnvironment(Parsed[Environment]):
         return tuple(problem for problem in self.problems if problem not in self.pool_problems)
 
 
-def provider_config(environment: str) -> str:
+def name_provider_config(environment: str) -> str:
     """Return the name of the ClusterProviderConfig of an environment's cluster."""
-    return names.named(environment, "environment", environment)
+    return names.build_name(environment, "environment", environment)
 
 
-def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironment:
+def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironment:
     """Return the environment with what the platform's settings add where it says nothing."""
     name = text(manifest, "metadata.name")
     spec = Block.checked(EnvironmentSpec, manifest.get("spec"), "spec")
     access = _access(spec.block("cluster"), name, settings.secret_namespace)
     pools, broken_pools, pool_problems = _pools(spec)
     storage = _storage(spec.block("storage"), settings)
-    kserve = read_kserve(spec.block("kserve"), settings.kserve)
-    hardware = read_hardware(spec.block("hardware"))
+    kserve = parse_kserve(spec.block("kserve"), settings.kserve)
+    hardware = parse_hardware(spec.block("hardware"))
     pull_secrets = tuple(_pull_secret(item, settings.secret_namespace) for item in spec.blocks("imagePullSecrets"))
     problems = spec.problems()
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
@@ -92,7 +92,7 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
         hardware=hardware,
         pull_secrets=pull_secrets,
         kserve=kserve,
-        provider_config=text(manifest, "status.providerConfigRef.name") or provider_config(name),
+        provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=ready,
         ready_message=ready_message,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
@@ -104,11 +104,11 @@ def read_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironmen
 
 
 def _value(manifest: Manifest, settings: Settings) -> Environment:
-    return read_environment(manifest, settings).value
+    return parse_environment(manifest, settings).value
 
 
 # Of all environments, whichever composer is sent them.
-ENVIRONMENTS: MemoBy[Settings, Environment] = MemoBy(_value)
+ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(_value)
 
 
 def _access(cluster: Block, environment: str, namespace: str) -> ClusterAccess | None:
@@ -152,7 +152,7 @@ def _pull_secret(block: Block, namespace: str) -> PullSecret:
         block.demand("name", "or secretRef")
     if block.has("name"):
         return PullSecret(name=block.text("name"))
-    return of_control_plane(reference.text("name"), reference.text("namespace", namespace))
+    return build_copied_secret(reference.text("name"), reference.text("namespace", namespace))
 
 
 def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Problem, ...]]:
@@ -166,7 +166,7 @@ def _pools(spec: Block) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Proble
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     for item in (item for place in places for item in place.blocks("nodePools")):
-        pool = read_pool(item)
+        pool = parse_pool(item)
         if pool.name and seen.setdefault(pool.name, item.path) != item.path:
             item.deny("name", f"unique, and {seen[pool.name]} has it already")
         faults = item.problems()
@@ -190,12 +190,12 @@ def _storage(block: Block, settings: Settings) -> EnvironmentStorage:
         shared_size=ours.shared_size if size is None else size,
         size_enforced=block.flag("sizeEnforced", ours.size_enforced),
         read_bandwidth=None if bandwidth is None else int(bandwidth * 10**9),
-        download=read_download(block.block("download"), settings.download),
+        download=parse_download(block.block("download"), settings.download),
     )
 
 
 def _observed(pool: Pool, published: Manifest) -> Pool:
-    facts = read_facts(published)
+    facts = parse_facts(published)
     return replace(pool, facts=facts) if facts else pool
 
 
@@ -218,7 +218,7 @@ def _moved(
         recorded = isinstance(get(row, "nodeSelector"), dict) and name not in broken_pools
         if recorded and labels.get(name) != selector:
             nodes = Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=tuple(selector.items()))
-            moved[name] = pools_of(nodes, pools)
+            moved[name] = find_pools(nodes, pools)
     return moved
 
 
@@ -237,7 +237,7 @@ def _admitted(grants: Iterable[Grant], moved: Mapping[str, frozenset[str]]) -> t
 
 
 def _grant(row: Manifest) -> Grant:
-    return Grant(uid=text(row, "uid"), namespace=text(row, "namespace"), name=text(row, "name"), share=read_share(row))
+    return Grant(uid=text(row, "uid"), namespace=text(row, "namespace"), name=text(row, "name"), share=parse_share(row))
 
 
 def _readiness(manifest: Manifest) -> tuple[bool, str]:
@@ -252,17 +252,17 @@ def _readiness(manifest: Manifest) -> tuple[bool, str]:
     return False, ": ".join(word for word in words if word) or "has not reported Ready yet"
 
 
-def read_hardware(block: Block) -> Hardware:
+def parse_hardware(block: Block) -> Hardware:
     """Return whether nodes are looked at; a selector that would admit every node is a fault."""
     chosen = block.block("selector")
-    if block.has("selector") and not read_selector(chosen).requirements and not block.problems("selector"):
+    if block.has("selector") and not parse_selector(chosen).requirements and not block.problems("selector"):
         block.deny("selector", "at least one of matchLabels and matchExpressions, with something in it")
     given = chosen.fields if block.sound("selector") else None
     observe = block.text("observe")
     return Hardware(observe=Observe(observe) if observe in set(Observe) else Observe.AUTO, selector=given)
 
 
-def read_facts(pool: Manifest) -> PoolFacts | None:
+def parse_facts(pool: Manifest) -> PoolFacts | None:
     """Return what a pool of an environment's status was observed to be; words that are not known are left out."""
     found = mapping(pool, "observed")
     if not found:
@@ -300,6 +300,6 @@ def _names(row: Manifest) -> tuple[str, ...]:
 
 def _amount(said: str) -> int | None:
     try:
-        return quantity.observed(said) if said else None
+        return quantity.parse_observed(said) if said else None
     except ValueError:
         return None

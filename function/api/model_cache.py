@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from function.api.block import Block
-from function.api.common import read_model_ref, read_selector
+from function.api.common import parse_model_ref, parse_selector
 from function.api.problems import Parsed
 from function.domain.cache import (
     CacheChoice,
@@ -32,7 +32,7 @@ _OF_DOWNLOADS = ("preload", "retry")
 _DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}
 
 
-def read_choice(block: Block) -> CacheChoice:
+def parse_cache_choice(block: Block) -> CacheChoice:
     """Return how the weights reach the pods; without the block the number of nodes decides it."""
     if name := block.text("name"):
         _stand_alone(block, "name", ("claimName", *_OF_MANAGED, *_OF_DOWNLOADS))
@@ -40,7 +40,7 @@ def read_choice(block: Block) -> CacheChoice:
     return _claim(block, block)
 
 
-def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
+def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
     """Return the cache, None where it has any fault."""
     spec = Block.checked(CacheSpec, manifest.get("spec"), "spec")
     listed, selected = spec.has("environments"), spec.has("environmentSelector")
@@ -55,9 +55,9 @@ def read_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         uid=text(manifest, "metadata.uid"),
-        model=read_model_ref(spec),
+        model=parse_model_ref(spec),
         environments=tuple(sorted(set(spec.texts("environments")))) if listed else None,
-        selector=read_selector(spec.block("environmentSelector")),
+        selector=parse_selector(spec.block("environmentSelector")),
         choice=choice,
         entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
         readers=tuple(_reader(entry) for entry in listing(manifest, "status.readers")),
@@ -102,11 +102,11 @@ def _entry(entry: Manifest) -> CacheEntry:
         unreachable=flag(entry, "unreachable"),
         access_mode=text(entry, "accessMode"),
         message=text(entry, "message"),
-        hydration=read_hydration(entry),
+        hydration=parse_hydration(entry),
     )
 
 
-def read_hydration(status: Manifest) -> Hydration:
+def parse_hydration(status: Manifest) -> Hydration:
     """Return what a status remembers of a download."""
     return Hydration(
         claim=text(status, "claimName"),

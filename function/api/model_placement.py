@@ -8,9 +8,9 @@ with them stands beside the placement, and keeps it from being executed.
 from dataclasses import replace
 
 from function.api.block import Block
-from function.api.common import is_current, is_ready, read_model_ref, read_shape, read_share
-from function.api.model_cache import read_choice, read_hydration
-from function.api.parse_cache import Memo
+from function.api.common import is_current, is_ready, parse_model_ref, parse_shape, parse_share
+from function.api.model_cache import parse_cache_choice, parse_hydration
+from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed
 from function.domain.placement import Placement
 from function.domain.shares import Share
@@ -28,10 +28,10 @@ _BEFORE_SERVING = (
 _NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
-def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
+def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     """Return the placement as far as it can be read, with every fault that it has."""
     spec = Block.checked(PlacementSpec, manifest.get("spec"), "spec")
-    shape, cache = read_shape(spec.block("topology")), read_choice(spec.block("modelCache"))
+    shape, cache = parse_shape(spec.block("topology")), parse_cache_choice(spec.block("modelCache"))
     environment = spec.block("inferenceEnvironmentRef").text("name")
     if not environment:
         return Parsed(None, spec.problems())
@@ -40,7 +40,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         deployment=spec.block("deploymentRef").text("name"),
-        model=read_model_ref(spec),
+        model=parse_model_ref(spec),
         environment=environment,
         profile=spec.text("profile"),
         pool=spec.text("pool"),
@@ -62,7 +62,7 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
         serving_uri=text(manifest, "status.service.uri"),
         applied_uri=text(manifest, "status.service.appliedUri"),
         claim_mode=text(manifest, "status.storage.accessMode"),
-        hydration=read_hydration(mapping(manifest, "status.storage")),
+        hydration=parse_hydration(mapping(manifest, "status.storage")),
         owner=_owner(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
@@ -75,14 +75,14 @@ def read_placement(manifest: Manifest) -> Parsed[Placement | None]:
 
 
 # Of all placements, whichever composer is sent them.
-PLACEMENTS: Memo[Placement | None] = Memo(lambda manifest: read_placement(manifest).value)
+PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
 
 
 def _takes(manifest: Manifest, placement: Placement) -> Share | None:
     """Return what its service takes; of one that an earlier release wrote, what its spec asks for."""
     service = mapping(manifest, "status.service")
     if text(service, "pool"):
-        return read_share(service)
+        return parse_share(service)
     return placement.asks if placement.has_served or placement.serving_uri else None
 
 
@@ -95,7 +95,7 @@ def _vram(manifest: Manifest) -> int | None:
     annotations = get(manifest, "metadata.annotations")
     value = annotations.get(names.ANNOTATION_VRAM) if isinstance(annotations, dict) else None
     try:
-        return quantity.observed(value) if isinstance(value, str) else None
+        return quantity.parse_observed(value) if isinstance(value, str) else None
     except ValueError:
         return None
 

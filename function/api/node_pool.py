@@ -10,18 +10,18 @@ The pool's own settings take precedence over the preset's.
 """
 
 from function.api.block import Block, refuse_templates
-from function.api.pods import Preset, check_mounts, get_preset, list_presets, read_additions, read_pod
-from function.api.problems import unknown
+from function.api.pods import Preset, check_mounts, get_preset, list_presets, parse_additions, parse_pod
+from function.api.problems import unknown_value
 from function.domain.environment import GPU_RESOURCE, Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
-from function.domain.pods import Inputs, InterNode, PodAdditions
+from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import text
 
 _BANDWIDTH = ("multiNodeBandwidth", "interNodeBandwidth")
 
 
-def read_requires(block: Block) -> Requires:
+def parse_requires(block: Block) -> Requires:
     """Return what a profile asks of a pool."""
     return Requires(
         memory_per_gpu=block.amount("memoryPerGpu"),
@@ -33,13 +33,13 @@ def read_requires(block: Block) -> Requires:
     )
 
 
-def read_pool(block: Block) -> Pool:
+def parse_pool(block: Block) -> Pool:
     """Return a pool of an environment; its capacity in nodes is maxNodeCount, else nodeCount."""
     refuse_templates(block)
     capabilities = block.block("capabilities")
     declared = capabilities.has("precisionSupport")
     gpus = block.text("gpuResource", GPU_RESOURCE)
-    pod = read_pod(block.block("pod"), gpus)
+    pod = parse_pod(block.block("pod"), gpus)
     return Pool(
         name=block.text("name"),
         gpus_per_node=block.integer("acceleratorCount", 1),
@@ -55,8 +55,8 @@ def read_pool(block: Block) -> Pool:
         bandwidth=capabilities.member(_bandwidth_field(capabilities), LADDER),
         nvlink_domain=capabilities.integer("nvlinkDomainSize"),
         pod=pod,
-        inter_node=read_inter_node(block, pod, gpus),
-        autoscaled=read_autoscaled(block),
+        inter_node=parse_inter_node(block, pod, gpus),
+        autoscaled=parse_autoscaled(block),
     )
 
 
@@ -78,14 +78,14 @@ def _bandwidth_field(block: Block) -> str:
 _INPUTS = ("instanceType", "resourceName", "count", "networks", "ncclNet")
 
 
-def read_inter_node(pool: Block, pod: PodAdditions, gpus: str) -> InterNode | None:
+def parse_inter_node(pool: Block, pod: PodAdditions, gpus: str) -> InterNode | None:
     """Return what a pool says for replicas of several nodes, over its `pod`; None where it says nothing."""
     block = pool.block("interNode")
     if not block.fields:
         return None
-    own = read_additions(block.block("pod"), gpus)
+    own = parse_additions(block.block("pod"), gpus)
     told, fail_closed = block.block("with"), block.flag("failClosed", default=True)
-    inputs = Inputs(
+    inputs = PresetInputs(
         instance_type=told.text("instanceType"),
         resource=told.text("resourceName"),
         count=told.integer("count"),
@@ -106,7 +106,7 @@ def read_inter_node(pool: Block, pod: PodAdditions, gpus: str) -> InterNode | No
         inputs=inputs,
         fail_closed=fail_closed,
         pod=own,
-        given=given,
+        merged=given,
         preset_env=frozenset(text(entry, "name") for entry in base.env),
         start=preset.start if preset else "",
         whole_node=preset.whole_node if preset else False,
@@ -132,10 +132,10 @@ def _check(told: Block, preset: Preset | None, gpus: str, *, fail_closed: bool) 
             told.demand(name, f"as preset {preset.name} cannot know it")
     kind = told.text("instanceType")
     if kind and "instanceType" in takes and not counted and kind not in preset.instance_types:
-        told.faults.add(unknown(told.at("instanceType"), kind, tuple(preset.instance_types)))
+        told.faults.add(unknown_value(told.at("instanceType"), kind, tuple(preset.instance_types)))
 
 
-def read_autoscaled(block: Block) -> bool:
+def parse_autoscaled(block: Block) -> bool:
     """Return whether somebody adds nodes to a pool; one that says so must say up to how many."""
     if block.flag("autoscaled", default=False) and not block.has("maxNodeCount"):
         block.deny("autoscaled", "false, or maxNodeCount beside it")

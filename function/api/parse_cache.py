@@ -20,26 +20,26 @@ _ENOUGH, _ROOM = 1_000, 2
 
 
 @dataclass(slots=True)
-class Tally:
+class CacheStats:
     """Counts of things looked up since the process began; nothing is ever decided by them."""
 
     hits: int = 0
     misses: int = 0
 
 
-class Memo(Generic[T]):
+class ParseCache(Generic[T]):
     """Parses items, each content once for as long as it is asked for.
 
     Two tables take turns: what is found in the older one moves to the newer, and what nobody asked for meanwhile goes.
     """
 
-    def __init__(self, parse: Callable[[Manifest], T], tally: Tally | None = None) -> None:
+    def __init__(self, parse: Callable[[Manifest], T], stats: CacheStats | None = None) -> None:
         self._parse = parse
-        self.tally = tally or Tally()
+        self.stats = stats or CacheStats()
         self._new: dict[bytes, T] = {}
         self._old: dict[bytes, T] = {}
 
-    def read(self, items: Sequence[RequiredResource]) -> tuple[T, ...]:
+    def parse(self, items: Sequence[RequiredResource]) -> tuple[T, ...]:
         """Return what the items parse to, in their order."""
         if len(self._new) > max(_ENOUGH, _ROOM * len(items)):
             self._new, self._old = {}, self._new
@@ -53,23 +53,23 @@ class Memo(Generic[T]):
                 new[digest] = fact = self._parse(load())
                 misses += 1
             facts.append(fact)
-        self.tally.misses += misses
-        self.tally.hits += len(facts) - misses
+        self.stats.misses += misses
+        self.stats.hits += len(facts) - misses
         return tuple(facts)
 
 
-class MemoBy(Generic[K, T]):
+class KeyedParseCache(Generic[K, T]):
     """One memo for each of the few values that parsing depends on besides the item: a platform's settings."""
 
     def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
         self._parse = parse
-        self._memos: list[tuple[K, Memo[T]]] = []
-        self.tally = Tally()
+        self._memos: list[tuple[K, ParseCache[T]]] = []
+        self.stats = CacheStats()
 
-    def read(self, items: Sequence[RequiredResource], value: K) -> tuple[T, ...]:
+    def parse(self, items: Sequence[RequiredResource], value: K) -> tuple[T, ...]:
         """Return what the items parse to with this value, in their order."""
         memo = next((memo for known, memo in self._memos if known == value), None)
         if memo is None:
-            memo = Memo(lambda manifest: self._parse(manifest, value), self.tally)
+            memo = ParseCache(lambda manifest: self._parse(manifest, value), self.stats)
             self._memos = [(value, memo), *self._memos[: _KEPT - 1]]
-        return memo.read(items)
+        return memo.parse(items)

@@ -16,9 +16,9 @@ from functools import cache
 from importlib import resources
 
 from function.api.block import Block, Faults, check_env
-from function.api.problems import join, shown
+from function.api.problems import format_value, join_path
 from function.domain.model import Problem
-from function.domain.pods import Inputs, PodAdditions
+from function.domain.pods import PodAdditions, PresetInputs
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
 
 _SOURCES = ("hostPath", "emptyDir", "configMap", "secret", "persistentVolumeClaim", "projected", "csi")
@@ -35,14 +35,14 @@ _OWN_MOUNTS = {
 }
 
 
-def read_pod(block: Block, gpus: str) -> PodAdditions:
+def parse_pod(block: Block, gpus: str) -> PodAdditions:
     """Return what every pod of a pool gets besides."""
-    pod = read_additions(block, gpus)
+    pod = parse_additions(block, gpus)
     check_mounts(block.faults, pod, ((block.at("volumeMounts"), pod),))
     return pod
 
 
-def read_additions(block: Block, gpus: str) -> PodAdditions:
+def parse_additions(block: Block, gpus: str) -> PodAdditions:
     """Return what pods get besides, nothing where it has faults, as then nothing can be laid together.
 
     `gpus` is the resource that the pool's nodes offer their GPUs under.
@@ -89,10 +89,12 @@ def check_mounts(faults: Faults, given: PodAdditions, parts: Sequence[tuple[str,
         where = next(place for place in (_place(mount, *part) for part in reversed(parts)) if place)
         if path in taken:
             allowed = f"another path than that of {taken[path]}"
-            faults.add(Problem(where, f"volume {name} at {shown(path)} is not allowed; must be at {allowed}"))
+            faults.add(Problem(where, f"volume {name} at {format_value(path)} is not allowed; must be at {allowed}"))
         elif name not in volumes:
             faults.add(
-                Problem(where, f"{shown(name)} is no volume; must be one of {', '.join(sorted(volumes)) or 'none'}")
+                Problem(
+                    where, f"{format_value(name)} is no volume; must be one of {', '.join(sorted(volumes)) or 'none'}"
+                )
             )
         taken[path] = f"volume {name} ({where})"
 
@@ -100,7 +102,7 @@ def check_mounts(faults: Faults, given: PodAdditions, parts: Sequence[tuple[str,
 def _place(mount: Manifest, path: str, part: PodAdditions) -> str:
     if mount not in part.volume_mounts:
         return ""
-    return join(path, part.volume_mounts.index(mount)) if path.startswith("spec.") else path
+    return join_path(path, part.volume_mounts.index(mount)) if path.startswith("spec.") else path
 
 
 def _check_resources(resources: Block, gpus: str) -> None:
@@ -192,7 +194,7 @@ class Preset:
         """Whether nothing but the number of devices depends on the instance type."""
         return all(each.keys() == {"count"} for each in self.instance_types.values())
 
-    def additions(self, inputs: Inputs, *, fail_closed: bool) -> PodAdditions:
+    def additions(self, inputs: PresetInputs, *, fail_closed: bool) -> PodAdditions:
         """Return what pods get, of inputs that are complete."""
         kind = self.instance_types.get(inputs.instance_type, {})
         count = inputs.count or integer(kind, "count") or self.count or 1
@@ -235,7 +237,7 @@ def _load(name: str, read: Manifest) -> Preset:
         nccl_net=text(read, "ncclNet"),
         start=text(read, "start"),
         whole_node=flag(read, "wholeNode"),
-        pod=read_additions(block.block("pod"), ""),
+        pod=parse_additions(block.block("pod"), ""),
     )
 
 

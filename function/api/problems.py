@@ -50,7 +50,7 @@ _ALLOWED: Mapping[str, str] = {
 _LONGEST = 60
 
 
-def shape_problems(schema: type[BaseModel], value: JSON, path: str) -> tuple[Problem, ...]:
+def find_shape_problems(schema: type[BaseModel], value: JSON, path: str) -> tuple[Problem, ...]:
     """Return every field of a value at `path` that does not have the shape its schema asks for."""
     try:
         schema.model_validate(value)
@@ -59,40 +59,40 @@ def shape_problems(schema: type[BaseModel], value: JSON, path: str) -> tuple[Pro
     return ()
 
 
-def wrong(path: str, found: JSON, allowed: str) -> Problem:
+def invalid_value(path: str, found: JSON, allowed: str) -> Problem:
     """Return the problem of a value that is not what is allowed."""
-    return Problem(path, f"{shown(found)} is not allowed; must be {allowed}")
+    return Problem(path, f"{format_value(found)} is not allowed; must be {allowed}")
 
 
 def not_a_quantity(path: str, found: JSON) -> Problem:
     """Return the problem of a value that cannot be read as an amount."""
-    return Problem(path, f"{shown(found)} is not a quantity; must be like 80Gi, 1.5T or 500m")
+    return Problem(path, f"{format_value(found)} is not a quantity; must be like 80Gi, 1.5T or 500m")
 
 
-def unknown(path: str, found: JSON, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
+def unknown_value(path: str, found: JSON, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
     """Return the problem of a value that is not one of those known, naming the nearest one.
 
     Those in `also` are too many to list.
     """
-    close = nearest(found if isinstance(found, str) else shown(found), (*known, *also))
+    close = find_nearest(found if isinstance(found, str) else format_value(found), (*known, *also))
     hint = f" (did you mean {close}?)" if close else ""
-    return Problem(path, f"{shown(found)} is not known; must be one of {', '.join(known)}{hint}")
+    return Problem(path, f"{format_value(found)} is not known; must be one of {', '.join(known)}{hint}")
 
 
-def nearest(found: str, known: Iterable[str]) -> str:
+def find_nearest(found: str, known: Iterable[str]) -> str:
     """Return the known value that resembles the one found, whatever its case; empty if none does."""
     by_lower = {value.lower(): value for value in known}
     close = difflib.get_close_matches(found.lower(), by_lower, n=1)
     return by_lower[close[0]] if close else ""
 
 
-def shown(found: JSON) -> str:
+def format_value(found: JSON) -> str:
     """Return a value as it stands in a manifest, cut where it is long."""
     text = json.dumps(found, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def join(path: str, key: str | int) -> str:
+def join_path(path: str, key: str | int) -> str:
     """Return the path of an entry of what stands at `path`."""
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
 
@@ -100,15 +100,15 @@ def join(path: str, key: str | int) -> str:
 def _problem(error: ErrorDetails, value: JSON, path: str) -> Problem:
     if error["type"] == "missing":
         for key in error["loc"]:
-            path = join(path, key)
+            path = join_path(path, key)
         return Problem(path, "is required")
     path, union = _locate(error, value, path)
     if union:
         return not_a_quantity(path, error["input"])
     context = error.get("ctx", {})
     if error["type"] == "literal_error":
-        return unknown(path, error["input"], _distinct(re.findall("'([^']*)'", context["expected"])))
-    return wrong(path, error["input"], _ALLOWED.get(error["type"], "of another kind").format(**context))
+        return unknown_value(path, error["input"], _distinct(re.findall("'([^']*)'", context["expected"])))
+    return invalid_value(path, error["input"], _ALLOWED.get(error["type"], "of another kind").format(**context))
 
 
 def _locate(error: ErrorDetails, value: JSON, path: str) -> tuple[str, bool]:
@@ -119,7 +119,7 @@ def _locate(error: ErrorDetails, value: JSON, path: str) -> tuple[str, bool]:
     for key in error["loc"]:
         if value is error["input"]:
             return path, True
-        path = join(path, key)
+        path = join_path(path, key)
         value = value[key]  # type: ignore[index]  # pydantic has been there
     return path, False
 
@@ -150,17 +150,17 @@ def build_schemas() -> None:
         schema.model_rebuild()
 
 
-def unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
+def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
     """Return every field at a path and below that the schema does not have, with the nearest that it has."""
     if not isinstance(value, dict) or schema.model_config.get("extra") == "allow":
         return
     known = {field.alias or name: field for name, field in schema.model_fields.items()}
     for key, item in value.items():
-        below = join(path, key)
+        below = join_path(path, key)
         if key in known:
             yield from _below(known[key], item, below)
         elif below != _CROSSPLANE:
-            close = nearest(key, known)
+            close = find_nearest(key, known)
             hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(known))}"
             yield Problem(below, f"is not a field{hint}")
 
@@ -171,9 +171,9 @@ def _below(field: FieldInfo, value: JSON, path: str) -> Iterator[Problem]:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from unknown_fields(schema, item, join(path, index))
+            yield from find_unknown_fields(schema, item, join_path(path, index))
     else:
-        yield from unknown_fields(schema, value, path)
+        yield from find_unknown_fields(schema, value, path)
 
 
 def _schema(annotation: object) -> type[BaseModel] | None:

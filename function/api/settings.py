@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from function.api.block import Block, check_env, refuse_templates
-from function.api.problems import Parsed, join, unknown_fields, wrong
+from function.api.problems import Parsed, find_unknown_fields, invalid_value, join_path
 from function.domain.quota import Limits
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Kserve, Prepare, Settings
 from function.kube.manifests import JSON, Manifest, prune
@@ -27,7 +27,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
-def read_settings(function_input: Manifest, context: Manifest) -> Parsed[Settings]:
+def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settings]:
     """Return the settings, completed by what is built in, and what was wrong with them."""
     environment = context.get(ENVIRONMENT_KEY)
     ours = environment.get(OUR_KEY) if isinstance(environment, dict) else None
@@ -47,8 +47,8 @@ def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     download = replace(weaker.download, image=image if block.sound(_IMAGE) else weaker.download.image)
     ttl = block.block("ttl")
     settings = Settings(
-        download=read_download(block.block("download"), download),
-        kserve=read_kserve(block.block("kserve"), weaker.kserve),
+        download=parse_download(block.block("download"), download),
+        kserve=parse_kserve(block.block("kserve"), weaker.kserve),
         storage_class=block.optional_text("storageClassName", weaker.storage_class),
         ttl_settled=_seconds(ttl, "settled", weaker.ttl_settled),
         ttl_pending=_seconds(ttl, "pending", weaker.ttl_pending),
@@ -57,7 +57,7 @@ def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         object_watch=block.flag("objectWatch", weaker.object_watch),
         remote_namespace_prefix=block.text("remoteNamespacePrefix", weaker.remote_namespace_prefix),
     )
-    return Parsed(settings, tuple(sorted({*block.problems(), *unknown_fields(Defaults, fields, path)})))
+    return Parsed(settings, tuple(sorted({*block.problems(), *find_unknown_fields(Defaults, fields, path)})))
 
 
 def _limits(block: Block, weaker: Limits) -> Limits:
@@ -83,7 +83,7 @@ def _seconds(block: Block, key: str, weaker: int) -> int:
 _LARGEST_ID = 2**31 - 1
 
 
-def read_download(block: Block, weaker: Download) -> Download:
+def parse_download(block: Block, weaker: Download) -> Download:
     """Return the settings of downloads, completed by weaker ones."""
     if not block.fields:
         return weaker
@@ -119,11 +119,11 @@ def _check_groups(security: Block) -> None:
     groups = security.fields.get("supplementalGroups")
     for index, group in enumerate(groups if isinstance(groups, list) else []):
         if isinstance(group, int) and not 0 <= group <= _LARGEST_ID:
-            path = join(security.at("supplementalGroups"), index)
-            security.faults.add(wrong(path, group, f"between 0 and {_LARGEST_ID}"))
+            path = join_path(security.at("supplementalGroups"), index)
+            security.faults.add(invalid_value(path, group, f"between 0 and {_LARGEST_ID}"))
 
 
-def read_kserve(block: Block, weaker: Kserve) -> Kserve:
+def parse_kserve(block: Block, weaker: Kserve) -> Kserve:
     """Return the settings of KServe's installation, completed by weaker ones."""
     refuse_templates(block)
     return Kserve(

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from function.api.model_cache import read_cache
-from function.api.problems import nearest
+from function.api.model_cache import parse_model_cache
+from function.api.problems import find_nearest
 from function.cli.inputs import gather
 from function.cli.live import Cluster, connect
 from function.cli.options import (
@@ -345,7 +345,7 @@ def _build_manifest(namespace: str, asked: dict[str, object]) -> Manifest:
             }
         ),
     }
-    problems = read_cache(manifest).problems
+    problems = parse_model_cache(manifest).problems
     if problems:
         raise CliError("; ".join(map(str, problems)))
     return manifest
@@ -373,7 +373,7 @@ def _check_references(store: Store, manifest: Manifest) -> None:
     """Refuse a model or environment that does not exist: waiting for its weights would never end."""
     kind, name = text(manifest, "spec.modelRef.kind"), text(manifest, "spec.modelRef.name")
     wanted = [Ref(kind, "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), name)]
-    cache_ = read_cache(manifest).value
+    cache_ = parse_model_cache(manifest).value
     assert cache_  # it was checked when it was made
     wanted += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
     for ref in wanted:
@@ -391,5 +391,5 @@ def _find_cache(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[St
 
 
 def _refuse_missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
-    close = nearest(ref.name, [other.name for other in store.refs(ref.kind)])
+    close = find_nearest(ref.name, [other.name for other in store.refs(ref.kind)])
     return CliError(f"there is no {ref}.{f' Did you mean {close}?' if close else otherwise}", Code.NOT_FOUND)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from function.api.model_placement import read_placement
+from function.api.model_placement import parse_placement
 from function.cli import nodes
 from function.cli.inputs import find_invalid_pools, gather, warn_of_invalid
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
@@ -46,7 +46,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     if suggesting:
         click.echo(nodes.format_suggestions(store, known), nl=False)
         return
-    parsed = (read_placement(manifest) for manifest in store.all("ModelPlacement"))
+    parsed = (parse_placement(manifest) for manifest in store.all("ModelPlacement"))
     invalid = find_invalid_pools(store, known)
     usages = list_usages(known, [p.value for p in parsed if p.value], invalid)
     warn_of_invalid(store, _KINDS)

@@ -7,14 +7,14 @@ function-environment-configs before it read. `reconcile` answers what a composer
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from function.api.inference_environment import read_environment
-from function.api.model_placement import read_placement
-from function.api.settings import ENVIRONMENT_KEY, read_settings
+from function.api.inference_environment import parse_environment
+from function.api.model_placement import parse_placement
+from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
-from function.kube.manifests import JSON, Manifest, copied, get, integer, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, get, integer, listing, mapping, strings, text
 from function.scheduling.admission import admit
 from function.status.environments import ledger
 
@@ -191,8 +191,8 @@ def publish_ledger(store: Store, ref: Ref) -> None:
     if not published or not text(manifest, "metadata.uid"):
         return
     call = first_call(store, manifest)
-    environment = read_environment(manifest, read_settings(call.input, call.context).value).value
-    placements = [p for p in (read_placement(m).value for m in store.all("ModelPlacement")) if p]
+    environment = parse_environment(manifest, parse_settings(call.input, call.context).value).value
+    placements = [p for p in (parse_placement(m).value for m in store.all("ModelPlacement")) if p]
     found = ledger(environment, admit(environment, placements), mapping(manifest, "status"))
     store.put({**manifest, "status": {**mapping(manifest, "status"), **found}})
 
@@ -257,7 +257,7 @@ def report_up(resource: Manifest) -> Manifest:
     conditions = _build_conditions("Synced", "Ready")
     if text(resource, "kind") != "Object":
         return {**resource, "status": {"conditions": conditions}}
-    manifest = copied(mapping(resource, "spec.forProvider.manifest"))
+    manifest = copy_manifest(mapping(resource, "spec.forProvider.manifest"))
     manifest["metadata"] = {**mapping(manifest, "metadata"), "uid": f"planned-{Ref.of(manifest)}", "generation": 1}
     manifest |= _REPORTS.get(text(manifest, "kind"), _report_nothing)(manifest)
     return {**resource, "status": {"atProvider": {"manifest": manifest}, "conditions": conditions}}

@@ -13,12 +13,12 @@ from itertools import groupby
 import click
 import yaml
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.model_cache import read_cache
-from function.api.model_deployment import read_deployment
-from function.api.model_placement import read_placement
-from function.api.problems import SPECS, Parsed, nearest, unknown_fields
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
+from function.api.model_deployment import parse_deployment
+from function.api.model_placement import parse_placement
+from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields
 from function.cli import files
 from function.cli.composing import CONFIG, asks_for_configs
 from function.cli.live import Cluster, connect
@@ -28,7 +28,7 @@ from function.composers import COMPOSERS
 from function.domain.environment import Environment
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON, Manifest, copied, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, listing, mapping, text
 
 _SET = re.compile(r"([^/=]+)/([^./=]+)\.([A-Za-z0-9.]+)=(.*)")
 
@@ -52,7 +52,7 @@ def set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
             parsed: JSON = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise CliError(f"--set {each}: {value} is not YAML") from error
-        edited = copied(manifest)
+        edited = copy_manifest(manifest)
         (target,) = (item for item in listing(edited, "spec.nodePools") if text(item, "name") == pool)
         *path, last = field.split(".")
         for key in path:
@@ -70,13 +70,15 @@ def set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
 
 
 def _refuse_value(said: str, what: str, name: str, known: Sequence[str]) -> CliError:
-    close = nearest(name, known)
+    close = find_nearest(name, known)
     advice = f"Did you mean {close}?" if close else f"There are {', '.join(known) or 'none'}"
     return CliError(f"--set {said}: there is no {what}. {advice}", Code.NOT_FOUND)
 
 
 def _check_fields(said: str, before: Manifest, after: Manifest) -> None:
-    unknown = [set(unknown_fields(SPECS["InferenceEnvironment"], mapping(m, "spec"), "spec")) for m in (before, after)]
+    unknown = [
+        set(find_unknown_fields(SPECS["InferenceEnvironment"], mapping(m, "spec"), "spec")) for m in (before, after)
+    ]
     for problem in sorted(unknown[1] - unknown[0]):
         raise CliError(f"--set {said}: {problem}")
 
@@ -102,7 +104,7 @@ def find_invalid_pools(store: Store, environments: Iterable[Environment]) -> lis
     """Return the invalid pools of some environments, in their order."""
     found: list[InvalidPool] = []
     for environment in (e for e in environments if e.broken_pools):
-        parsed = read_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN)
+        parsed = parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN)
         # As they stand in the manifest, which is how the names are listed, too.
         by_pool = [(path, tuple(sorted(faults))) for path, faults in groupby(parsed.pool_problems, key=_pool_path)]
         found += (
@@ -117,12 +119,12 @@ def _pool_path(problem: Problem) -> str:
 
 
 READ: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
-    "ClusterModel": read_model,
-    "Model": read_model,
-    "InferenceEnvironment": lambda manifest: read_environment(manifest, BUILT_IN),
-    "ModelPlacement": read_placement,
-    "ModelDeployment": read_deployment,
-    "ModelCache": read_cache,
+    "ClusterModel": parse_model,
+    "Model": parse_model,
+    "InferenceEnvironment": lambda manifest: parse_environment(manifest, BUILT_IN),
+    "ModelPlacement": parse_placement,
+    "ModelDeployment": parse_deployment,
+    "ModelCache": parse_model_cache,
 }
 
 
@@ -143,7 +145,7 @@ def _find_invalid(store: Store, kind: str) -> Iterator[tuple[str, str]]:
 
 def _find_invalid_environments(store: Store) -> Iterator[tuple[str, str]]:
     for manifest in store.all("InferenceEnvironment"):
-        read = read_environment(manifest, BUILT_IN)
+        read = parse_environment(manifest, BUILT_IN)
         if read.other_problems:
             yield str(Ref.of(manifest)), "; ".join(map(str, read.other_problems))
         for pool in find_invalid_pools(store, [read.value]):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.cli.store import Store
 from function.domain.environment import GPU_RESOURCE, Environment
 from function.domain.model import Problem
@@ -121,7 +121,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     """Return where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
     if text(manifest, "kind") != "InferenceEnvironment":
         return []
-    environment = read_environment(manifest, BUILT_IN).value
+    environment = parse_environment(manifest, BUILT_IN).value
     nodes = list_observed_nodes(store, environment)
     found: list[Problem] = []
     for name, facts in look(environment, nodes).items() if nodes else ():

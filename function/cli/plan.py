@@ -12,7 +12,7 @@ from function.cli.planning import Change, Plan, list_restarts, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.kube.messages import listed
+from function.kube.messages import join_with_more
 from function.reasons import Outlook, Refused, Status
 from function.status.sentences import count
 
@@ -187,7 +187,7 @@ def _summarize(plans: list[Plan]) -> str:
     placed = {str(p.decision.reason) for p in plans if p.decision.status is Status.TRUE}
     lines = [count(len(plans), "deployment")]
     for reason, those in sorted(by_reason.items(), key=lambda item: (item[0] not in placed, -len(item[1]), item[0])):
-        which = "" if reason in placed else f": {listed(those)}"
+        which = "" if reason in placed else f": {join_with_more(those)}"
         lines.append(f"  {len(those)} {paint(reason, GOOD if reason in placed else BAD)}{which}")
     return "\n".join(lines)
 

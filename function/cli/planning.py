@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from function.api.settings import read_settings
+from function.api.settings import parse_settings
 from function.cli.candidates import Row, describe_invalid_pool, explain_preference, list_candidates, list_remarks
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import KINDS, World, find_invalid_pools
@@ -85,7 +85,7 @@ def list_services(store: Store, outcome: Outcome) -> Services:
     found: dict[tuple[str, str], str] = {}
     for item in outcome.composed.values():
         call, _ = reconcile(store, item.manifest)
-        asked = placement.service(call, read_settings(call.input, call.context).value)
+        asked = placement.service(call, parse_settings(call.input, call.context).value)
         if asked:
             name, digest = asked
             found[name, text(item.manifest, "spec.inferenceEnvironmentRef.name")] = digest
@@ -158,7 +158,7 @@ def plan_deployments(world: World, refs: Iterable[Ref]) -> list[Plan]:
 
 def _plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     before = store.owned(ref)
-    considered = consider(call, read_settings(call.input, call.context).value)
+    considered = consider(call, parse_settings(call.input, call.context).value)
     rows: tuple[Row, ...] = ()
     if isinstance(considered, Considered):
         names = {text(manifest, "metadata.name") for manifest in before.values()}

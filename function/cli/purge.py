@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from function.cli.live import Cluster
 from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store
-from function.kube.manifests import JSON, Manifest, copied, get, listing, mapping, text
-from function.kube.names import MANAGED_BY, named
+from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, text
+from function.kube.names import MANAGED_BY, build_name
 from function.remote.health import READINESS, Level, assess
 from function.remote.objects import read
 
@@ -83,7 +83,7 @@ def _get_remote_kind(manifest: Manifest) -> str:
 
 def _plan_removal(environment: str, download: Manifest) -> Removal:
     """Return the removal of what a download's Object fetched."""
-    job = copied(mapping(download, "spec.forProvider.manifest"))
+    job = copy_manifest(mapping(download, "spec.forProvider.manifest"))
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]
     arguments = container.get("args")
@@ -100,7 +100,7 @@ def _plan_removal(environment: str, download: Manifest) -> Removal:
     pod["containers"] = [{**kept, "name": "purge", "command": command, "volumeMounts": mounts}]
     pod["volumes"] = [volume]
     pod.pop("initContainers", None)  # its script is gone once the download is complete
-    name = named(f"purge-{text(job, 'metadata.name')}", text(job, "metadata.name"), directory)
+    name = build_name(f"purge-{text(job, 'metadata.name')}", text(job, "metadata.name"), directory)
     namespace = text(job, "metadata.namespace")
     wanted: Manifest = {
         "apiVersion": "batch/v1",
@@ -121,7 +121,7 @@ def _wrap_in_object(download: Manifest, job: Manifest) -> Manifest:
         "apiVersion": download["apiVersion"],
         "kind": "Object",
         "metadata": {
-            "name": named(f"purge-{text(download, 'metadata.name')}", text(download, "metadata.name"), "purge"),
+            "name": build_name(f"purge-{text(download, 'metadata.name')}", text(download, "metadata.name"), "purge"),
             "namespace": text(download, "metadata.namespace"),
             "labels": {**MANAGED_BY},
         },

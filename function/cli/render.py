@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from function.api.problems import nearest
+from function.api.problems import find_nearest
 from function.cli.inputs import KINDS, gather, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_given
@@ -151,7 +151,7 @@ def render(  # noqa: PLR0913  # click's options
 def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:
     for name in names:
         if name.lower() not in map(str.lower, known):
-            close = nearest(name, known)
+            close = find_nearest(name, known)
             there = f"Did you mean {close}?" if close else f"There are {', '.join(sorted({*known} - {''}))}"
             raise CliError(f"there is no {what} {name} in it. {there}", Code.NOT_FOUND)
 

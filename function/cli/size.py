@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from function.api.cluster_model import read_model
+from function.api.cluster_model import parse_model
 from function.cli.files import whole
 from function.cli.hub import fetch_config, fetch_parameters, fetch_sizes, sum_weights
 from function.cli.inputs import gather, warn_of_invalid
@@ -27,7 +27,7 @@ from function.cli.options import CliError, Code, Form, Sources, examples, form, 
 from function.cli.store import Store, read_environments
 from function.cli.tables import hint, structured, table
 from function.domain.environment import Pool
-from function.domain.hardware import usable
+from function.domain.hardware import usable_memory
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
 from function.kube.manifests import JSON, Manifest, get, integer, mapping
 from function.kube.quantity import GIB, gib
@@ -180,7 +180,7 @@ def _next_command(store: Store, sources: Sources) -> str:
 def _read_models(store: Store) -> list[Model]:
     models = []
     for ref in store.refs("ClusterModel", "Model"):
-        model = read_model(store[ref])
+        model = parse_model(store[ref])
         if model.value is None:
             raise CliError(f"{ref} is invalid: {model.problems[0]}. Run 'modelplane validate' on it", Code.REFUSED)
         models.append(model.value)
@@ -326,13 +326,13 @@ def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> s
         return f"profile wants {gib(wanted)} a GPU"
     if memory and sized.attention and sized.weights:
         split = shape.parallelism
-        room = max(0, usable(memory) - _OVERHEAD - sized.weights // shape.gpus)
+        room = max(0, usable_memory(memory) - _OVERHEAD - sized.weights // shape.gpus)
         taken = sized.cache(split.tensor or shape.gpus_per_node, split.pipeline or shape.nodes)
         return f"KV cache takes {gib(taken)} a GPU, room for {gib(room)}" if room < taken else ""
     if memory and sized.vram and every < sized.vram:
         return f"{gib(every)} of GPU memory"
-    if memory and sized.disk and usable(every) < sized.disk:
-        return f"{gib(usable(every))} of GPU memory are usable, weights of {gib(sized.disk)}"
+    if memory and sized.disk and usable_memory(every) < sized.disk:
+        return f"{gib(usable_memory(every))} of GPU memory are usable, weights of {gib(sized.disk)}"
     return ""
 
 
@@ -347,7 +347,7 @@ def _print_sizes(found: Iterable[tuple[Size, list[Fit]]]) -> None:
         lines = "\n".join((sized.name, *(f"  {line}" for line in sized.arithmetic)))
         rows = (
             (f.environment, f.pool.name, f.profile, f.arithmetic, replica(f.shape.nodes, f.shape.gpus_per_node),
-             f.shape.gpus, f"{gib(usable(f.memory))} of {gib(f.memory)}" if f.memory else "", f.obstacle)
+             f.shape.gpus, f"{gib(usable_memory(f.memory))} of {gib(f.memory)}" if f.memory else "", f.obstacle)
             for f in fits
         )  # fmt: skip
         click.echo(("\n" if number else "") + f"{lines}\n\n{table(headers, rows) if fits else nothing}")
@@ -367,7 +367,7 @@ def _build_data(sized: Size, fits: Iterable[Fit]) -> Manifest:
                 "profile": f.profile,
                 "nodes": f.shape.nodes,
                 "gpusPerNode": f.shape.gpus_per_node,
-                "usableMemory": gib(usable(f.memory)) if f.memory else None,
+                "usableMemory": gib(usable_memory(f.memory)) if f.memory else None,
                 "obstacle": f.obstacle,
             }
             for f in fits

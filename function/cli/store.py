@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.composers import COMPOSERS
 from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, copied, get, listing, mapping, strings, text
+from function.kube.manifests import Manifest, copy_manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
@@ -139,7 +139,7 @@ def is_ours(manifest: Manifest) -> bool:
 
 def read_environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
     """Return every environment, whatever is wrong with it, with what the platform says where it says nothing."""
-    return [read_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
+    return [parse_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
 
 
 def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
@@ -148,7 +148,7 @@ def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
     metadata = mapping(manifest, "metadata")
     namespace = text(owner, "metadata.namespace") or text(metadata, "namespace")
     return {
-        **copied(manifest),
+        **copy_manifest(manifest),
         "metadata": {
             **metadata,
             **({"namespace": namespace} if namespace else {}),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from function.api.model_placement import read_placement
+from function.api.model_placement import parse_placement
 from function.cli.inputs import KINDS, World, gather
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, plan_deployments
@@ -92,7 +92,7 @@ def _mark_planned(node: Node, store: Store) -> Node:
 
 def _describe_shape(manifest: Manifest) -> str:
     """Return the shape of a placement."""
-    placement = read_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
+    placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
     if placement is None or placement.shape is None:
         return ""
     return f"profile {placement.profile}, pool {placement.pool}, {size(placement.replicas, placement.shape)}"

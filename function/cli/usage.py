@@ -64,7 +64,7 @@ class Usage:
         if self.pool is None or self.room is None:
             return []
         levels = [level for level, nodes in self.room.free.items() if level and nodes]
-        wide = {level: self.pool.multi_node and not self.pool.keeps_whole(2, level) for level in levels}
+        wide = {level: self.pool.multi_node and not self.pool.needs_exclusive_node(2, level) for level in levels}
         free = self.room.free.items()
         return [(sum(n for at, n in free if at >= level) if wide[level] else 1, level) for level in levels]
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import click
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.model_cache import read_cache
-from function.api.model_deployment import read_deployment
-from function.api.model_placement import read_placement
-from function.api.problems import SPECS, join, nearest, unknown, unknown_fields
-from function.api.settings import ENVIRONMENT_KEY, read_settings
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
+from function.api.model_deployment import parse_deployment
+from function.api.model_placement import parse_placement
+from function.api.problems import SPECS, find_nearest, find_unknown_fields, join_path, unknown_value
+from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, first_call
 from function.cli.files import Found, read
 from function.cli.inputs import KINDS, READ, gather
@@ -70,7 +70,7 @@ def _make_model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
 def find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return what is no fault of an object and worth knowing."""
     of_ours = is_ours(manifest) and text(manifest, "kind") == "ModelDeployment"
-    deployment = read_deployment(manifest).value if of_ours else None
+    deployment = parse_deployment(manifest).value if of_ours else None
     model = _find_model(store, deployment.model, manifest) if deployment else None
     if deployment is None or model is None:
         return
@@ -81,7 +81,7 @@ def find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Proble
 
 
 def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment = read_deployment(manifest).value
+    deployment = parse_deployment(manifest).value
     if deployment is None:
         return
     if isinstance(deployment.cache, NamedCache):
@@ -102,12 +102,12 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 def _find_model(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
     found = store.get(_make_model_ref(ref, manifest))
-    return read_model(found).value if found else None
+    return parse_model(found).value if found else None
 
 
 def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return what the planner would say on the environments that are named and known."""
-    cache = read_cache(manifest).value
+    cache = parse_model_cache(manifest).value
     names = get(manifest, "spec.environments")
     for index, name in enumerate(names if isinstance(names, list) else []):
         yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
@@ -125,7 +125,7 @@ def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     yield from _check_name(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
     settings = _read_settings(store, manifest)
     environment = next((e for e in read_environments(store, settings) if e.name == name), None)
-    placement = read_placement(manifest).value
+    placement = parse_placement(manifest).value
     if environment is None or placement is None:
         return
     pool = environment.pool(placement.pool)
@@ -153,7 +153,7 @@ def _read_settings(store: Store, manifest: Manifest) -> Settings:
         call = first_call(store, manifest)
     except CliError:
         return BUILT_IN
-    return read_settings(call.input, call.context).value
+    return parse_settings(call.input, call.context).value
 
 
 def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> PlacedWeights:
@@ -161,7 +161,7 @@ def _place_weights(store: Store, of: Deployment | Placement, model: Model, setti
     return PlacedWeights(
         model=model,
         choice=of.cache,
-        cache=read_cache(cache).value if cache else None,
+        cache=parse_model_cache(cache).value if cache else None,
         settings=settings,
         namespace=of.namespace,
         owner=of.name,
@@ -177,7 +177,7 @@ def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
 
 
 def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
-    close = nearest(name, known)
+    close = find_nearest(name, known)
     return f"{message}; did you mean {close}?" if close else message
 
 
@@ -194,7 +194,7 @@ def find_cautions(store: Store, manifest: Manifest) -> Iterator[Problem]:
     yield from find_repeated_downloads(store, manifest)
     match text(manifest, "kind"):
         case "ClusterModel" | "Model":
-            model = read_model(manifest).value
+            model = parse_model(manifest).value
             yield from _find_beyond_gpus(model) if model else ()
             yield from _find_beyond_shared_claims(store, model) if model else ()
         case "InferenceEnvironment":
@@ -205,13 +205,13 @@ def _find_bytes(value: JSON, path: str) -> Iterator[Problem]:
     """Find sizes that are so many bytes: the unit was forgotten."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _find_bytes(item, join(path, index))
+            yield from _find_bytes(item, join_path(path, index))
     elif isinstance(value, dict):
         for key, item in value.items():
             if key in _MEMORY and isinstance(item, int | str) and _is_tiny(item):
-                yield Problem(join(path, key), f"{item} is so many bytes; was {item}Gi meant?")
+                yield Problem(join_path(path, key), f"{item} is so many bytes; was {item}Gi meant?")
             else:
-                yield from _find_bytes(item, join(path, key))
+                yield from _find_bytes(item, join_path(path, key))
 
 
 def _is_tiny(value: int | str) -> bool:
@@ -238,13 +238,13 @@ def _find_beyond_shared_claims(store: Store, model: Model) -> Iterator[Problem]:
 
 
 def _find_unlabelled(manifest: Manifest) -> Iterator[Problem]:
-    read = read_environment(manifest, BUILT_IN).value
+    read = parse_environment(manifest, BUILT_IN).value
     names = {pool.name for pool in read.pools if not pool.labels}
     if len(read.pools) < 2:  # the GPUs alone say which nodes
         return
     for index, pool in enumerate(listing(manifest, "spec.nodePools")):
         if text(pool, "name") in names and not get(pool, "labels"):
-            path = join(join("spec.nodePools", index), "labels")
+            path = join_path(join_path("spec.nodePools", index), "labels")
             yield Problem(path, "are not set, and other pools have GPUs too: its pods may land on their nodes")
 
 
@@ -341,17 +341,17 @@ def _find_problems(manifest: Manifest) -> Iterator[Problem]:
         yield Problem("metadata.name", f"{json.dumps(name)} is not allowed; {allowed}")
     if text(manifest, "kind") == CONFIG:
         context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
-        yield from (Problem(f"data.{p.path}", p.message) for p in read_settings({}, context).problems)
+        yield from (Problem(f"data.{p.path}", p.message) for p in parse_settings({}, context).problems)
     if text(manifest, "kind") == "Composition":
         yield from _check_composition(manifest)
     elif is_ours(manifest):
-        yield from unknown_fields(SPECS[text(manifest, "kind")], manifest.get("spec"), "spec")
+        yield from find_unknown_fields(SPECS[text(manifest, "kind")], manifest.get("spec"), "spec")
         yield from READ[text(manifest, "kind")](manifest).problems
     elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
         if text(manifest, "apiVersion") != VERSION:
-            yield unknown("apiVersion", manifest.get("apiVersion"), (VERSION,))
+            yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
         if text(manifest, "kind") not in COMPOSERS:
-            yield unknown("kind", manifest.get("kind"), tuple(COMPOSERS))
+            yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
 
 
 def _check_composition(manifest: Manifest) -> Iterator[Problem]:
@@ -360,9 +360,9 @@ def _check_composition(manifest: Manifest) -> Iterator[Problem]:
         input_ = mapping(step, "input")
         if not text(input_, "apiVersion").startswith(_INPUT):
             continue
-        path = join(join("spec.pipeline", index), "input")
+        path = join_path(join_path("spec.pipeline", index), "input")
         fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
-        yield from (Problem(p.path.replace("input", path, 1), p.message) for p in read_settings(fields, {}).problems)
+        yield from (Problem(p.path.replace("input", path, 1), p.message) for p in parse_settings(fields, {}).problems)
 
 
 def _print_faults(found: list[Found], told: list[Fault]) -> None:

@@ -17,7 +17,7 @@ from function.cli.planning import plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
 from function.kube.manifests import Manifest, listing, text
-from function.kube.messages import SHOWN, listed
+from function.kube.messages import MAX_ITEMS, join_with_more
 from function.reasons import Outlook, Refused, Status
 from function.scheduling.verdicts import Miss
 from function.status.conditions import OWNED
@@ -167,7 +167,7 @@ def print_report(report: Report, *, every: bool) -> None:
         status = paint(text(condition, "status"), _COLOURS[Status(text(condition, "status"))])
         first = text(condition, "message").partition("\n")[0]
         click.echo(wrapped(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
-    grouped = len(report.refusals) > SHOWN and not every
+    grouped = len(report.refusals) > MAX_ITEMS and not every
     reasons = (*report.others, *(() if grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         title = f"{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
@@ -195,7 +195,7 @@ def _print_groups(refusals: Iterable[Reason], first: int) -> None:
 
 
 def _name_all(subjects: Sequence[str]) -> str:
-    return listed([subject.partition(",")[0] for subject in subjects], _NAMES)
+    return join_with_more([subject.partition(",")[0] for subject in subjects], _NAMES)
 
 
 def _next_command(report: Report, sources: Sources) -> str:

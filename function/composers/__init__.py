@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_placement import PLACEMENTS
-from function.api.parse_cache import Tally
-from function.api.settings import read_settings
+from function.api.parse_cache import CacheStats
+from function.api.settings import parse_settings
 from function.composers import cache, deployment, environment, model, nodes, placement
 from function.composers.finish import observed_status
 from function.composers.orphan_objects import everything_as_it_is
 from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
-from function.kube.messages import clip
+from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
 from function.reasons import Unfinished
 from function.remote.carry_over import carry_over
@@ -41,11 +41,11 @@ REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "ModelCache": cache.asks,
 }
 # What is remembered from call to call, and how often that was of use.
-MEMORIES: Mapping[str, Tally] = {
-    "environments": ENVIRONMENTS.tally,
-    "placements": PLACEMENTS.tally,
-    "verdicts": deployment.VERDICTS.tally,
-    "nodes": nodes.MEMBERS.tally,
+MEMORIES: Mapping[str, CacheStats] = {
+    "environments": ENVIRONMENTS.stats,
+    "placements": PLACEMENTS.stats,
+    "verdicts": deployment.VERDICTS.stats,
+    "nodes": nodes.MEMBERS.stats,
 }
 _KEEPS_A_LEDGER = "InferenceEnvironment"
 # A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
@@ -58,7 +58,7 @@ def compose(call: Call) -> Outcome:
     kind = _kind(call.xr)
     if not kind:
         return _unknown(call)
-    settings = read_settings(call.input, call.context)
+    settings = parse_settings(call.input, call.context)
     outcome = COMPOSERS[kind](call, settings.value)
     conditions = with_slips(outcome.conditions, settings.problems)
     return replace(outcome, conditions=conditions, version=_version(call, outcome))
@@ -86,7 +86,9 @@ def _unknown(call: Call) -> Outcome:
     """Return the outcome for what another function should compose; what is ours of another version stays as it is."""
     version, kind = text(call.xr, "apiVersion"), text(call.xr, "kind")
     ours = version.startswith(f"{GROUP}/")
-    event = Event(reason="UnknownKind", message=clip(unknown_kind(version, kind, tuple(COMPOSERS))), warning=True)
+    event = Event(
+        reason="UnknownKind", message=truncate_middle(unknown_kind(version, kind, tuple(COMPOSERS))), warning=True
+    )
     return Outcome(composed=carry_over(call.observed), status=observed_status(call.xr) if ours else {}, events=(event,))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
-from function.api.model_cache import read_cache
+from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS
 from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
@@ -33,7 +33,7 @@ from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, mapping, most_wire_bytes, text, wire_bytes
+from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Status
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, namespace
@@ -89,7 +89,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def _compose(call: Call, settings: Settings) -> Outcome:
-    parsed, asked = read_cache(call.xr), asks(call)
+    parsed, asked = parse_model_cache(call.xr), asks(call)
     cache = parsed.value
     if cache is None:
         return keep_observed(call, settings, asked, [report.invalid(parsed.problems)])
@@ -119,7 +119,7 @@ def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelCache; only its own Objects for one that says nothing."""
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
     asked = {requirements.OBJECTS: requirements.objects_of(name, namespace)}
-    cache = read_cache(call.xr).value
+    cache = parse_model_cache(call.xr).value
     if cache is None:
         return asked
     model = {requirements.MODEL: requirements.model(cache.model, cache.namespace)}
@@ -135,7 +135,7 @@ def _environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:
         listed = call.answer(requirements.ENVIRONMENTS)
         if listed is Answer.PENDING:
             return asked
-        names -= {e.name for e in ENVIRONMENTS.read(listed, BUILT_IN)}
+        names -= {e.name for e in ENVIRONMENTS.parse(listed, BUILT_IN)}
     return asked | {requirements.environment_of(name): requirements.environment(name) for name in sorted(names)}
 
 
@@ -150,7 +150,7 @@ def _placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return asked
-    found = {p.name for p in PLACEMENTS.read(listed) if p}
+    found = {p.name for p in PLACEMENTS.parse(listed) if p}
     unlisted = (reader.name for reader in cache.readers if reader.name not in found)
     return asked | {requirements.placement_of(n): requirements.placement(n, cache.namespace) for n in unlisted}
 
@@ -162,12 +162,12 @@ def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condit
     environments, placements = _answered(call, _environments(call, cache)), _answered(call, _placements(call, cache))
     if environments is None or placements is None:
         return references.resolving(ConditionType.MODEL_RESOLVED)
-    found = {(p.namespace, p.name): p for p in PLACEMENTS.read(placements) if p}
+    found = {(p.namespace, p.name): p for p in PLACEMENTS.parse(placements) if p}
     read = {text(item.load(), "metadata.name") for item in placements}
     return _Task(
         cache=cache,
         model=model,
-        environments={e.name: e for e in ENVIRONMENTS.read(environments, settings)},
+        environments={e.name: e for e in ENVIRONMENTS.parse(environments, settings)},
         users=tuple(
             p for p in found.values() if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)
         ),
@@ -232,7 +232,7 @@ class _Scope:
 def _fitting(scopes: list[_Scope]) -> list[_Scope]:
     """Return the scopes, in which those that add something are left as observed once the response is full."""
     beside = _BESIDE + sum(_ROW + len(scope.row.message.encode()) for scope in scopes if scope.row)
-    most = beside + sum(_bytes(scope.composed, most_wire_bytes) for scope in scopes)
+    most = beside + sum(_bytes(scope.composed, max_wire_bytes) for scope in scopes)
     if most <= RESPONSE_BYTES or not any(scope.adds for scope in scopes):
         return scopes
     kept = [scope.as_observed if scope.adds else scope.composed for scope in scopes]

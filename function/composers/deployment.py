@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from function.api.model_deployment import read_deployment
+from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
-from function.api.settings import read_settings
+from function.api.settings import parse_settings
 from function.composers import requirements, resolve, views
 from function.composers.finish import finish, keep_observed
 from function.composers.placement_writer import lower_replicas, placement_manifest
@@ -22,7 +22,7 @@ from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
-from function.kube.names import named
+from function.kube.names import build_name
 from function.reasons import ConditionType, ModelResolved, Status
 from function.remote.carry_over import over_version, repeated
 from function.remote.orphans import adopted, with_orphans
@@ -67,7 +67,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def consider(call: Call, settings: Settings) -> Considered | Outcome:
     """Return the decision, or the outcome that keeps everything while there can be none."""
-    parsed = read_deployment(call.xr)
+    parsed = parse_deployment(call.xr)
     deployment = parsed.value
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
@@ -121,7 +121,7 @@ def _keep(
 def _namespace(call: Call) -> list[Placement]:
     """Return the placements of the namespace, which are asked for only where a quota may refuse something."""
     listed = call.answer(requirements.NAMESPACE)
-    return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.read(listed) if p]
+    return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.parse(listed) if p]
 
 
 def _views(call: Call, near: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
@@ -170,10 +170,10 @@ def _stands(assignment: Assignment) -> bool:
 
 def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelDeployment; nothing for one that says nothing."""
-    deployment = read_deployment(call.xr).value
+    deployment = parse_deployment(call.xr).value
     if deployment is None:
         return {}
-    settings = read_settings(call.input, call.context).value
+    settings = parse_settings(call.input, call.context).value
     # Settings change nothing about selectors.
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
     labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
@@ -228,7 +228,7 @@ def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
     deployment = request.deployment
     existing = assignment.placement or Placement(
         namespace=deployment.namespace,
-        name=named(deployment.name, deployment.namespace, deployment.name, assignment.environment),
+        name=build_name(deployment.name, deployment.namespace, deployment.name, assignment.environment),
         deployment=deployment.name,
         model=deployment.model,
         environment=assignment.environment,

@@ -8,7 +8,7 @@ It keeps the ledger of its own GPUs, whatever else is wrong with it, and counts 
 
 from dataclasses import replace
 
-from function.api.inference_environment import ClusterAccess, ParsedEnvironment, read_environment
+from function.api.inference_environment import ClusterAccess, ParsedEnvironment, parse_environment
 from function.api.model_placement import PLACEMENTS
 from function.composers import nodes, requirements
 from function.composers.finish import finish, keep_observed, observed_status
@@ -30,7 +30,7 @@ CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
-    parsed = read_environment(call.xr, settings)
+    parsed = parse_environment(call.xr, settings)
     access, environment = parsed.access, parsed.value
     asked = _asked(call, environment)
     if access is None or environment.broken:
@@ -70,7 +70,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for an InferenceEnvironment, whatever stands in it: the placements on it, and its nodes."""
-    return _asked(call, read_environment(call.xr, BUILT_IN).value)
+    return _asked(call, parse_environment(call.xr, BUILT_IN).value)
 
 
 def _asked(call: Call, environment: Environment) -> dict[str, Requirement]:
@@ -89,7 +89,7 @@ def _asked_placements(call: Call, environment: Environment) -> dict[str, Require
         return {requirements.PLACEMENTS: requirements.placements()}
     asked, labelled = {requirements.on(name): requirements.placements_on(name)}, call.answer(requirements.on(name))
     if labelled is not Answer.PENDING:
-        known = {p.uid for p in PLACEMENTS.read(labelled) if p}
+        known = {p.uid for p in PLACEMENTS.parse(labelled) if p}
         for row in listing(status, "admitted"):
             if text(row, "uid") not in known:
                 place = text(row, "name"), text(row, "namespace")
@@ -112,7 +112,7 @@ def _placements(call: Call, environment: Environment) -> list[Placement] | None:
     for answer in answers:
         if answer is Answer.PENDING:
             return None
-        found |= {f"{p.namespace}/{p.name}": p for p in PLACEMENTS.read(answer) if p and p.environment == name}
+        found |= {f"{p.namespace}/{p.name}": p for p in PLACEMENTS.parse(answer) if p and p.environment == name}
     return list(found.values())
 
 

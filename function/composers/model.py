@@ -1,6 +1,6 @@
 """ClusterModel and Model: check what is to be served and show what it amounts to. Nothing is composed."""
 
-from function.api.cluster_model import read_model
+from function.api.cluster_model import parse_model
 from function.composers.finish import finish
 from function.contract import Call, Outcome
 from function.domain.settings import Settings
@@ -9,7 +9,7 @@ from function.status import models as report
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the status and ModelValid of a model."""
-    model = read_model(call.xr, settings)
+    model = parse_model(call.xr, settings)
     if model.value is None:
         status, condition = {}, report.invalid_source(model.problems)
     else:

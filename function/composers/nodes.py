@@ -6,7 +6,7 @@ nothing of the environment any more. From then on its members are asked for inst
 
 from dataclasses import dataclass, replace
 
-from function.api.parse_cache import Memo
+from function.api.parse_cache import ParseCache
 from function.composers import requirements
 from function.contract import Answer, Call, Composed, Requirement
 from function.domain.environment import Environment
@@ -17,7 +17,7 @@ from function.remote.node_collection import NODES, collection, is_served
 from function.remote.object_writer import ObjectWriter
 from function.remote.pools import look
 
-MEMBERS: Memo[Member] = Memo(read_member)
+MEMBERS: ParseCache[Member] = ParseCache(read_member)
 # Reasons not to look at nodes that hold whatever the labels of the pools are.
 _WITHOUT_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
 _UNASKED = Sight(reason=HardwareAsDeclared.OBSERVING)
@@ -71,7 +71,7 @@ def seen(call: Call, environment: Environment) -> Seen:
             return Seen(environment=_without(environment), sight=_not(Unobserved.NO_KIND))
         return Seen(environment=environment, sight=_UNASKED, selector=selected if served else None)
     answer = call.answer(requirements.NODES)
-    found = sight(call.observed[NODES], None if isinstance(answer, Answer) else MEMBERS.read(answer))
+    found = sight(call.observed[NODES], None if isinstance(answer, Answer) else MEMBERS.parse(answer))
     if found.reason is None:
         facts = look(environment, found.nodes)
         pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)

@@ -9,8 +9,8 @@ new one may be composed. Whatever reference does not resolve, everything stays a
 from collections.abc import Mapping
 from dataclasses import replace
 
-from function.api.model_placement import PLACEMENTS, read_placement
-from function.api.settings import read_settings
+from function.api.model_placement import PLACEMENTS, parse_placement
+from function.api.settings import parse_settings
 from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
 from function.composers.placement_writer import labels
@@ -55,7 +55,7 @@ _CANNOT_START = {
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelPlacement, with what is so and what to do."""
-    parsed = read_placement(call.xr)
+    parsed = parse_placement(call.xr)
     placement, faults = parsed.value, parsed.problems
     answers = [call.answer(name) for name in _orphans(call, placement)]
     answered = [answer for answer in answers if answer is not Answer.PENDING]
@@ -119,7 +119,7 @@ def _compose(
 
 def service(call: Call, settings: Settings) -> tuple[str, str] | None:
     """Returns the name and the spec digest of the service of a placement; None where there would be no service."""
-    placement = read_placement(call.xr).value
+    placement = parse_placement(call.xr).value
     resolved = resolve.placement(call, placement, settings) if placement else None
     if not isinstance(resolved, ResolvedPlacement):
         return None
@@ -142,7 +142,7 @@ def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
 
 def asks(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelPlacement; for one that names no environment only its Objects."""
-    return _requirements(call, read_placement(call.xr).value, read_settings(call.input, call.context).value)
+    return _requirements(call, parse_placement(call.xr).value, parse_settings(call.input, call.context).value)
 
 
 def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Condition | None:
@@ -152,7 +152,7 @@ def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Co
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return references.resolving(ConditionType.ADMITTED)
-    return excess(placement, (p for p in PLACEMENTS.read(listed) if p and p.uid != placement.uid), settings.limits)
+    return excess(placement, (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid), settings.limits)
 
 
 def _requirements(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:

@@ -3,9 +3,9 @@
 Not answered yet, answered with none and answered are three different results: the first is Unknown, the second False.
 """
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.model_cache import read_cache
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
 from function.composers import requirements
 from function.contract import Answer, Call, Condition
 from function.domain.cache import ModelCache, NamedCache
@@ -60,7 +60,7 @@ def model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, setti
         return references.resolving(type_)
     if not found:
         return references.model_not_found(type_, ref, namespace)
-    parsed = read_model(found[0].load(), settings)
+    parsed = parse_model(found[0].load(), settings)
     return parsed.value or references.model_invalid(type_, ref, parsed.problems)
 
 
@@ -71,7 +71,7 @@ def environment(call: Call, name: str, settings: Settings) -> Environment | Cond
         return references.resolving(ConditionType.REFERENCES_RESOLVED)
     if not found:
         return references.environment_not_found(name)
-    parsed = read_environment(found[0].load(), settings)
+    parsed = parse_environment(found[0].load(), settings)
     if parsed.value.broken:
         return references.environment_invalid(name, parsed.other_problems)
     return parsed.value
@@ -84,5 +84,5 @@ def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
         return references.resolving(ConditionType.REFERENCES_RESOLVED)
     if not found:
         return references.cache_not_found(name, namespace)
-    parsed = read_cache(found[0].load())
+    parsed = parse_model_cache(found[0].load())
     return parsed.value or references.cache_invalid(name, parsed.problems)

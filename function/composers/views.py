@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
-from function.api.model_cache import read_cache
-from function.api.model_placement import PLACEMENTS, read_placement
+from function.api.model_cache import parse_model_cache
+from function.api.model_placement import PLACEMENTS, parse_placement
 from function.composers import requirements
 from function.contract import Answer, Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, NamedCache
@@ -79,7 +79,7 @@ def near(call: Call, deployment: Deployment, settings: Settings) -> View:
         environments=tuple(_environments(there, settings)),
         own=own,
         orphans=lost,
-        cache=next((cache for item in caches if (cache := read_cache(item.load()).value)), None),
+        cache=next((cache for item in caches if (cache := parse_model_cache(item.load()).value)), None),
     )
 
 
@@ -113,12 +113,12 @@ def asks(call: Call, deployment: Deployment, labels: Mapping[str, str], settings
 
 def placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
     """Return the placements among composed resources that can be read."""
-    parsed = (read_placement(manifest).value for _, manifest in sorted(composed.items()))
+    parsed = (parse_placement(manifest).value for _, manifest in sorted(composed.items()))
     return tuple(p for p in parsed if p)
 
 
 def _read(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
-    return [(item, read_placement(item.load()).value) for item in answer]
+    return [(item, parse_placement(item.load()).value) for item in answer]
 
 
 def _said(xr: Manifest) -> set[str]:
@@ -153,9 +153,9 @@ def _seen(call: Call, seen: View, asked: Mapping[str, Requirement], settings: Se
     answers = [call.answer(name) for name in listed]
     awaited = [*answers, *(call.answer(name) for name in _namespace(call, settings))]
     if found is Answer.PENDING or Answer.PENDING in awaited:
-        known = () if found is Answer.PENDING else ENVIRONMENTS.read(found, settings)
+        known = () if found is Answer.PENDING else ENVIRONMENTS.parse(found, settings)
         return replace(seen, asked=asked, answered=False, environments=(*known, *seen.environments))
-    environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.read(found, settings))}
+    environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.parse(found, settings))}
     return replace(
         seen,
         asked=asked,
@@ -176,7 +176,7 @@ def _listed(seen: View) -> list[str]:
 def _others(answers: Iterable[Answered | Answer], own: Iterable[Placement], me: tuple[str, str]) -> Iterator[Placement]:
     mine = {(p.namespace, p.name) for p in own}
     for answer in answers:
-        for placement in () if isinstance(answer, Answer) else PLACEMENTS.read(answer):
+        for placement in () if isinstance(answer, Answer) else PLACEMENTS.parse(answer):
             if placement and (placement.namespace, placement.name) not in mine:
                 # One that names this deployment without being composed by it takes GPUs like anybody's.
                 namesake = (placement.namespace, placement.deployment) == me
@@ -186,4 +186,4 @@ def _others(answers: Iterable[Answered | Answer], own: Iterable[Placement], me: 
 def _environments(answers: Iterable[Answered | Answer], settings: Settings) -> Iterator[Environment]:
     for answer in answers:
         for item in () if isinstance(answer, Answer) else answer:
-            yield from ENVIRONMENTS.read([item], settings)
+            yield from ENVIRONMENTS.parse([item], settings)

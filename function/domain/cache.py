@@ -115,4 +115,4 @@ class ModelCache:
         """Tell whether an environment shall have the bytes."""
         if self.environments is not None:
             return environment.name in self.environments
-        return not self.selector.refuses(dict(environment.labels))
+        return not self.selector.find_unmet(dict(environment.labels))

@@ -31,9 +31,9 @@ from function.domain.engine_spec import (
     TENSOR,
     Ability,
     EngineSpec,
-    can,
     get_end_version,
     get_first_version,
+    has_ability,
 )
 from function.domain.model import (
     GGUF,
@@ -43,8 +43,8 @@ from function.domain.model import (
     Problem,
     Shape,
     Source,
-    parts_of,
-    single_file,
+    find_single_file,
+    parse_part,
 )
 
 _TOGETHER = re.compile(r"(-[a-z])([0-9]+)", re.ASCII)
@@ -85,7 +85,7 @@ def parse_flags(args: tuple[str, ...]) -> Iterator[Flag]:
         yield Flag(name=name, index=index, values=values, attached=bool(equals or together))
 
 
-def last_value(args: tuple[str, ...], name: str) -> str | None:
+def get_last_value(args: tuple[str, ...], name: str) -> str | None:
     """Returns the value that counts for a flag, the last; None where it is not given."""
     return next((flag.value for flag in reversed(tuple(parse_flags(args))) if flag.name == name), None)
 
@@ -116,7 +116,7 @@ class ParallelFlags:
         return {flag.field: flag.value for flag in self.found}
 
 
-def parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = "engine.args") -> ParallelFlags:
+def parse_parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = "engine.args") -> ParallelFlags:
     """Return the parallelism flags among the arguments of this engine."""
     read = tuple(_read(engine, args, path))
     return ParallelFlags(
@@ -129,7 +129,7 @@ def find_parallelism_faults(
     engine: EngineName, args: tuple[str, ...], shape: Shape, path: str = "engine.args"
 ) -> tuple[Problem, ...]:
     """Returns a problem for each size that is not the shape's, and for each that cannot be read."""
-    flags = parallel_flags(engine, args, path)
+    flags = parse_parallel_flags(engine, args, path)
     wanted = {
         TENSOR: shape.parallelism.tensor,
         PIPELINE: shape.parallelism.pipeline,
@@ -249,47 +249,47 @@ def _names_weights(value: str, source: Source) -> bool:
 RAY, MULTIPROCESSING = "ray", "mp"  # vLLM's executors that can span nodes: Ray, and vLLM itself
 
 
-def model_faults(engine: Engine, source: Source, served_name: str, path: str) -> tuple[Problem, ...]:
+def find_model_faults(engine: Engine, source: Source, served_name: str, path: str) -> tuple[Problem, ...]:
     """Returns what contradicts the model; `path` is that of the engine."""
     found = find_managed_flag_faults(engine.name, engine.args, source, served_name, f"{path}.args")
-    if single_file(source).lower().endswith(GGUF) and not can(engine, Ability.GGUF):
+    if find_single_file(source).lower().endswith(GGUF) and not has_ability(engine, Ability.GGUF):
         until = get_end_version(engine, Ability.GGUF)
         why = f"{engine.image!r} reads no GGUF, which left the stock images with {until}"
         remedy = "use an earlier image, or a custom image with vllm-gguf-plugin"
         return (*found, Problem(f"{path}.image", f"{why}; {remedy}"))
-    first, parts = parts_of(source.file if isinstance(source, HuggingFaceSource) else "")  # an address has no others
-    if first == 1 < parts and not can(engine, Ability.GGUF_PARTS):
+    first, parts = parse_part(source.file if isinstance(source, HuggingFaceSource) else "")  # an address has no others
+    if first == 1 < parts and not has_ability(engine, Ability.GGUF_PARTS):
         why = f"{engine.image!r} reads the first of {parts} parts alone"
         since = get_first_version(engine, Ability.GGUF_PARTS)
         return (*found, Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later, or the parts merged"))
     return found
 
 
-def tls_faults(engine: Engine, path: str = "engine") -> tuple[Problem, ...]:
+def find_tls_faults(engine: Engine, path: str = "engine") -> tuple[Problem, ...]:
     """Returns what keeps an engine from serving HTTPS, for a cluster that requires it; `path` is that of the engine."""
-    if can(engine, Ability.TLS):
+    if has_ability(engine, Ability.TLS):
         return ()
     why = f"{engine.image!r} serves no HTTPS, and kserve.tls of the environment asks for it"
     since = get_first_version(engine, Ability.TLS)
     return (Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later"),)
 
 
-def shape_faults(engine: Engine, shape: Shape, path: str = "engine.args") -> tuple[Problem, ...]:
+def find_shape_faults(engine: Engine, shape: Shape, path: str = "engine.args") -> tuple[Problem, ...]:
     """Returns what contradicts the shape of a replica; `path` is that of the arguments."""
     if not engine.args:
         return ()
-    return _find_shape_faults(replace(engine, env=()), shape, path)
+    return _find_cached_shape_faults(replace(engine, env=()), shape, path)
 
 
 def uses_ray(engine: Engine) -> bool:
     """Tells whether vLLM spans nodes by Ray: the author's choice, else where vLLM cannot do it itself."""
-    backend = last_value(engine.args, BACKEND)
-    return backend == RAY if backend else not can(engine, Ability.NODES)
+    backend = get_last_value(engine.args, BACKEND)
+    return backend == RAY if backend else not has_ability(engine, Ability.NODES)
 
 
 # Several hundred pools of one kind ask the same. Variables have no effect here, and are not hashable.
 @lru_cache(maxsize=256)
-def _find_shape_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:
+def _find_cached_shape_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:
     parallelism = find_parallelism_faults(engine.name, engine.args, shape, path)
     return parallelism + _find_executor_faults(engine, shape, path)
 
@@ -304,7 +304,7 @@ def _find_executor_faults(engine: Engine, shape: Shape, path: str) -> tuple[Prob
 
 
 def _describe_missing_ray(engine: Engine, backend: str) -> str:
-    if backend != RAY or can(engine, Ability.RAY):
+    if backend != RAY or has_ability(engine, Ability.RAY):
         return ""
     return (
         f", but {engine.image} has no Ray, which left the stock images with {get_end_version(engine, Ability.RAY)}; "
@@ -315,7 +315,7 @@ def _describe_missing_ray(engine: Engine, backend: str) -> str:
 def _describe_span_fault(engine: Engine, backend: str) -> str:
     if backend not in {RAY, MULTIPROCESSING}:
         return f" cannot span nodes; must be left out, {RAY} or {MULTIPROCESSING}"
-    if backend == MULTIPROCESSING and not can(engine, Ability.NODES):
+    if backend == MULTIPROCESSING and not has_ability(engine, Ability.NODES):
         since = get_first_version(engine, Ability.NODES)
         return f" spans nodes from vLLM {since} on; must be left out or {RAY}, or the image a later one"
     return ""

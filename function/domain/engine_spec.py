@@ -45,7 +45,7 @@ class Ability(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class VersionRange:
     """The versions that have an ability."""
 
     since: Version = (0, 0, 0)  # first version that can
@@ -53,7 +53,7 @@ class Span:
     stock_only: bool = False  # only the stock image lacks it outside these versions; any other image counts as able
 
 
-ALWAYS, NEVER = Span(), Span(until=(0, 0, 0))
+ALWAYS, NEVER = VersionRange(), VersionRange(until=(0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class EngineSpec:
 
     stock_image: str  # repository of the engine's own image, from whichever registry
     command: tuple[str, ...]  # starts the server
-    abilities: Mapping[Ability, Span]
+    abilities: Mapping[Ability, VersionRange]
 
     size_flags: Mapping[str, str]  # every spelling of a size of the shape, with the field of `Parallelism`
     switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
@@ -114,15 +114,15 @@ _VLLM = EngineSpec(
     stock_image="vllm/vllm-openai",
     command=("vllm", "serve"),
     abilities={
-        Ability.NODES: Span(since=(0, 11, 1)),
-        Ability.RAY: Span(until=(0, 18, 0), stock_only=True),
+        Ability.NODES: VersionRange(since=(0, 11, 1)),
+        Ability.RAY: VersionRange(until=(0, 18, 0), stock_only=True),
         # A start rank of 0 on the leader is ignored before, and asks for another balancer since.
-        Ability.KSERVE_RANKS: Span(until=(0, 28, 0)),
-        Ability.DRAIN: Span(since=(0, 18, 0)),
-        Ability.GGUF: Span(until=(0, 24, 0), stock_only=True),
-        Ability.GGUF_PARTS: Span(since=(0, 20, 0), stock_only=True),
+        Ability.KSERVE_RANKS: VersionRange(until=(0, 28, 0)),
+        Ability.DRAIN: VersionRange(since=(0, 18, 0)),
+        Ability.GGUF: VersionRange(until=(0, 24, 0), stock_only=True),
+        Ability.GGUF_PARTS: VersionRange(since=(0, 20, 0), stock_only=True),
         Ability.STREAM: ALWAYS,
-        Ability.PREFETCH: Span(since=(0, 18, 0)),
+        Ability.PREFETCH: VersionRange(since=(0, 18, 0)),
         Ability.TLS: ALWAYS,
     },
     size_flags={
@@ -178,9 +178,9 @@ _SGLANG = EngineSpec(
         Ability.DRAIN: NEVER,
         Ability.GGUF: ALWAYS,
         Ability.GGUF_PARTS: ALWAYS,
-        Ability.STREAM: Span(since=(0, 5, 10)),
+        Ability.STREAM: VersionRange(since=(0, 5, 10)),
         Ability.PREFETCH: NEVER,
-        Ability.TLS: Span(since=(0, 5, 10)),
+        Ability.TLS: VersionRange(since=(0, 5, 10)),
     },
     size_flags={
         "--tensor-parallel-size": TENSOR,
@@ -231,7 +231,7 @@ _TAGS: Mapping[EngineName, re.Pattern[str]] = {
 _GIVEN = re.compile(_VERSION, re.ASCII)
 
 
-def version(engine: Engine) -> Version | None:
+def get_version(engine: Engine) -> Version | None:
     """Returns the version; None where neither a field nor a tag says it."""
     match = _GIVEN.fullmatch(engine.version) if engine.version else _TAGS[engine.name].search(engine.image)
     return (int(match["major"]), int(match["minor"]), int(match["patch"] or 0)) if match else None
@@ -243,12 +243,12 @@ def is_stock(engine: Engine) -> bool:
     return f"/{repository}".endswith(f"/{ENGINES[engine.name].stock_image}")
 
 
-def can(engine: Engine, ability: Ability) -> bool:
+def has_ability(engine: Engine, ability: Ability) -> bool:
     """Tells whether the engine of this image has an ability; an unknown version counts as the newest."""
     span = ENGINES[engine.name].abilities[ability]
     if span.stock_only and not is_stock(engine):
         return True
-    known = version(engine)
+    known = get_version(engine)
     return span.until is None if known is None else span.since <= known and (span.until is None or known < span.until)
 
 
@@ -263,5 +263,5 @@ def get_end_version(engine: Engine, ability: Ability) -> str:
     return _format(until) if until else ""
 
 
-def _format(version: Version) -> str:
-    return ".".join(map(str, version))
+def _format(get_version: Version) -> str:
+    return ".".join(map(str, get_version))

@@ -114,26 +114,28 @@ class Pool:
             return max(0, self.max_nodes - (self.facts.nodes - self.facts.usable))
         return min(self.facts.usable, self.max_nodes)
 
-    def given(self, nodes: int) -> PodAdditions:
+    def pod_overrides(self, nodes: int) -> PodAdditions:
         """Return what the pods of a replica over so many nodes get besides."""
-        between = self.between(nodes)
-        return between.given if between else self.pod
+        between = self.inter_node_settings(nodes)
+        return between.merged if between else self.pod
 
-    def keeps_whole(self, nodes: int, gpus: int) -> bool:
+    def needs_exclusive_node(self, nodes: int, gpus: int) -> bool:
         """Tell whether a pod with so many GPUs keeps others from the rest of its node's: two would take the same ports
         of its network, or more of its devices than it has.
         """
-        between = self.between(nodes)
-        return gpus < self.gpus_per_node and bool(self.given(nodes).host_network or (between and between.whole_node))
+        between = self.inter_node_settings(nodes)
+        return gpus < self.gpus_per_node and bool(
+            self.pod_overrides(nodes).host_network or (between and between.whole_node)
+        )
 
-    def between(self, nodes: int) -> InterNode | None:
+    def inter_node_settings(self, nodes: int) -> InterNode | None:
         """Return what counts between the nodes of such a replica, if anything is said of it."""
         return self.inter_node if nodes > 1 else None
 
     @property
     def unused_rdma(self) -> str:
         """The RDMA network that it declares and gives its pods no way to; empty where there is none."""
-        if self.bandwidth is None or not self.multi_node or self.given(2).reaches_devices:
+        if self.bandwidth is None or not self.multi_node or self.pod_overrides(2).reaches_devices:
             return ""
         return self.bandwidth if is_rdma(self.bandwidth) else ""
 
@@ -209,12 +211,12 @@ class Environment:
         """Return the valid pool of this name, if there is one."""
         return next((p for p in self.pools if p.name == name), None)
 
-    def granted(self, uid: str) -> tuple[Grant, ...]:
+    def find_grants(self, uid: str) -> tuple[Grant, ...]:
         """Return what a placement was admitted for: two while it moves within the environment."""
         return tuple(grant for grant in self.admitted if uid and grant.uid == uid)
 
 
-def pools_of(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
+def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
     """Returns the names of the pools that select the nodes of a share.
 
     That is the pool of its name, unless the labels of its nodes are another pool's now. Where no pool has the same

@@ -31,7 +31,7 @@ _COVERED = {
 _RDMA = ("roce-", "efa-", "ib-")
 
 
-def usable(memory: int) -> int:
+def usable_memory(memory: int) -> int:
     """Return how much of the memory of GPUs engines take for weights and caches, in bytes: nine tenths.
 
     vLLM's gpu-memory-utilization is 0.9 up to version 0.19 and 0.92 since (docs/facts.md, Engines).
@@ -39,7 +39,7 @@ def usable(memory: int) -> int:
     return memory * 9 // 10
 
 
-def covers(declared: str, wanted: str) -> bool:
+def covers_interconnect(declared: str, wanted: str) -> bool:
     """Tell whether GPUs that are connected as declared are connected as wanted, or better."""
     return wanted in _COVERED[declared]
 
@@ -56,7 +56,7 @@ class BandwidthRequirement:
     rung: str
     or_better: bool
 
-    def met_by(self, rung: str) -> bool:
+    def is_met_by(self, rung: str) -> bool:
         """Tell whether a declared rung satisfies this requirement."""
         if self.or_better:
             return LADDER.index(rung) >= LADDER.index(self.rung)

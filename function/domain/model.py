@@ -74,13 +74,13 @@ GGUF = ".gguf"  # weights that are one file, and that engines read as such
 PART = re.compile(r"-([0-9]{5})-of-([0-9]{5})\.gguf$", re.ASCII)  # llama.cpp's names; engines open the first
 
 
-def parts_of(file: str) -> tuple[int, int]:
+def parse_part(file: str) -> tuple[int, int]:
     """Return which part of how many a GGUF file is, as its name tells; (1, 1) for a whole one."""
     found = PART.search(file)
     return (int(found[1]), int(found[2])) if found else (1, 1)
 
 
-def single_file(source: Source) -> str:
+def find_single_file(source: Source) -> str:
     """Return the path of the one file that the engine reads, below where weights are mounted; empty for a directory."""
     match source:
         case HuggingFaceSource():

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from function.domain.model import SecretKey
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.kube.names import named
-from function.kube.quantity import whole
+from function.kube.names import build_name
+from function.kube.quantity import round_up
 
 # Who joins these networks is given their devices by a webhook, or gets them with the network.
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces")
@@ -40,11 +40,11 @@ class PodAdditions:
         """Return these additions laid over weaker ones."""
         return PodAdditions(
             resources=_entries(weaker.resources, self.resources),
-            env=named_over(weaker.env, self.env),
+            env=merge_by_name(weaker.env, self.env),
             annotations=_entries(weaker.annotations, self.annotations),
             labels=_entries(weaker.labels, self.labels),
-            volumes=named_over(weaker.volumes, self.volumes),
-            volume_mounts=named_over(weaker.volume_mounts, self.volume_mounts),
+            volumes=merge_by_name(weaker.volumes, self.volumes),
+            volume_mounts=merge_by_name(weaker.volume_mounts, self.volume_mounts),
             host_network=weaker.host_network if self.host_network is None else self.host_network,
             priority_class=self.priority_class or weaker.priority_class,
             scheduler=self.scheduler or weaker.scheduler,
@@ -52,13 +52,13 @@ class PodAdditions:
             service_account=self.service_account or weaker.service_account,
             pull_secrets=tuple(sorted({*weaker.pull_secrets, *self.pull_secrets})),
             security=_security(weaker.security, self.security),
-            resource_claims=named_over(weaker.resource_claims, self.resource_claims),
+            resource_claims=merge_by_name(weaker.resource_claims, self.resource_claims),
         )
 
     @property
     def limits(self) -> tuple[tuple[str, str], ...]:
         """The resources without those of which there shall be none."""
-        return tuple((name, amount) for name, amount in self.resources if whole(amount))
+        return tuple((name, amount) for name, amount in self.resources if round_up(amount))
 
     @property
     def reaches_devices(self) -> bool:
@@ -74,7 +74,7 @@ class PodAdditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class PresetInputs:
     """What a preset cannot know. Empty, or None, where it is not said."""
 
     instance_type: str = ""
@@ -94,16 +94,16 @@ class InterNode:
     """
 
     preset: str = ""
-    inputs: Inputs = Inputs()
+    inputs: PresetInputs = PresetInputs()
     fail_closed: bool = True
     pod: PodAdditions = PodAdditions()
-    given: PodAdditions = PodAdditions()
+    merged: PodAdditions = PodAdditions()
     preset_env: frozenset[str] = frozenset()
     start: str = ""
     whole_node: bool = False
 
 
-def named_over(weaker: Iterable[Manifest], stronger: Iterable[Manifest]) -> tuple[Manifest, ...]:
+def merge_by_name(weaker: Iterable[Manifest], stronger: Iterable[Manifest]) -> tuple[Manifest, ...]:
     """Return the weaker entries whose name no stronger one has, then the stronger ones."""
     said = tuple(stronger)
     names = {get(entry, "name") for entry in said}
@@ -143,14 +143,14 @@ class PullSecret:
         if self.source is None:
             return self
         origin = self.source.namespace, self.source.name
-        return PullSecret(name=named(stem, *identity, stem, "pull", *origin), source=self.source)
+        return PullSecret(name=build_name(stem, *identity, stem, "pull", *origin), source=self.source)
 
 
-def of_control_plane(name: str, namespace: str) -> PullSecret:
+def build_copied_secret(name: str, namespace: str) -> PullSecret:
     """Return a Secret of the control plane, not yet copied to anywhere."""
     return PullSecret(source=SecretKey(name=name, namespace=namespace, key=KEY))
 
 
-def placed(secrets: Iterable[PullSecret], stem: str, *identity: str) -> tuple[PullSecret, ...]:
+def name_pull_secrets(secrets: Iterable[PullSecret], stem: str, *identity: str) -> tuple[PullSecret, ...]:
     """Return each Secret once, as it is named on the remote cluster."""
     return tuple(dict.fromkeys(secret.within(stem, *identity) for secret in secrets))

@@ -61,14 +61,14 @@ def condition(manifest: JSON, type_: str) -> Manifest:
     return next((c for c in listing(manifest, "status.conditions") if c.get("type") == type_), {})
 
 
-def copied(manifest: Manifest) -> Manifest:
+def copy_manifest(manifest: Manifest) -> Manifest:
     """Return a manifest that shares nothing with this one; a fifth of what copy.deepcopy takes."""
     return {key: _copied(value) for key, value in manifest.items()}
 
 
 def _copied(value: JSON) -> JSON:
     if isinstance(value, dict):
-        return copied(value)
+        return copy_manifest(value)
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
@@ -92,7 +92,7 @@ def wire_bytes(manifest: Manifest) -> int:
     return total
 
 
-def most_wire_bytes(manifest: Manifest) -> int:
+def max_wire_bytes(manifest: Manifest) -> int:
     """Returns a size that a manifest does not exceed as a Struct; much cheaper than its exact size."""
     return _MOST_PER_BYTE * len(marshal.dumps(manifest, _FORMAT))
 

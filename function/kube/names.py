@@ -31,23 +31,23 @@ _LABEL_LIMIT = 63
 _HASH = 8
 
 
-def digest(*parts: str) -> str:
+def hash_parts(*parts: str) -> str:
     """Return 16 hex digits that identify the parts in their order."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def named(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
+def build_name(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
     """Return a DNS-1035 name of at most `limit` characters: the readable stem, cut, and a hash."""
     readable = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if not readable[:1].isalpha():
         readable = f"m-{readable}".rstrip("-")
     cut = readable[: limit - _HASH - 1].rstrip("-")
-    return f"{cut}-{digest(*identity)[:_HASH]}"
+    return f"{cut}-{hash_parts(*identity)[:_HASH]}"
 
 
 def label_value(name: str) -> str:
     """Return an object's name as a label value, which holds 63 characters where a name may have 253."""
-    return name if len(name) <= _LABEL_LIMIT else named(name, name, limit=_LABEL_LIMIT)
+    return name if len(name) <= _LABEL_LIMIT else build_name(name, name, limit=_LABEL_LIMIT)
 
 
 LONGEST = 255  # characters of the repository's path

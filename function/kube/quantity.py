@@ -15,8 +15,8 @@ _GRAMMAR = re.compile(
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 GIB = 2**30
 # The most that anything here can mean: no GPU, node, claim or model is larger, and a float holds it exactly.
-MOST = 2**60
-MOST_TEXT = "1Ei"
+MAX = 2**60
+MAX_TEXT = "1Ei"
 
 
 def parse(value: str | int) -> Decimal:
@@ -36,14 +36,14 @@ def parse(value: str | int) -> Decimal:
     return number.scaleb(int(suffix[1:]))
 
 
-def whole(value: str | int) -> int:
+def round_up(value: str | int) -> int:
     """Return the quantity rounded up to a whole base unit (bytes); raises what `parse` does."""
     return int(parse(value).to_integral_value(ROUND_CEILING))
 
 
-def observed(value: str) -> int:
-    """Return what was read and not asked for as `whole` does, at most `MOST`: some storage reports no end."""
-    return MOST if parse(value) >= MOST else whole(value)
+def parse_observed(value: str) -> int:
+    """Return what was read and not asked for as `round_up` does, at most `MAX`: some storage reports no end."""
+    return MAX if parse(value) >= MAX else round_up(value)
 
 
 def exact(amount: int) -> str:

@@ -59,7 +59,7 @@ class Selector:
 
     requirements: tuple[Requirement, ...] = ()
 
-    def refuses(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+    def find_unmet(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         """Return the requirements that the labels do not satisfy; empty means admitted."""
         return tuple(r for r in self.requirements if not r.admits(labels))
 

@@ -6,7 +6,7 @@ the environment of a placement never changes, and where it did all the same ever
 
 from collections.abc import Mapping
 
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.domain.environment import Environment
 from function.kube.manifests import Manifest, text
 
@@ -16,6 +16,6 @@ def elsewhere(observed: Mapping[str, Manifest], environment: Environment) -> str
 
     An environment that was made again has its name by the same rule, whatever an earlier one had in its status.
     """
-    known = {"", environment.provider_config, provider_config(environment.name)}
+    known = {"", environment.provider_config, name_provider_config(environment.name)}
     configs = (text(observed[key], "spec.providerConfigRef.name") for key in sorted(observed))
     return next((name for name in configs if name not in known), "")

@@ -6,7 +6,7 @@ characters to its name for theirs, which may have 63.
 
 from function.contract import Composed
 from function.kube.manifests import JSON, Manifest, listing, text
-from function.kube.names import MANAGED_BY, named
+from function.kube.names import MANAGED_BY, build_name
 from function.remote.object_writer import API_VERSION, ObjectWriter
 
 KIND = "ObservedObjectCollection"
@@ -19,7 +19,7 @@ _NAME_LIMIT = 55
 
 def collection_name(owner: str) -> str:
     """Return the name of an environment's collection."""
-    return named(f"{owner}-{NODES}", owner, "", NODES, limit=_NAME_LIMIT)
+    return build_name(f"{owner}-{NODES}", owner, "", NODES, limit=_NAME_LIMIT)
 
 
 def collection(writer: ObjectWriter, selector: Manifest) -> Composed:

@@ -88,7 +88,7 @@ def _number(amount: JSON) -> int | None:
     if isinstance(amount, bool) or not isinstance(amount, int | str):
         return None
     try:
-        return quantity.observed(str(amount))
+        return quantity.parse_observed(str(amount))
     except ValueError:
         return None
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 from function.contract import Composed
 from function.kube.manifests import Manifest, get, text
-from function.kube.names import LABEL_OWNER, MANAGED_BY, label_value, named
+from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.remote.health import READINESS, assess
 from function.remote.objects import ObservedObject, read
 
@@ -113,7 +113,7 @@ class ObjectWriter:
 
 def object_name(owner: str, name: str, scope: str = "") -> str:
     """Return the name of the Object behind a composed resource."""
-    return named(f"{owner}-{name}", owner, scope, name, limit=_OBJECT_NAME_LIMIT)
+    return build_name(f"{owner}-{name}", owner, scope, name, limit=_OBJECT_NAME_LIMIT)
 
 
 def copied(name: str, namespace: str, field: str) -> Manifest:

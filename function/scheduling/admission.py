@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.domain.environment import Environment, pools_of
+from function.domain.environment import Environment, find_pools
 from function.domain.placement import Placement
 from function.domain.quota import Excess
 from function.domain.shares import Free, Grant
@@ -69,7 +69,7 @@ def _by_pool(
         names[grant.uid].add(grant.share.pool)
     found: dict[str, list[Placement]] = defaultdict(list)
     for placement in placements:
-        uses = pools_of(placement.takes, environment.pools) if placement.takes else ()
+        uses = find_pools(placement.takes, environment.pools) if placement.takes else ()
         for name in {placement.pool, *uses, *names[placement.uid]} if placement.uid else {placement.pool, *uses}:
             found[name].append(placement)
     return {pool.name: (found[pool.name], grants[pool.name]) for pool in environment.pools}
@@ -81,7 +81,7 @@ def _unread(environment: Environment, grant: Grant, placement: Placement | None)
     """
     takes, name = placement.takes if placement else None, grant.share.pool
     if name not in environment.broken_pools and takes and takes.is_like(grant.share):
-        return None if name not in pools_of(takes, environment.pools) else kept(grant, placement)
+        return None if name not in find_pools(takes, environment.pools) else kept(grant, placement)
     return kept(grant, placement)
 
 
@@ -121,7 +121,7 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
     asks, has = placement.asks, dict(placement.labels)
     if not environment.uid or asks is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), labels={})
-    granted = [grant.share.replicas for grant in environment.granted(placement.uid) if grant.share.is_like(asks)]
+    granted = [grant.share.replicas for grant in environment.find_grants(placement.uid) if grant.share.is_like(asks)]
     # Whom the environment has admitted it finds by name as well.
     known = {LABEL_ENVIRONMENT} if granted else set[str]()
     missing = {key: value for key, value in labels.items() if key not in known and has.get(key) != value}
@@ -135,7 +135,7 @@ def admission(placement: Placement, environment: Environment, labels: Mapping[st
         # What no deployment composed is moved by nobody: it is admitted when there is room.
         reason = Admitted.YIELDS if judged and placement.owner else Admitted.WAITING
     pool, free = environment.pool(placement.pool), environment.free.get(placement.pool)
-    whole = pool is not None and pool.keeps_whole(asks.nodes, asks.gpus_per_node)
+    whole = pool is not None and pool.needs_exclusive_node(asks.nodes, asks.gpus_per_node)
     pod = pool.gpus_per_node if pool and whole else asks.gpus_per_node
     return Admission(
         reason=reason,
@@ -165,7 +165,7 @@ def limited(found: Admission, placement: Placement, environment: Environment, ex
     granted before is another's.
     """
     left_out = (placement.over_quota or placement.held_back) and not placement.begun
-    stale = left_out and bool(environment.granted(placement.uid))
+    stale = left_out and bool(environment.find_grants(placement.uid))
     if found.reason is Admitted.LABEL_MISSING or (excess is None and not stale):
         return found
     if excess is None and placement.held_back:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.engine_args import shape_faults, tls_faults
+from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
-from function.domain.hardware import covers
+from function.domain.hardware import covers_interconnect
 from function.domain.model import Profile, Shape
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
@@ -95,7 +95,7 @@ def engine_args(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Engine and arguments must agree with a shape that VRAM maths made; parse checks declared shapes."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
-    problems = shape_faults(candidate.profile.engine, candidate.shape)
+    problems = find_shape_faults(candidate.profile.engine, candidate.shape)
     return _refuse(candidate, Field.ENGINE_ARGS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
@@ -109,7 +109,7 @@ def inter_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | No
 
 def tls(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """An engine can serve HTTPS where the cluster's KServe speaks nothing else to it."""
-    problems = tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
+    problems = find_tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
     return _refuse(candidate, Field.TLS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
@@ -155,7 +155,7 @@ def nvlink_domain(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
 def interconnect(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """GPUs of one node are connected so, or better."""
     wanted, has = candidate.profile.requires.interconnect, candidate.pool.interconnect
-    if wanted is not None and (has is None or not covers(has, wanted)):
+    if wanted is not None and (has is None or not covers_interconnect(has, wanted)):
         return _refuse(candidate, Field.INTERCONNECT, wanted, has)
     return None
 
@@ -169,7 +169,7 @@ def accelerator_type(_: SchedulingRequest, candidate: Candidate) -> Refusal | No
 def bandwidth(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Nodes are connected at a rung of the ladder, or at least at it."""
     wanted, has = candidate.profile.requires.bandwidth, candidate.pool.bandwidth
-    if wanted is not None and (has is None or not wanted.met_by(has)):
+    if wanted is not None and (has is None or not wanted.is_met_by(has)):
         return _refuse(candidate, Field.BANDWIDTH, wanted, has)
     return None
 

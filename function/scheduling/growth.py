@@ -47,7 +47,7 @@ def _held(environment: Environment, placement: Placement) -> int:
     asks = placement.asks
     if asks is None or (placement.uid, placement.pool) not in environment.yields:
         return placement.replicas
-    granted = (g.share.replicas for g in environment.granted(placement.uid) if g.share.is_like(asks))
+    granted = (g.share.replicas for g in environment.find_grants(placement.uid) if g.share.is_like(asks))
     return min(placement.replicas, max(granted, default=0))
 
 

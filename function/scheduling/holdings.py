@@ -91,7 +91,7 @@ def empty(pool: Pool) -> PoolCapacity:
 
 def whole(pool: Pool) -> tuple[bool, bool]:
     """Return whether pods of a pool have their nodes to themselves, of replicas of one node and of several."""
-    return pool.keeps_whole(1, 0), pool.keeps_whole(2, 0)
+    return pool.needs_exclusive_node(1, 0), pool.needs_exclusive_node(2, 0)
 
 
 def take(room: PoolCapacity, share: Share) -> PoolCapacity:

@@ -100,7 +100,7 @@ def unselected_by(profile: Profile, environment: Environment) -> Refusal | None:
 def _selection(
     environment: Environment, selector: Selector, labels: Mapping[str, str], field: Field, profile: str = ""
 ) -> Refusal | None:
-    unmet = selector.refuses(labels)
+    unmet = selector.find_unmet(labels)
     if not unmet:
         return None
     return Refusal(

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from function.domain.environment import Environment, Pool, pools_of
+from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.kube.names import LABEL_ENVIRONMENT, label_value
@@ -127,7 +127,7 @@ def _grant_in_turn(
 def _runs_on(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share | None:
     """Return what the service of a placement takes of a pool, which may have another name than when it was written."""
     share = placement.takes or (placement.asks if placement.has_served else None)
-    if share is None or pool.name not in pools_of(share, pools):
+    if share is None or pool.name not in find_pools(share, pools):
         return None
     return replace(share, pool=pool.name, labels=None)
 

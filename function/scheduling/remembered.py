@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from function.api.parse_cache import Tally
+from function.api.parse_cache import CacheStats
 from function.contract import never
 from function.domain.environment import Environment
 from function.domain.placement import Placement
@@ -39,7 +39,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._needs: list[tuple[SchedulingRequest, dict[str, _Known]]] = []
-        self.tally = Tally()
+        self.stats = CacheStats()
 
     def judging(
         self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = never
@@ -62,9 +62,9 @@ class Verdicts:
                 pause()
                 found = _Known(environment, counted, judge(request, environment, ledger))
                 known[environment.name] = found
-                self.tally.misses += 1
+                self.stats.misses += 1
             else:
-                self.tally.hits += 1
+                self.stats.hits += 1
             return found.verdict
 
         return remembered

@@ -93,7 +93,7 @@ def _standing(
 
 def _waits_in_vain(environment: Environment, placement: Placement) -> bool:
     chosen_anew = environment.ready and not environment.broken
-    admitted = not environment.uid or environment.granted(placement.uid)
+    admitted = not environment.uid or environment.find_grants(placement.uid)
     return not (chosen_anew or admitted or placement.begun)
 
 
@@ -102,7 +102,7 @@ def _outgrown(environment: Environment, placement: Placement) -> bool:
     asks = placement.asks
     if asks is None or (placement.uid, placement.pool) not in environment.yields:
         return False
-    return not any(grant.share.is_like(asks) for grant in environment.granted(placement.uid))
+    return not any(grant.share.is_like(asks) for grant in environment.find_grants(placement.uid))
 
 
 def _stays(request: SchedulingRequest, environment: Environment, pool: Pool | None, placement: Placement) -> bool:

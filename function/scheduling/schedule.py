@@ -18,7 +18,7 @@ from typing import TypeAlias
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Preference
 from function.domain.quota import Excess
-from function.kube.names import digest
+from function.kube.names import hash_parts
 from function.reasons import Refused
 from function.scheduling.checks import STORAGE_REASONS
 from function.scheduling.growth import keep
@@ -214,7 +214,7 @@ def _verdicts(scene: _Scene, taken: frozenset[str], *, contended: bool) -> Itera
     me, others = scene.request.deployment, [name for name in scene.environments if name not in taken]
     if contended:
         # By a hash of the deployment's own, so that those who lost part.
-        others.sort(key=lambda name: digest(me.namespace, me.name, name))
+        others.sort(key=lambda name: hash_parts(me.namespace, me.name, name))
     judge = scene.judging(scene.request)
     verdicts = (judge(scene.request, scene.environments[name], scene.ledger) for name in others)
     return verdicts if me.prefer is Preference.DECLARED else smallest_first(verdicts, by_name=not contended)

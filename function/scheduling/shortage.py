@@ -45,5 +45,5 @@ def shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str,
         found=ever if never else fit,
         shape=demand.shape,
         use=use(room, pool),
-        whole=pool.keeps_whole(demand.shape.nodes, demand.shape.gpus_per_node),
+        whole=pool.needs_exclusive_node(demand.shape.nodes, demand.shape.gpus_per_node),
     )

@@ -20,7 +20,7 @@ from function.domain.environment import Pool, own_taints
 from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
 from function.domain.pods import InterNode
 from function.domain.settings import Initializer, Kserve
-from function.kube.names import digest
+from function.kube.names import hash_parts
 from function.serving.engine import Mode, mode_of
 from function.serving.request import ServingRequest
 
@@ -43,7 +43,7 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
         | {"multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
     ),
     # What a preset makes of the inputs, which a release may correct without a restart.
-    InterNode: frozenset({"given", "preset_env", "start", "whole_node"}),
+    InterNode: frozenset({"merged", "preset_env", "start", "whole_node"}),
     # `named` has what the platform set; the others include what is built in.
     Initializer: frozenset({"image", "resources", "env", "env_from", "bundle", "pull_secrets"}),
     # Only the preset is in that namespace.
@@ -57,7 +57,7 @@ _UNORDERED = frozenset(
 
 def compute_spec_digest(request: ServingRequest) -> str:
     """Returns 16 hex digits that are equal for equal inputs, in whichever order they were written."""
-    return digest(_encode(_drop_unused(request)))
+    return hash_parts(_encode(_drop_unused(request)))
 
 
 def _drop_unused(request: ServingRequest) -> ServingRequest:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from function.domain.engine_args import MULTIPROCESSING, RAY, last_value, parallel_flags, uses_ray
+from function.domain.engine_args import MULTIPROCESSING, RAY, get_last_value, parse_parallel_flags, uses_ray
 from function.domain.engine_spec import (
     ADDRESS,
     BACKEND,
@@ -36,7 +36,7 @@ from function.domain.engine_spec import (
     TENSOR,
     Ability,
     EngineSpec,
-    can,
+    has_ability,
 )
 from function.domain.model import Engine, EngineName, Shape
 from function.serving import scripts
@@ -118,9 +118,9 @@ def starts_several_api_servers(run: Run) -> bool:
 
 def drain_seconds(engine: Engine) -> int:
     """Returns for how many seconds a stopped leader may finish its requests; 0: it cannot finish them."""
-    if not can(engine, Ability.DRAIN):
+    if not has_ability(engine, Ability.DRAIN):
         return 0
-    value = last_value(engine.args, _SHUTDOWN)
+    value = get_last_value(engine.args, _SHUTDOWN)
     return int(value) if value and value.isascii() and value.isdecimal() and len(value) < _DIGITS else _DRAIN_SECONDS
 
 
@@ -137,7 +137,7 @@ def _start_vllm(run: Run) -> Group:
             return Group(leader=Launch(command=run.spec.command, args=args))
         case Mode.SINGLE:
             return Group(leader=_start_by_preset(*_list_parallel_flags(run, DATA, EXPERT), *run.engine.args))
-        case Mode.DATA if run.file or not can(run.engine, Ability.KSERVE_RANKS):
+        case Mode.DATA if run.file or not has_ability(run.engine, Ability.KSERVE_RANKS):
             return _start_vllm_ranks(run)
         case Mode.DATA:
             launch = _start_by_preset(*run.engine.args)
@@ -154,7 +154,7 @@ def _start_by_preset(*args: str) -> Launch:
 
 def _start_vllm_pipeline(run: Run) -> Group:
     command, author_args, by_ray = run.spec.command, run.engine.args, uses_ray(run.engine)
-    backend = () if last_value(author_args, BACKEND) else (f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}",)
+    backend = () if get_last_value(author_args, BACKEND) else (f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}",)
     args = (*_list_vllm_args(run), *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT), *backend)
     if by_ray:
         shell = ("/bin/bash", "-c")
@@ -184,7 +184,7 @@ def _start_vllm_ranks(run: Run) -> Group:
 
 def _list_vllm_args(run: Run) -> tuple[str, ...]:
     """Returns the first arguments of every own vLLM command."""
-    drains = drain_seconds(run.engine) and last_value(run.engine.args, _SHUTDOWN) is None
+    drains = drain_seconds(run.engine) and get_last_value(run.engine.args, _SHUTDOWN) is None
     draining = (f"{_SHUTDOWN}={_DRAIN_SECONDS}",) if drains else ()
     return (run.weights, SERVED_NAME, *run.names, f"--port={PORT}", *draining, *_list_tls_flags(run))
 
@@ -232,5 +232,5 @@ def _list_parallel_flags(run: Run, *fields: str) -> tuple[str, ...]:
     flags = {field: f"{flag}={sizes[field]}" for field, flag in spec.canonical_size_flags.items() if sizes[field] > 1}
     if split.expert:
         flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)
-    given = parallel_flags(run.engine.name, run.engine.args).values
+    given = parse_parallel_flags(run.engine.name, run.engine.args).values
     return tuple(flags[field] for field in fields if field in flags and field not in given)

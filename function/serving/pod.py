@@ -18,7 +18,7 @@ starts the new ones first.
 
 from function.domain.environment import tolerations
 from function.domain.model import Problem, Profile, Spread
-from function.domain.pods import InterNode, PodAdditions, named_over
+from function.domain.pods import InterNode, PodAdditions, merge_by_name
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
@@ -47,7 +47,7 @@ _GROUP, _REVISION = "leaderworkerset.sigs.k8s.io/group-index", "pod-template-has
 def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:
     """Returns a pod that starts like this; only a leader is probed."""
     nodes = request.shape.nodes
-    additions, between = request.pool.given(nodes), request.pool.between(nodes)
+    additions, between = request.pool.pod_overrides(nodes), request.pool.inter_node_settings(nodes)
     if between and between.start:
         launch = wrap_in_shell(launch, between.start)
     return prune(
@@ -122,10 +122,10 @@ def find_preset_conflicts(profile: Profile, between: InterNode, pool: str, *, ow
 
 
 def _build_engine_container(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:
-    engine, additions = request.profile.engine, request.pool.given(request.shape.nodes)
+    engine, additions = request.profile.engine, request.pool.pod_overrides(request.shape.nodes)
     without_preset = mode_of(request.shape) is Mode.PIPELINE
     shared_memory: list[JSON] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if without_preset else []  # noqa: S108  # a mount
-    variables = [*named_over(additions.env, engine.env)]
+    variables = [*merge_by_name(additions.env, engine.env)]
     return prune(
         {
             "name": "main",

@@ -20,7 +20,7 @@ from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
 from function.domain.shares import Share
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
-from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, label_value, named
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
 from function.remote.carry_over import carry_over, over_version, repeated
 from function.remote.health import Level, assess
 from function.remote.object_writer import Lifetime, ObjectWriter
@@ -65,7 +65,7 @@ class Written:
 
 def service_name(placement: Placement, shape: Shape) -> str:
     """Return the service's name: another group is another object, since KServe refuses to change its size."""
-    return named(placement.name, placement.namespace, placement.name, *identify_service(shape))
+    return build_name(placement.name, placement.namespace, placement.name, *identify_service(shape))
 
 
 def write(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from function.domain.environment import Pool
 from function.domain.model import Model, Profile, Shape
-from function.domain.pods import PullSecret, of_control_plane, placed
+from function.domain.pods import PullSecret, build_copied_secret, name_pull_secrets
 from function.domain.settings import Initializer, Kserve
 
 
@@ -31,5 +31,5 @@ class ServingRequest:
     @property
     def pulled_with(self) -> tuple[PullSecret, ...]:
         """The Secrets with which the images are pulled, by their names on the remote cluster."""
-        own = (of_control_plane(secret.name, secret.namespace) for secret in self.profile.engine.pull_secrets)
-        return placed((*own, *self.pull_secrets), self.name, self.namespace)
+        own = (build_copied_secret(secret.name, secret.namespace) for secret in self.profile.engine.pull_secrets)
+        return name_pull_secrets((*own, *self.pull_secrets), self.name, self.namespace)

@@ -11,10 +11,10 @@ written by hand, and because the GPU memory of a pool may have decided the shape
 
 from dataclasses import replace
 
-from function.domain.engine_args import drop_repeated_flags, model_faults, shape_faults, tls_faults
+from function.domain.engine_args import drop_repeated_flags, find_model_faults, find_shape_faults, find_tls_faults
 from function.domain.engine_spec import ENGINES
 from function.domain.environment import Pool
-from function.domain.model import Problem, Profile, Shape, single_file
+from function.domain.model import Problem, Profile, Shape, find_single_file
 from function.kube.manifests import Manifest, prune
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE
 from function.serving.digest import compute_spec_digest
@@ -57,7 +57,7 @@ def build_service(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
 
 def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
     """Returns why a profile cannot run in this shape with what the pool gives its pods."""
-    between = pool.between(shape.nodes)
+    between = pool.inter_node_settings(shape.nodes)
     if between is None:
         return ()
     group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
@@ -67,9 +67,9 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
 def _find_problems(request: ServingRequest) -> tuple[Problem, ...]:
     engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
     found = [
-        *model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
-        *shape_faults(engine, request.shape, f"{path}.engine.args"),
-        *(tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
+        *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
+        *find_shape_faults(engine, request.shape, f"{path}.engine.args"),
+        *(find_tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
     ]
     if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
         why = f"must be left out, as {engine.name} spans nodes by pipeline only"
@@ -83,13 +83,13 @@ def _prepare_run(request: ServingRequest) -> Run:
         engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
         shape=request.shape,
         names=(name, f"publishers/{request.namespace}/models/{name}"),
-        file=single_file(source),
+        file=find_single_file(source),
         tls=request.kserve.tls,
     )
 
 
 def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | None) -> Manifest:
-    additions = request.pool.given(request.shape.nodes)
+    additions = request.pool.pod_overrides(request.shape.nodes)
     in_pipeline = mode_of(request.shape) is Mode.PIPELINE
     annotations = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
     return prune(

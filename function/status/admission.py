@@ -3,7 +3,7 @@
 from function.contract import Condition, Event
 from function.domain.placement import Placement
 from function.domain.shares import Free
-from function.kube.messages import clip
+from function.kube.messages import truncate_middle
 from function.reasons import Admitted, ConditionType, Status
 from function.scheduling.admission import Admission
 from function.status.quota import exceeded
@@ -42,7 +42,7 @@ def stuck(placement: Placement, found: Admission, *, tied: bool) -> Event:
         f"The edit is written, and KServe starts a new pod before it ends an old one: {room}. The old pods serve on "
         "until there is room, or until replicas were 0 for a moment"
     )
-    return Event(reason="RolloutNeedsRoom", message=clip(message), warning=True)
+    return Event(reason="RolloutNeedsRoom", message=truncate_middle(message), warning=True)
 
 
 def _message(placement: Placement, found: Admission) -> str:

@@ -7,7 +7,7 @@ from function.contract import RESPONSE_BYTES, Condition
 from function.domain.cache import CacheEntry, Hydration, Reader
 from function.domain.model import HuggingFaceSource, Model, Problem, UriSource
 from function.kube.manifests import JSON, Manifest, prune
-from function.kube.messages import clip, listed
+from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.status.conditions import faulty
@@ -54,7 +54,7 @@ def row(
     return Row(
         environment=environment,
         phase=phase,
-        message=clip(sentence(state)),
+        message=truncate_middle(sentence(state)),
         unreachable=state.unreachable,
         sync_failed=state.reason is PlacementStorage.SYNC_FAILED,
         hydration=hydration,
@@ -94,7 +94,7 @@ def hydrated(rows: Sequence[Row]) -> Condition:
     have = "are known to have" if any(r.unreachable for r in rows) else "have"
     message = f"{ready} of {len(rows)} environments {have} the weights"
     open_ = sorted((r for r in rows if r.unreachable or r.missing or r.phase is not Phase.READY), key=_furthest_first)
-    waiting = listed([f"{r.environment}: {r.message}" for r in open_], separator="; ")
+    waiting = join_with_more([f"{r.environment}: {r.message}" for r in open_], separator="; ")
     if not rows:
         reason, message = Hydrated.NO_ENVIRONMENT_MATCHES, "No environment is named or selected"
     elif any(r.phase is Phase.FAILED for r in rows):

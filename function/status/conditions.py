@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from function.contract import Condition
 from function.domain.model import Problem
-from function.kube.messages import LIMIT, clip
+from function.kube.messages import LIMIT, truncate_middle
 from function.reasons import ConditionType, Status, Unfinished
 
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
@@ -51,7 +51,7 @@ def complete(kind: str, known: Iterable[Condition], reason: str, message: str = 
         by_type.get(type_) or Condition(type=type_, status=Status.UNKNOWN, reason=reason, message=message)
         for type_ in OWNED[kind]
     )
-    return tuple(replace(c, message=clip(c.message)) for c in every)
+    return tuple(replace(c, message=truncate_middle(c.message)) for c in every)
 
 
 def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Condition:
@@ -67,6 +67,6 @@ def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tup
     if not slips:
         return tuple(conditions)
     first, *others = conditions
-    said = clip(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
-    message = clip(first.message, LIMIT - len(said.encode()) - len(". "))
+    said = truncate_middle(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
+    message = truncate_middle(first.message, LIMIT - len(said.encode()) - len(". "))
     return (replace(first, message=f"{message}. {said}" if message else said), *others)

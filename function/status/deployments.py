@@ -6,7 +6,7 @@ from function.contract import Condition
 from function.domain.model import Problem
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, integer, listing, prune
-from function.kube.messages import listed
+from function.kube.messages import join_with_more
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Status
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Decision
@@ -34,12 +34,16 @@ def _readiness(placements: Sequence[Placement], wanted: int) -> tuple[Status, Pl
         return Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
     silent = sorted(p.environment for p in placements if p.unreachable)
     if silent:
-        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, f"Not known on {listed(silent)}: its placement says why"
+        return (
+            Status.UNKNOWN,
+            PlacementsReady.UNREACHABLE,
+            f"Not known on {join_with_more(silent)}: its placement says why",
+        )
     ready = sum(p.ready for p in placements)
     if ready >= wanted:
         return Status.TRUE, PlacementsReady.READY, f"{ready} of {wanted} placements are ready{_behind(placements)}"
     waiting = sorted((p for p in placements if not p.ready), key=_furthest_first)
-    rows = listed([f"{p.name} on {p.environment}: {p.phase}" for p in waiting], separator="; ") or _NO_MORE
+    rows = join_with_more([f"{p.name} on {p.environment}: {p.phase}" for p in waiting], separator="; ") or _NO_MORE
     return Status.FALSE, PlacementsReady.STARTING, f"{ready} of {wanted} placements are ready; {rows}"
 
 
@@ -47,7 +51,7 @@ def _behind(placements: Sequence[Placement]) -> str:
     """Name what serves and is not as it shall be, as while its next weights are on their way."""
     behind = sorted((p for p in placements if p.ready and p.obstacle), key=lambda p: p.name)
     said = (f"{p.name} on {p.environment} serves on, and its {p.obstacle}" for p in behind)
-    return f". {listed([*said], separator='; ')}" if behind else ""
+    return f". {join_with_more([*said], separator='; ')}" if behind else ""
 
 
 def _furthest_first(placement: Placement) -> tuple[bool, int, str]:

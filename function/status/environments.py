@@ -7,7 +7,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Problem, SecretKey
 from function.domain.shares import Grant
 from function.kube.manifests import JSON, Manifest, listing, prune, text
-from function.kube.messages import listed
+from function.kube.messages import join_with_more
 from function.kube.quantity import gib
 from function.reasons import ClusterReady, ConditionType, EnvironmentStorage, HardwareAsDeclared, PoolsValid, Status
 from function.remote import clusters
@@ -90,7 +90,7 @@ def pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
         message = "spec.nodePools: names no pool with GPUs; nothing can be placed here until it does"
     else:
-        remarks = listed([said for said in (*map(slow, pools), unlabelled(pools)) if said], separator="; ")
+        remarks = join_with_more([said for said in (*map(slow, pools), unlabelled(pools)) if said], separator="; ")
         status, reason = Status.TRUE, PoolsValid.VALID
         message = f"{count(len(pools), 'pool')}{'. Note: ' if remarks else ''}{remarks}"
     return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)

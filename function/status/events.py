@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from function.contract import Condition, Event
 from function.kube.manifests import Manifest, condition
-from function.kube.messages import clip
+from function.kube.messages import truncate_middle
 from function.reasons import Status
 
 # False, and yet nothing is wrong: it is on its way.
@@ -22,7 +22,7 @@ def changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, ...]:
     return tuple(
         Event(
             reason=new.reason,
-            message=clip(f"{new.type}: {new.message or new.reason}"),
+            message=truncate_middle(f"{new.type}: {new.message or new.reason}"),
             warning=new.status is Status.FALSE and new.reason not in _PROGRESS,
         )
         for new in conditions

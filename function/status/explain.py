@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from function.kube.messages import LIMIT, SHOWN, clip, listed, shared
+from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
 from function.reasons import Refused, Scheduled, Status
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Assignment, Decision, Miss, Refusal
@@ -76,7 +76,7 @@ def open_misses(decision: Decision) -> list[Miss]:
 
 
 def _unplaced(miss: Miss) -> Unplaced:
-    return Unplaced(environment=miss.environment, reason=miss.reason, message=clip(_why(miss)))
+    return Unplaced(environment=miss.environment, reason=miss.reason, message=truncate_middle(_why(miss)))
 
 
 def _why(miss: Miss) -> str:
@@ -95,7 +95,7 @@ def _reason(decision: Decision, misses: Sequence[Miss]) -> Scheduled | Refused:
 def _placed(decision: Decision) -> str:
     places = [*map(_place, decision.assignments), *sorted(decision.unreadable)]
     stays = "".join(f"; {line[0].lower()}{line[1:]}" for line in _staying(decision))
-    return clip(f"Placed on {listed(places)}{stays}")
+    return truncate_middle(f"Placed on {join_with_more(places)}{stays}")
 
 
 def _place(assignment: Assignment) -> str:
@@ -106,8 +106,8 @@ def _place(assignment: Assignment) -> str:
 def _refused(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
     if decision.fault is not None:
         return _fit(sentence(decision.fault), (), [*_staying(decision), *_advice([decision.fault])])
-    lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:SHOWN]]
-    more = [f"and {len(misses) - SHOWN} more"] if len(misses) > SHOWN else []
+    lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:MAX_ITEMS]]
+    more = [f"and {len(misses) - MAX_ITEMS} more"] if len(misses) > MAX_ITEMS else []
     more += [] if misses else ["There is no other: create an InferenceEnvironment, or lower spec.environments"]
     tail = [*more, *_staying(decision), *_advice(_only_obstacle(misses))]
     return _fit(_header(request, decision, misses), lines, tail)
@@ -139,10 +139,10 @@ def _staying(decision: Decision) -> list[str]:
     names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
     if not names:
         return []
-    return [f"Until others are Ready it stays on {listed(names)}"]
+    return [f"Until others are Ready it stays on {join_with_more(names)}"]
 
 
 def _fit(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
     """Join the parts; where they are too long the lines share what the rest leaves of the limit."""
     rest = sum(len(part.encode()) + 1 for part in (head, *tail)) + len(lines)
-    return clip("\n".join((head, *shared(lines, LIMIT - rest), *tail)))
+    return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *tail)))

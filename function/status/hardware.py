@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from function.contract import Condition
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import JSON, Manifest, prune
-from function.kube.messages import listed
+from function.kube.messages import join_with_more
 from function.reasons import ConditionType, HardwareAsDeclared, Status
 from function.remote.collection import MOST_NODES, Sight, Unobserved
 
@@ -105,7 +105,7 @@ def _judged(pools: Sequence[Pool], sight: Sight, without: Unobserved) -> tuple[S
         return Status.UNKNOWN, sight.reason, _UNKNOWN[sight.reason].format(said=sight.said)
     faults = sorted((fault for pool in pools for fault in _faults(pool)), key=lambda fault: _ORDER.index(fault[0]))
     if faults:
-        return Status.FALSE, faults[0][0], listed([said for _, said in faults], separator="; ")
+        return Status.FALSE, faults[0][0], join_with_more([said for _, said in faults], separator="; ")
     nodes = sum(pool.facts.nodes for pool in pools if pool.facts)
     if not nodes:
         return Status.TRUE, HardwareAsDeclared.NO_NODES_YET, "No node yet; an autoscaler is to add them"
@@ -144,7 +144,7 @@ def drifted(pool: str, row: Drift) -> str:
 
 def unusable(rows: Sequence[Unusable]) -> str:
     """Say which nodes cannot be used, and why."""
-    return listed(list(map(_why, rows)))
+    return join_with_more(list(map(_why, rows)))
 
 
 def _why(row: Unusable) -> str:

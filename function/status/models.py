@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from function.contract import Condition
-from function.domain.engine_args import last_value
-from function.domain.engine_spec import ENGINES, version
-from function.domain.hardware import usable
+from function.domain.engine_args import get_last_value
+from function.domain.engine_spec import ENGINES, get_version
+from function.domain.hardware import usable_memory
 from function.domain.model import (
     GGUF,
     HuggingFaceSource,
@@ -18,10 +18,10 @@ from function.domain.model import (
     Shape,
     Spread,
     UriSource,
-    single_file,
+    find_single_file,
 )
 from function.kube.manifests import JSON, Manifest
-from function.kube.messages import clip
+from function.kube.messages import truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
@@ -53,13 +53,13 @@ def remarks(model: Model) -> list[str]:
 
 
 def _remarks(profile: Profile, model: Model) -> Iterator[str]:
-    engine, shape, file = profile.engine, profile.shape, single_file(model.source)
-    if (file or shape is None or shape.nodes > 1) and version(engine) is None:
+    engine, shape, file = profile.engine, profile.shape, find_single_file(model.source)
+    if (file or shape is None or shape.nodes > 1) and get_version(engine) is None:
         yield "engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
         yield "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
     tokenizer = ENGINES[engine.name].tokenizer_flag
-    if file.lower().endswith(GGUF) and last_value(engine.args, tokenizer) is None:
+    if file.lower().endswith(GGUF) and get_last_value(engine.args, tokenizer) is None:
         yield f"engine.args: engines read no tokenizer well from {file}; {tokenizer} names another"
     if shape and (beyond := beyond_memory(model, shape, profile.requires.memory_per_gpu)):
         yield f"replicaTopology: {beyond}"
@@ -67,16 +67,20 @@ def _remarks(profile: Profile, model: Model) -> Iterator[str]:
 
 def beyond_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
     """Say that the weights of a model are more than the GPUs of a replica hold, memory in bytes; empty where not."""
-    if not model.disk or not memory_per_gpu or model.disk <= usable(shape.gpus * memory_per_gpu):
+    if not model.disk or not memory_per_gpu or model.disk <= usable_memory(shape.gpus * memory_per_gpu):
         return ""
-    room = f"{shape.gpus} GPUs of {gib(memory_per_gpu)} hold {gib(usable(shape.gpus * memory_per_gpu))} of weights"
+    room = (
+        f"{shape.gpus} GPUs of {gib(memory_per_gpu)} hold {gib(usable_memory(shape.gpus * memory_per_gpu))} of weights"
+    )
     return f"{room} at most, and spec.resources.disk is {gib(model.disk)}"
 
 
 def status(model: Model) -> Manifest:
     """Return profiles and storage, without what depends on the pool: VRAM maths stand on the placement."""
     rows = [(p.name, _profile(p)) for p in model.profiles]
-    rows += [(b.name, {"name": b.name, "message": clip("; ".join(map(str, b.problems)))}) for b in model.broken]
+    rows += [
+        (b.name, {"name": b.name, "message": truncate_middle("; ".join(map(str, b.problems)))}) for b in model.broken
+    ]
     profiles: list[JSON] = [row for _, row in rows]
     return {"profiles": profiles, "storage": _storage(model)}
 

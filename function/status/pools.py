@@ -6,7 +6,7 @@ from dataclasses import replace
 from function.contract import Condition
 from function.domain.environment import Pool, own_taints
 from function.domain.model import Shape
-from function.kube.messages import listed
+from function.kube.messages import join_with_more
 from function.reasons import ServiceReady
 from function.status.hardware import lost
 
@@ -27,7 +27,7 @@ def unlabelled(pools: Sequence[Pool]) -> str:
     found = [pool.name for pool in pools if not pool.labels and any(_admits(other, pool) for other in pools)]
     if not found:
         return ""
-    who = f"pool {found[0]} has" if len(found) == 1 else f"pools {listed(found)} have"
+    who = f"pool {found[0]} has" if len(found) == 1 else f"pools {join_with_more(found)} have"
     wrong = "pods may start on nodes of another pool, with other GPUs than are counted"
     return f"{who} no labels, so {wrong}; set spec.nodePools[].labels"
 

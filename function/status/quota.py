@@ -1,7 +1,7 @@
 """What is said of a namespace that is beyond its quota: both numbers, and who holds them."""
 
 from function.domain.quota import Excess
-from function.kube.messages import listed
+from function.kube.messages import join_with_more
 
 
 def exceeded(found: Excess) -> str:
@@ -12,7 +12,7 @@ def exceeded(found: Excess) -> str:
         (found.gpus, limits.gpus, "GPUs"),
     )
     numbers = " and ".join(f"{has} of {most} {what}" for has, most, what in allowed if most)
-    holders = listed([f"{name} ({_gpus(gpus)})" for name, gpus in found.holders])
+    holders = join_with_more([f"{name} ({_gpus(gpus)})" for name, gpus in found.holders])
     held = f", held by {holders}" if holders else ""
     return f"namespace {found.namespace} has {numbers} that the platform allows it{held}"
 

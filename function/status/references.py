@@ -5,7 +5,7 @@ Deployments, placements and caches say it under their own condition type, with t
 
 from collections.abc import Iterable, Sequence
 
-from function.api.problems import wrong
+from function.api.problems import invalid_value
 from function.contract import Condition
 from function.domain.model import Model, ModelRef, Problem
 from function.kube.names import VERSION
@@ -71,7 +71,7 @@ def environment_changed(name: str, provider_config: str) -> Condition:
         f"the environment whose ClusterProviderConfig is {provider_config}, where its objects are; "
         "delete the placement and make another to move"
     )
-    return invalid_placement([wrong("spec.inferenceEnvironmentRef", name, allowed)])
+    return invalid_placement([invalid_value("spec.inferenceEnvironmentRef", name, allowed)])
 
 
 def pool_not_found(environment: str, pool: str) -> Condition:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from function.contract import Composed
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, text
-from function.kube.names import MANAGED_BY, VERSION, named
+from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.remote.carry_over import repeated
 
 KEY = "cache-usage"
@@ -17,7 +17,7 @@ _CACHE = "spec.of.resourceRef.name"
 
 def usage_name(placement: Placement, cache: str) -> str:
     """Return the name of the Usage of a ModelCache by a placement."""
-    return named(placement.name, placement.name, cache)
+    return build_name(placement.name, placement.name, cache)
 
 
 def usage(placement: Placement, cache: str) -> dict[str, Composed]:

@@ -79,7 +79,7 @@ def build(task: DownloadSpec) -> Manifest:
         }
     )
     hashed = json.dumps(spec, sort_keys=True)
-    name = names.named(task.stem, task.namespace, task.stem, hashed, task.retry, limit=NAME_LIMIT)
+    name = names.build_name(task.stem, task.namespace, task.stem, hashed, task.retry, limit=NAME_LIMIT)
     metadata: Manifest = {
         "name": name,
         "namespace": task.namespace,

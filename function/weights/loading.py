@@ -6,9 +6,9 @@ the same time, each node for itself.
 
 from dataclasses import dataclass
 
-from function.domain.engine_args import last_value
-from function.domain.engine_spec import Ability, can
-from function.domain.model import Model, Profile, single_file
+from function.domain.engine_args import get_last_value
+from function.domain.engine_spec import Ability, has_ability
+from function.domain.model import Model, Profile, find_single_file
 from function.weights.plan import StoragePlan
 
 LONG = 300  # seconds, above which a start is worth to be made shorter
@@ -45,8 +45,8 @@ def loading(plan: StoragePlan, bandwidth: int | None, model: Model, profile: Pro
 def _flags(model: Model, profile: Profile, taken: int) -> tuple[str, ...]:
     """Return what this engine could be told, unless its author chose a way, or there are no safetensors."""
     engine = profile.engine
-    chosen = any(last_value(engine.args, name) is not None for name, _ in (STREAM, PREFETCH))
-    if taken <= LONG or chosen or single_file(model.source):
+    chosen = any(get_last_value(engine.args, name) is not None for name, _ in (STREAM, PREFETCH))
+    if taken <= LONG or chosen or find_single_file(model.source):
         return ()
     offered = ((Ability.STREAM, STREAM), (Ability.PREFETCH, PREFETCH))
-    return tuple("=".join(flag) for ability, flag in offered if can(engine, ability))
+    return tuple("=".join(flag) for ability, flag in offered if has_ability(engine, ability))

@@ -14,7 +14,7 @@ from enum import Enum
 from function.domain.cache import CacheChoice, NamedCache, UserClaim
 from function.domain.environment import tolerations
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.pods import PullSecret, placed
+from function.domain.pods import PullSecret, name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
@@ -186,7 +186,7 @@ def _fetched(
     # On a claim of the user's a Job and its token are of that claim: another one may be filled meanwhile.
     own = (claim,) if request.case is Case.USER_CLAIM else _kind(request, key)
     secret = credential(source, request.download.token_secret, _secret_name(request, stem, *own), lasting=False)
-    pull_secrets = placed(request.pull_secrets, stem, request.namespace, *own)
+    pull_secrets = name_pull_secrets(request.pull_secrets, stem, request.namespace, *own)
     config_map = scripts.build(request.namespace, stem, key, *own)
     task = job.DownloadSpec(
         namespace=request.namespace,
@@ -232,9 +232,9 @@ def _claim_name(request: StorageRequest, key: str) -> str:
         case Case.SHARED:
             return request.environment.shared_claim
         case Case.RETAINED:
-            return names.named(f"weights-{key}", request.namespace, key)
+            return names.build_name(f"weights-{key}", request.namespace, key)
         case _:
-            return names.named(request.owner, request.namespace, *_kind(request, key), request.owner, key)
+            return names.build_name(request.owner, request.namespace, *_kind(request, key), request.owner, key)
 
 
 def _kind(request: StorageRequest, key: str) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ def _kind(request: StorageRequest, key: str) -> tuple[str, ...]:
     if not request.for_cache or request.case is not Case.MANAGED:
         return ()
     for earlier in ((), ("ModelCache",)):
-        if names.named(request.owner, request.namespace, *earlier, request.owner, key) in request.existing:
+        if names.build_name(request.owner, request.namespace, *earlier, request.owner, key) in request.existing:
             return earlier
     return "ModelCache", request.scope
 
@@ -253,7 +253,7 @@ def _secret_name(request: StorageRequest, stem: str, *owner: str) -> str:
     source = request.model.source
     secret = source.secret if isinstance(source, HuggingFaceSource | UriSource) else None
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
-    return names.named(stem, request.namespace, *owner, stem, "credential", *identity)
+    return names.build_name(stem, request.namespace, *owner, stem, "credential", *identity)
 
 
 def _uri(claim: str, path: str) -> str:

@@ -23,7 +23,7 @@ def build(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": names.named(stem, namespace, *owner, stem, "scripts", key, *content),
+            "name": names.build_name(stem, namespace, *owner, stem, "scripts", key, *content),
             "namespace": namespace,
             "labels": {**names.MANAGED_BY, names.LABEL_CACHE_KEY: key},
         },

@@ -64,5 +64,5 @@ def request(wanted: int, observed: Manifest) -> str:
 def amount(text: str) -> int:
     """Return an observed quantity in bytes, 0 where it cannot be read."""
     with suppress(ValueError):
-        return quantity.observed(text)
+        return quantity.parse_observed(text)
     return 0

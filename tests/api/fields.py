@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.model_cache import read_cache
-from function.api.model_deployment import read_deployment
-from function.api.model_placement import read_placement
-from function.api.settings import read_settings
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
+from function.api.model_deployment import parse_deployment
+from function.api.model_placement import parse_placement
+from function.api.settings import parse_settings
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
@@ -73,20 +73,20 @@ def _load(definition: str) -> Manifest:
 
 
 def _settings(manifest: Manifest) -> tuple[Problem, ...]:
-    return read_settings(mapping(manifest, "input"), {}).problems
+    return parse_settings(mapping(manifest, "input"), {}).problems
 
 
 KINDS = (
-    Kind("ClusterModel", "apis/clustermodels/definition.yaml", "spec", lambda manifest: read_model(manifest).problems),
-    Kind("Model", "apis/models/definition.yaml", "spec", lambda manifest: read_model(manifest).problems),
+    Kind("ClusterModel", "apis/clustermodels/definition.yaml", "spec", lambda manifest: parse_model(manifest).problems),
+    Kind("Model", "apis/models/definition.yaml", "spec", lambda manifest: parse_model(manifest).problems),
     Kind("InferenceEnvironment", "apis/inferenceenvironments/definition.yaml", "spec",
-         lambda manifest: read_environment(manifest, BUILT_IN).problems),
+         lambda manifest: parse_environment(manifest, BUILT_IN).problems),
     Kind("ModelDeployment", "apis/modeldeployments/definition.yaml", "spec",
-         lambda manifest: read_deployment(manifest).problems),
+         lambda manifest: parse_deployment(manifest).problems),
     Kind("ModelPlacement", "apis/modelplacements/definition.yaml", "spec",
-         lambda manifest: read_placement(manifest).problems),
+         lambda manifest: parse_placement(manifest).problems),
     Kind("ModelCache", "apis/modelcaches/definition.yaml", "spec",
-         lambda manifest: read_cache(manifest).problems),
+         lambda manifest: parse_model_cache(manifest).problems),
     Kind("Defaults", "package/input/defaults.yaml", "input", _settings),
 )  # fmt: skip
 

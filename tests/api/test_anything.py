@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.model_cache import read_cache
-from function.api.model_deployment import read_deployment
-from function.api.model_placement import read_placement
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
+from function.api.model_deployment import parse_deployment
+from function.api.model_placement import parse_placement
 from function.api.problems import Parsed
-from function.api.settings import read_settings
+from function.api.settings import parse_settings
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest
@@ -29,11 +29,11 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 
 def _read_everything(manifest: Manifest) -> None:
-    for read in (read_model, read_deployment, read_cache, read_placement):
+    for read in (parse_model, parse_deployment, parse_model_cache, parse_placement):
         parsed: Parsed[object] = read(manifest)
         assert all(isinstance(p, Problem) for p in parsed.problems)
         assert parsed.value or parsed.problems, "no object without a reason"
-    environment = read_environment(manifest, BUILT_IN)
+    environment = parse_environment(manifest, BUILT_IN)
     assert environment.value.broken is bool(environment.other_problems)
 
 
@@ -47,8 +47,8 @@ def test_any_manifest(spec: JSON, metadata: JSON, status: JSON) -> None:
 @QUICK
 @given(fields=st.dictionaries(st.text(max_size=5), ANYTHING), context=ANYTHING)
 def test_any_settings(fields: Manifest, context: JSON) -> None:
-    read_settings(fields, {"apiextensions.crossplane.io/environment": context})
-    merged = read_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}}).value
+    parse_settings(fields, {"apiextensions.crossplane.io/environment": context})
+    merged = parse_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}}).value
     assert merged.ttl_settled
     assert merged.ttl_pending
 
@@ -70,5 +70,5 @@ def test_anything_in_any_field(kind: Kind, data: st.DataObject) -> None:
 
 
 def test_numbers_that_json_cannot_write_are_shown_all_the_same() -> None:
-    problems = read_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}}).problems
+    problems = parse_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}}).problems
     assert problems == (Problem("spec.environments", "NaN is not allowed; must be a whole number"),)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.model_cache import read_cache
+from function.api.model_cache import parse_model_cache
 from function.api.problems import Parsed
 from function.domain.cache import CacheEntry, CacheType, Hydration, ManagedCache, ModelCache, Reader, UserClaim
 from function.domain.model import ModelRef, Problem
@@ -83,7 +83,7 @@ READ = ModelCache(
 
 
 def test_every_field_is_read() -> None:
-    assert read_cache(FULL) == Parsed(READ)
+    assert parse_model_cache(FULL) == Parsed(READ)
 
 
 def test_what_was_reported_is_found_by_environment() -> None:
@@ -92,7 +92,7 @@ def test_what_was_reported_is_found_by_environment() -> None:
 
 
 def test_environments_may_be_selected() -> None:
-    cache = read_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}})).value
+    cache = parse_model_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}})).value
     assert cache
     assert cache.environments is None
     assert cache.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
@@ -100,7 +100,7 @@ def test_environments_may_be_selected() -> None:
 
 
 def test_the_claim_may_be_the_users() -> None:
-    cache = read_cache(manifests.cache(environments=[], storage={"claimName": "mine"}, retry="2")).value
+    cache = parse_model_cache(manifests.cache(environments=[], storage={"claimName": "mine"}, retry="2")).value
     assert cache
     assert cache.environments == ()
     assert cache.choice == UserClaim(claim="mine", retry="2")
@@ -129,4 +129,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_cache(manifests.cache(**case.fields)) == Parsed(None, case.want), case.reason
+    assert parse_model_cache(manifests.cache(**case.fields)) == Parsed(None, case.want), case.reason

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.model_cache import read_cache
-from function.api.model_deployment import read_deployment
-from function.api.model_placement import read_placement
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
+from function.api.model_deployment import parse_deployment
+from function.api.model_placement import parse_placement
 from function.api.problems import Parsed
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.domain.settings import BUILT_IN
@@ -21,12 +21,12 @@ from tests.api import manifests
 from tests.api.fields import KINDS, Kind, values, walk
 
 READERS: dict[str, Callable[[Manifest], Parsed[object]]] = {
-    "ClusterModel": read_model,
-    "Model": read_model,
-    "InferenceEnvironment": lambda manifest: read_environment(manifest, BUILT_IN),
-    "ModelDeployment": read_deployment,
-    "ModelPlacement": read_placement,
-    "ModelCache": read_cache,
+    "ClusterModel": parse_model,
+    "Model": parse_model,
+    "InferenceEnvironment": lambda manifest: parse_environment(manifest, BUILT_IN),
+    "ModelDeployment": parse_deployment,
+    "ModelPlacement": parse_placement,
+    "ModelCache": parse_model_cache,
 }
 SECRET: JSON = {"name": "a"}
 GIVEN = {

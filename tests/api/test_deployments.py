@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.model_deployment import read_deployment
+from function.api.model_deployment import parse_deployment
 from function.api.problems import Parsed
 from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.model import ModelRef, Problem
@@ -24,7 +24,7 @@ def test_every_field_is_read() -> None:
         scaling={"signal": "Fixed", "fixed": {"replicas": 0}},
         modelCache={"name": "weights"},
     )
-    assert read_deployment(given).value == Deployment(
+    assert parse_deployment(given).value == Deployment(
         namespace="ml-team",
         name="chat",
         model=ModelRef(kind="Model", name="gemma"),
@@ -36,7 +36,7 @@ def test_every_field_is_read() -> None:
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
-    assert read_deployment(manifests.deployment()).value == Deployment(
+    assert parse_deployment(manifests.deployment()).value == Deployment(
         namespace="ml-team", name="chat", model=ModelRef(kind="ClusterModel", name="gemma")
     )
 
@@ -68,7 +68,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_cache(case: Case) -> None:
-    deployment = read_deployment(manifests.deployment(modelCache=case.block)).value
+    deployment = parse_deployment(manifests.deployment(modelCache=case.block)).value
     assert deployment
     assert deployment.cache == case.want, case.reason
 
@@ -103,11 +103,11 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
+    assert parse_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
 
 
 def test_null_is_no_more_than_absent() -> None:
     nothing: JSON = None
-    deployment = read_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
+    deployment = parse_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
     assert deployment
     assert deployment.cache == ManagedCache()

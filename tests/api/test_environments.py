@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.inference_environment import ClusterAccess, ParsedEnvironment, provider_config, read_environment
+from function.api.inference_environment import ClusterAccess, ParsedEnvironment, name_provider_config, parse_environment
 from function.domain.environment import (
     Drift,
     Drifted,
@@ -31,7 +31,7 @@ GIB = 2**30
 
 
 def _read(manifest: Manifest, settings: Settings = BUILT_IN) -> ParsedEnvironment:
-    return read_environment(manifest, settings)
+    return parse_environment(manifest, settings)
 
 
 OBSERVED: Manifest = {
@@ -146,7 +146,9 @@ def test_what_is_left_out_has_the_documented_default() -> None:
     assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0),)
     assert environment.storage == EnvironmentStorage()
     assert environment.kserve == BUILT_IN.kserve
-    assert environment.provider_config == provider_config("east") == names.named("east", "environment", "east")
+    assert (
+        environment.provider_config == name_provider_config("east") == names.build_name("east", "environment", "east")
+    )
 
 
 @dataclass(frozen=True)
@@ -341,5 +343,5 @@ def test_pools_in_two_places_are_a_fault_of_the_pools() -> None:
 def test_what_is_paused_is_not_ready_whatever_it_last_said() -> None:
     paused: Manifest = {"annotations": {"crossplane.io/paused": "true"}}
     ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
-    environment = read_environment({"metadata": paused, "status": ready}, BUILT_IN).value
+    environment = parse_environment({"metadata": paused, "status": ready}, BUILT_IN).value
     assert (environment.ready, environment.ready_message) == (False, "is paused by its annotation crossplane.io/paused")

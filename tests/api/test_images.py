@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 import pytest
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
-from function.api.settings import read_settings
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.settings import parse_settings
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.composers.plane import change, manifests, only, plane, remote, said
@@ -30,7 +30,7 @@ def manifest(kind: str, story: str) -> Manifest:
 def test_of_an_engine(image: str) -> None:
     model = manifest("ClusterModel", "gemma-one-gpu")
     mapping(listing(model, "spec.serving")[0], "engine")["image"] = image
-    parsed = read_model(model, BUILT_IN)
+    parsed = parse_model(model, BUILT_IN)
     assert [str(p) for p in parsed.problems] == [f'spec.serving[0].engine.image: "{image}" {ALLOWED}']
     assert parsed.value is not None
     assert parsed.value.profiles == ()
@@ -40,14 +40,14 @@ def test_of_an_engine(image: str) -> None:
 def test_of_weights(image: str) -> None:
     model = manifest("Model", "oci-image")
     mapping(model, "spec.oci")["image"] = image
-    assert [str(p) for p in read_model(model, BUILT_IN).problems] == [f'spec.oci.image: "{image}" {ALLOWED}']
+    assert [str(p) for p in parse_model(model, BUILT_IN).problems] == [f'spec.oci.image: "{image}" {ALLOWED}']
 
 
 @pytest.mark.parametrize("image", NOT_PULLED)
 def test_of_the_downloads_of_an_environment(image: str) -> None:
     environment = manifest("InferenceEnvironment", "kimi-k2-two-nodes")
     mapping(environment, "spec.storage")["download"] = {"image": image}
-    parsed = read_environment(environment, BUILT_IN)
+    parsed = parse_environment(environment, BUILT_IN)
     assert [str(p) for p in parsed.problems] == [f'spec.storage.download.image: "{image}" {ALLOWED}']
     assert parsed.value.storage.download.image == BUILT_IN.download.image
 
@@ -62,7 +62,7 @@ def test_of_the_downloads_of_an_environment(image: str) -> None:
 )
 def test_of_the_platforms_settings(image: str, setting: str, path: str) -> None:
     value: JSON = {"image": image} if setting == "download" else image
-    parsed = read_settings({setting: value}, {})
+    parsed = parse_settings({setting: value}, {})
     assert [str(p) for p in parsed.problems] == [f'{path}: "{image}" {ALLOWED}']
     assert parsed.value == BUILT_IN, "the weaker level counts"
 
@@ -71,7 +71,7 @@ def test_a_template_is_reported_once() -> None:
     """Its braces are no part of a reference either."""
     model = manifest("ClusterModel", "gemma-one-gpu")
     mapping(listing(model, "spec.serving")[0], "engine")["image"] = "engine:{{tag}}"
-    assert [p.path for p in read_model(model, BUILT_IN).problems] == ["spec.serving[0].engine.image"]
+    assert [p.path for p in parse_model(model, BUILT_IN).problems] == ["spec.serving[0].engine.image"]
 
 
 Edit: TypeAlias = Callable[[ControlPlane], None]

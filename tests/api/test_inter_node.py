@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.domain.environment import Pool
 from function.domain.model import Problem
-from function.domain.pods import Inputs, InterNode, PodAdditions
+from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, text
 from tests.api.manifests import environment
@@ -18,7 +18,7 @@ EFA: dict[str, JSON] = {"instanceType": "p5.48xlarge", "ncclNet": "Libfabric"}
 
 
 def read(**fields: JSON) -> Pool:
-    found = read_environment(environment({**POOL_OF_FOUR, **fields}), BUILT_IN)
+    found = parse_environment(environment({**POOL_OF_FOUR, **fields}), BUILT_IN)
     assert found.problems == ()
     (only,) = found.value.pools
     return only
@@ -27,7 +27,7 @@ def read(**fields: JSON) -> Pool:
 def test_a_pool_that_says_nothing_gives_nothing() -> None:
     plain = read()
     assert (plain.pod, plain.inter_node) == (PodAdditions(), None)
-    assert plain.given(1) == plain.given(2) == PodAdditions()
+    assert plain.pod_overrides(1) == plain.pod_overrides(2) == PodAdditions()
 
 
 def test_everything_that_is_said_is_read() -> None:
@@ -79,8 +79,8 @@ def test_a_node_is_one_pods_where_its_ports_or_all_of_its_devices_are() -> None:
         ({"interNode": {"preset": "coreweave-infiniband"}}, False, False),
     ):
         found = read(**said)
-        assert [found.keeps_whole(nodes, 4) for nodes in (1, 2)] == [one, several], said
-        assert not found.keeps_whole(2, 8), "all of its GPUs leave nothing to keep"
+        assert [found.needs_exclusive_node(nodes, 4) for nodes in (1, 2)] == [one, several], said
+        assert not found.needs_exclusive_node(2, 8), "all of its GPUs leave nothing to keep"
 
 
 def test_the_pools_word_counts_over_the_presets_and_between_nodes_over_both() -> None:
@@ -88,10 +88,10 @@ def test_the_pools_word_counts_over_the_presets_and_between_nodes_over_both() ->
         pod={"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "A", "value": "pool"}]},
         interNode={"preset": "coreweave-infiniband", "pod": {"env": [{"name": "A", "value": "between"}]}},
     )
-    env = {text(entry, "name"): entry.get("value") for entry in said.given(2).env}
+    env = {text(entry, "name"): entry.get("value") for entry in said.pod_overrides(2).env}
     assert (env["NCCL_IB_HCA"], env["A"], env["NCCL_NET"]) == ("mlx5", "between", "IB")
-    assert said.given(2).limits == (("rdma/ib", "1"),)
-    assert said.given(1) == said.pod, "one node has nobody to talk to"
+    assert said.pod_overrides(2).limits == (("rdma/ib", "1"),)
+    assert said.pod_overrides(1) == said.pod, "one node has nobody to talk to"
 
 
 def test_what_was_said_is_kept_apart_from_what_comes_of_it() -> None:
@@ -99,7 +99,7 @@ def test_what_was_said_is_kept_apart_from_what_comes_of_it() -> None:
     assert between is not None
     assert (between.preset, between.inputs, between.fail_closed, between.pod) == (
         "eks-efa",
-        Inputs(instance_type="p5.48xlarge", nccl_net="Libfabric"),
+        PresetInputs(instance_type="p5.48xlarge", nccl_net="Libfabric"),
         False,
         PodAdditions(),
     )
@@ -109,17 +109,17 @@ def test_what_was_said_is_kept_apart_from_what_comes_of_it() -> None:
 
 def test_a_presets_device_is_taken_back_with_none_of_it() -> None:
     said = read(interNode={"preset": "eks-efa", "with": EFA, "pod": {"resources": {"hugepages-2Mi": 0}}})
-    assert said.given(2).limits == (("vpc.amazonaws.com/efa", "32"),)
+    assert said.pod_overrides(2).limits == (("vpc.amazonaws.com/efa", "32"),)
 
 
 def test_a_count_says_what_the_instance_type_would() -> None:
     said = read(interNode={"preset": "eks-efa", "with": {"count": 8, "ncclNet": "Libfabric"}})
-    assert ("vpc.amazonaws.com/efa", "8") in said.given(2).limits
+    assert ("vpc.amazonaws.com/efa", "8") in said.pod_overrides(2).limits
 
 
 def test_without_a_preset_there_is_nothing_but_the_pools_own() -> None:
     said = read(interNode={"pod": {"resources": {"example.com/nic": 1}}})
-    assert said.inter_node == InterNode(pod=said.given(2), given=said.given(2))
+    assert said.inter_node == InterNode(pod=said.pod_overrides(2), merged=said.pod_overrides(2))
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
 def test_a_fault_of_a_pool_is_named(case: Fault) -> None:
-    found = read_environment(environment({**POOL_OF_FOUR, **case.fields}), BUILT_IN)
+    found = parse_environment(environment({**POOL_OF_FOUR, **case.fields}), BUILT_IN)
     assert found.problems == (Problem(f"{POOL}.{case.path}", case.message),), case.reason
     assert found.pool_problems == found.problems, "other pools still count"
     assert found.value.broken_pools == ("h100",)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from function.api.parse_cache import Memo, MemoBy, Tally
+from function.api.parse_cache import CacheStats, KeyedParseCache, ParseCache
 from function.contract import RequiredResource
 from function.kube.manifests import Manifest
 
@@ -37,14 +37,14 @@ def test_what_is_parsed_again(case: Case) -> None:
         seen.append(str(manifest["name"]))
         return f"fact {manifest['name']}"
 
-    memo = Memo(parse)
+    memo = ParseCache(parse)
     for names, parsed in zip(case.lists, case.parsed, strict=True):
         seen.clear()
-        facts = memo.read([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
+        facts = memo.parse([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
         assert facts == tuple(f"fact {name}" for name in names), case.reason
         assert "".join(seen) == parsed, case.reason
     read, anew = len("".join(case.lists)), len("".join(case.parsed))
-    assert memo.tally == Tally(hits=read - anew, misses=anew), case.reason
+    assert memo.stats == CacheStats(hits=read - anew, misses=anew), case.reason
 
 
 def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
@@ -54,11 +54,11 @@ def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
     def parse(manifest: Manifest) -> None:
         seen.append(str(manifest["name"]))
 
-    memo: Memo[None] = Memo(parse)
+    memo: ParseCache[None] = ParseCache(parse)
 
     def read(*names: str) -> list[str]:
         seen.clear()
-        memo.read([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
+        memo.parse([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
         return list(seen)
 
     read("kept", "left")
@@ -69,10 +69,10 @@ def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
 
 def test_a_fact_may_be_none() -> None:
     calls: list[Manifest] = []
-    memo = Memo(calls.append)
+    memo = ParseCache(calls.append)
     item = RequiredResource(b"x", dict)
-    assert memo.read([item]) == (None,)
-    assert memo.read([item]) == (None,)
+    assert memo.parse([item]) == (None,)
+    assert memo.parse([item]) == (None,)
     assert len(calls) == 1, "nothing is a result like any other"
 
 
@@ -83,12 +83,12 @@ def test_each_value_has_a_memo_of_its_own_and_few_are_kept() -> None:
         seen.append(f"{manifest['name']}{value['n']}")
         return seen[-1]
 
-    memo: MemoBy[dict[str, int], str] = MemoBy(parse)
+    memo: KeyedParseCache[dict[str, int], str] = KeyedParseCache(parse)
     item = RequiredResource(b"a", partial(dict, name="a"))
     for n in (1, 2, 1, 2):
-        assert memo.read([item], {"n": n}) == (f"a{n}",)
+        assert memo.parse([item], {"n": n}) == (f"a{n}",)
     assert seen == ["a1", "a2"], "equal values need not be the same, nor have a hash"
     for n in (3, 4, 5, 1):
-        memo.read([item], {"n": n})
+        memo.parse([item], {"n": n})
     assert seen == ["a1", "a2", "a3", "a4", "a5", "a1"]
-    assert memo.tally == Tally(hits=2, misses=6), "what is forgotten was counted all the same"
+    assert memo.stats == CacheStats(hits=2, misses=6), "what is forgotten was counted all the same"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.api.cluster_model import read_model
+from function.api.cluster_model import parse_model
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.kube.selectors import Operator, Requirement, Selector
@@ -13,7 +13,7 @@ GIB = 2**30
 
 
 def test_every_field_outside_source_and_profiles_is_read() -> None:
-    model = read_model(
+    model = parse_model(
         manifests.model(
             kind="Model",
             resources={"vram": "1200Gi", "disk": "1.5T", "cpu": 8, "memory": "64Gi"},
@@ -33,7 +33,7 @@ def test_every_field_outside_source_and_profiles_is_read() -> None:
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:
-    model = read_model(manifests.model()).value
+    model = parse_model(manifests.model()).value
     assert model
     assert (model.vram, model.disk, model.cpu, model.memory) == (None, None, "4", "16Gi")
     assert model.selector == Selector()
@@ -51,17 +51,17 @@ def test_what_is_left_out_has_the_documented_default() -> None:
 )
 def test_a_fault_outside_the_profiles_leaves_no_model(fields: dict[str, JSON], want: str) -> None:
     broken = profile("a", engine=engine("--a={{"))
-    problems = read_model(manifests.model(profile("b"), broken, **fields)).problems
+    problems = parse_model(manifests.model(profile("b"), broken, **fields)).problems
     assert problems[0] == Problem("spec.resources.vram", want)
     assert [p.path for p in problems[1:]] == ["spec.serving[1].engine.args[0]"], "the list is complete"
 
 
 def test_cpu_may_be_nothing_but_not_less() -> None:
-    assert read_model(manifests.model(resources={"cpu": 0})).value
-    assert read_model(manifests.model(resources={"cpu": "1e300"})).problems == (
+    assert parse_model(manifests.model(resources={"cpu": 0})).value
+    assert parse_model(manifests.model(resources={"cpu": "1e300"})).problems == (
         Problem("spec.resources.cpu", '"1e300" is not allowed; must be at most 1Ei'),
     )
-    assert read_model(manifests.model(resources={"cpu": "-1"})).problems == (
+    assert parse_model(manifests.model(resources={"cpu": "-1"})).problems == (
         Problem("spec.resources.cpu", '"-1" is not allowed; must be 0 or more'),
     )
 
@@ -69,17 +69,17 @@ def test_cpu_may_be_nothing_but_not_less() -> None:
 @pytest.mark.parametrize("count", [0, 9])
 def test_there_are_one_to_eight_profiles(count: int) -> None:
     given = manifests.model(serving=[profile(f"p{i}") for i in range(count)])
-    problems = read_model(given).problems
+    problems = parse_model(given).problems
     assert [p.path for p in problems] == ["spec.serving"]
 
 
 def test_without_a_valid_profile_the_model_still_is_one() -> None:
-    model = read_model(manifests.model(profile("a", engine=engine("{{")))).value
+    model = parse_model(manifests.model(profile("a", engine=engine("{{")))).value
     assert model
     assert model.profiles == ()
     assert [b.name for b in model.broken] == ["a"]
 
 
 def test_no_spec_at_all() -> None:
-    problems = read_model({"kind": "Model"}).problems
+    problems = parse_model({"kind": "Model"}).problems
     assert problems[0] == Problem("spec", "null is not allowed; must be a block of fields")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.domain.environment import Hardware, Observe
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest
@@ -39,7 +39,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_hardware(case: Case) -> None:
-    parsed = read_environment(manifests.environment(pool(), hardware=case.hardware), BUILT_IN)
+    parsed = parse_environment(manifests.environment(pool(), hardware=case.hardware), BUILT_IN)
     assert tuple(problem.path for problem in parsed.problems) == case.at, case.reason
     assert parsed.value.hardware == case.want, case.reason
 
@@ -66,7 +66,7 @@ GROWS = (
 @pytest.mark.parametrize("case", GROWS, ids=lambda c: c.id)
 def test_autoscaled(case: Grows) -> None:
     environment = manifests.environment({"name": "h100", **case.fields})
-    parsed = read_environment(environment, BUILT_IN)
+    parsed = parse_environment(environment, BUILT_IN)
     if case.want is None:
         assert [problem.path for problem in parsed.problems] == ["spec.nodePools[0].autoscaled"], case.reason
     else:
@@ -84,7 +84,7 @@ def test_words_of_a_later_release_are_left_out() -> None:
         "drift": [{"field": "colour", "declared": "red", "observed": "blue"}],
     }
     found["status"] = {"pools": [{"name": "h100", "observed": observed}]}
-    (read,) = read_environment(found, BUILT_IN).value.pools
+    (read,) = parse_environment(found, BUILT_IN).value.pools
     assert read.facts is not None
     assert (read.usable_nodes, read.facts.memory_per_gpu, read.facts.drift) == (1, None, ())
     assert [(str(row.reason), row.nodes) for row in read.facts.unusable] == [("Cordoned", ())]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.model_placement import read_placement
+from function.api.model_placement import parse_placement
 from function.api.problems import Parsed
 from function.domain.cache import UserClaim
 from function.domain.model import ModelRef, Parallelism, Problem, Shape
@@ -18,7 +18,7 @@ GIB = 2**30
 
 
 def _read(manifest: Manifest) -> Placement:
-    placement = read_placement(manifest).value
+    placement = parse_placement(manifest).value
     assert placement
     return placement
 
@@ -69,7 +69,7 @@ def test_every_field_is_read() -> None:
         labels=(("modelplane.ai/environment", "east"),),
         takes=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
     )
-    assert read_placement(given).problems == ()
+    assert parse_placement(given).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -123,25 +123,25 @@ CASES = [
 def test_an_unreadable_topology_leaves_the_placement(case: Case) -> None:
     given = manifests.placement(topology=case.topology)
     assert _read(given).shape is None, case.reason
-    assert [p.path for p in read_placement(given).problems] == [case.path], case.reason
+    assert [p.path for p in parse_placement(given).problems] == [case.path], case.reason
 
 
 def test_what_is_out_of_bounds_counts_as_absent() -> None:
     given = manifests.placement(replicas=-1, modelCache={"claimName": "a", "size": "x"})
     assert _read(given).replicas == 1
-    assert [p.path for p in read_placement(given).problems] == ["spec.modelCache.size", "spec.replicas"]
+    assert [p.path for p in parse_placement(given).problems] == ["spec.modelCache.size", "spec.replicas"]
 
 
 @pytest.mark.parametrize("reference", [None, {"name": 3}])
 def test_without_an_environment_it_says_nothing(reference: JSON) -> None:
     given = manifests.placement(inferenceEnvironmentRef=reference)
-    parsed = read_placement(given)
+    parsed = parse_placement(given)
     assert parsed.value is None
     assert parsed.problems[0].path.startswith("spec.inferenceEnvironmentRef")
 
 
 def test_no_spec_at_all() -> None:
-    assert read_placement({}) == Parsed(None, (Problem("spec", "null is not allowed; must be a block of fields"),))
+    assert parse_placement({}) == Parsed(None, (Problem("spec", "null is not allowed; must be a block of fields"),))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import yaml
 
 from function.api.block import Block
 from function.api.pods import get_common_preset, get_preset, list_presets
-from function.api.problems import unknown_fields
-from function.domain.pods import Inputs, PodAdditions
+from function.api.problems import find_unknown_fields
+from function.domain.pods import PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.schemas import Pod
 from tools.documents import document
@@ -54,7 +54,7 @@ def test_a_preset_says_where_it_was_read_and_gives_what_a_pool_may_give(name: st
     assert get(read, "source")
     assert re.fullmatch(r"20\d\d-\d\d", text(read, "date"))
     assert Block.checked(Pod, read.get("pod", {}), name).problems() == ()
-    assert [*unknown_fields(Pod, read.get("pod", {}), name)] == []
+    assert [*find_unknown_fields(Pod, read.get("pod", {}), name)] == []
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Given:
     """What a provider's example has, as ../function/presets names it; the shared part is left out."""
 
     preset: str
-    inputs: Inputs
+    inputs: PresetInputs
     resources: dict[str, str]
     env: dict[str, str]
     annotations: dict[str, str] = field(default_factory=dict)
@@ -82,10 +82,10 @@ OCI = {
     "NCCL_NET": "IB",
 }
 GIVEN = [
-    Given("coreweave-infiniband", Inputs(), {"rdma/ib": "1"}, COREWEAVE),
+    Given("coreweave-infiniband", PresetInputs(), {"rdma/ib": "1"}, COREWEAVE),
     Given(
         "coreweave-roce",
-        Inputs(),
+        PresetInputs(),
         {"rdma/ib": "1"},
         COREWEAVE
         | {
@@ -98,7 +98,7 @@ GIVEN = [
     ),
     Given(
         "eks-efa",
-        Inputs(instance_type="p5.48xlarge", nccl_net="Libfabric"),
+        PresetInputs(instance_type="p5.48xlarge", nccl_net="Libfabric"),
         {"hugepages-2Mi": "5120Mi", "vpc.amazonaws.com/efa": "32"},
         {
             "FI_PROVIDER": "efa",
@@ -108,7 +108,7 @@ GIVEN = [
     ),
     Given(
         "gke-rdma",
-        Inputs(networks=tuple(f"rdma-{n}" for n in range(8))),
+        PresetInputs(networks=tuple(f"rdma-{n}" for n in range(8))),
         {},
         {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", "NCCL_NET": "gIB"},
         annotations={
@@ -121,27 +121,27 @@ GIVEN = [
     ),
     Given(
         "aks-infiniband",
-        Inputs(resource="rdma/shared_ib", count=1),
+        PresetInputs(resource="rdma/shared_ib", count=1),
         {"rdma/shared_ib": "1"},
         {"NCCL_NET_PLUGIN": "none", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET": "IB"},
     ),
     Given(
         "network-operator-shared",
-        Inputs(resource="rdma/rdma_shared_device_a", networks=("macvlan-network",)),
+        PresetInputs(resource="rdma/rdma_shared_device_a", networks=("macvlan-network",)),
         {"rdma/rdma_shared_device_a": "1"},
         {"NCCL_NET": "IB"},
         annotations={MULTUS: "macvlan-network"},
     ),
     Given(
         "network-operator-sriov",
-        Inputs(resource="openshift.io/mlx", count=2, networks=("a/rail-0", "a/rail-1")),
+        PresetInputs(resource="openshift.io/mlx", count=2, networks=("a/rail-0", "a/rail-1")),
         {"openshift.io/mlx": "2"},
         {"NCCL_NET": "IB"},
         annotations={MULTUS: "a/rail-0,a/rail-1"},
     ),
     Given(
         "oci-virtual-functions",
-        Inputs(instance_type="BM.GPU.H100.8"),
+        PresetInputs(instance_type="BM.GPU.H100.8"),
         {"nvidia.com/rdma-vf": "16"},
         OCI | {"NCCL_IB_HCA": "mlx5"},
         annotations={MULTUS: ",".join(["default/rdma-vf"] * 16)},
@@ -150,7 +150,7 @@ GIVEN = [
     ),
     Given(
         "oci-host-network",
-        Inputs(instance_type="BM.GPU.H100.8"),
+        PresetInputs(instance_type="BM.GPU.H100.8"),
         {},
         OCI | {"NCCL_IB_HCA": "=" + ",".join(f"mlx5_{n}" for n in (0, 1, *range(3, 11), *range(12, 18)))},
         mounts={"/dev/infiniband": "/dev/infiniband"},
@@ -184,7 +184,7 @@ def test_every_preset_has_its_example() -> None:
 
 
 def test_who_may_fall_back_to_sockets_is_not_kept_from_it() -> None:
-    found = get_preset("coreweave-infiniband").additions(Inputs(), fail_closed=False)
+    found = get_preset("coreweave-infiniband").additions(PresetInputs(), fail_closed=False)
     assert "NCCL_NET" not in _env(found)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel, Field
 
-from function.api.problems import nearest, shape_problems, shown, unknown
+from function.api.problems import find_nearest, find_shape_problems, format_value, unknown_value
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
@@ -55,18 +55,18 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_shape_problems(case: Case) -> None:
-    assert shape_problems(ModelSpec, case.value, "spec") == (case.want,), case.reason
+    assert find_shape_problems(ModelSpec, case.value, "spec") == (case.want,), case.reason
 
 
 def test_a_sound_value_has_no_problems() -> None:
-    assert shape_problems(ModelSpec, _with(), "spec") == ()
+    assert find_shape_problems(ModelSpec, _with(), "spec") == ()
 
 
 def test_an_error_that_has_no_words_yet_still_is_a_problem() -> None:
     class Odd(BaseModel):
         number: float = Field(multiple_of=2)
 
-    assert shape_problems(Odd, {"number": 3.0}, "spec") == (
+    assert find_shape_problems(Odd, {"number": 3.0}, "spec") == (
         Problem("spec.number", "3.0 is not allowed; must be of another kind"),
     )
 
@@ -82,15 +82,15 @@ def test_an_error_that_has_no_words_yet_still_is_a_problem() -> None:
 def test_nearest_ignores_case_and_gives_up_on_what_resembles_nothing(
     found: str, known: tuple[str, ...], want: str
 ) -> None:
-    assert nearest(found, known) == want
+    assert find_nearest(found, known) == want
 
 
 def test_values_that_are_too_many_to_list_are_still_suggested() -> None:
-    problem = unknown("a", "ib-400-or-better", ("ib-400g",), ("ib-400g-or-better",))
+    problem = unknown_value("a", "ib-400-or-better", ("ib-400g",), ("ib-400g-or-better",))
     assert problem.message == (
         '"ib-400-or-better" is not known; must be one of ib-400g (did you mean ib-400g-or-better?)'
     )
 
 
 def test_long_values_are_cut() -> None:
-    assert shown("a" * 100) == '"' + "a" * 59 + "…"
+    assert format_value("a" * 100) == '"' + "a" * 59 + "…"

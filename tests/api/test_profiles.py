@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.cluster_model import read_model
+from function.api.cluster_model import parse_model
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import Engine, EngineName, Model, Parallelism, Problem, Profile, Requires, Shape, Spread
 from function.kube.manifests import JSON, Manifest
@@ -17,7 +17,7 @@ SGLANG: Manifest = {"name": "SGLang", "image": "lmsysorg/sglang:v0.5.5"}
 
 
 def _read(*profiles: JSON, **fields: JSON) -> Model:
-    model = read_model(manifests.model(*profiles, **fields)).value
+    model = parse_model(manifests.model(*profiles, **fields)).value
     assert model
     return model
 

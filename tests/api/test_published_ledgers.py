@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from tests.api import manifests
@@ -58,7 +58,7 @@ def test_published_ledger_counts_for_the_pool_that_selects_its_nodes(case: Relab
         "pools": [pool_row(name, selector) for name, selector in case.published],
         "admitted": [named("one", "a"), named("two", "b")],
     }
-    parsed = read_environment({**there, "status": status}, BUILT_IN).value
+    parsed = parse_environment({**there, "status": status}, BUILT_IN).value
     assert sorted((grant.uid, grant.share.pool) for grant in parsed.admitted) == case.admitted, case.reason
     assert set(parsed.free) & {name for name, _ in case.pools} == case.free, case.reason
 
@@ -70,5 +70,5 @@ def test_grants_of_one_placement_for_merged_pools_count_once(rows: tuple[int, in
         "pools": [pool_row("a", X), pool_row("b", XZ)],
         "admitted": [{**named("one", "a"), "replicas": rows[0]}, {**named("one", "b"), "replicas": rows[1]}],
     }
-    parsed = read_environment({**manifests.environment(pool("c", labels=X)), "status": status}, BUILT_IN).value
+    parsed = parse_environment({**manifests.environment(pool("c", labels=X)), "status": status}, BUILT_IN).value
     assert [(grant.share.pool, grant.share.replicas) for grant in parsed.admitted] == [("c", 3)]

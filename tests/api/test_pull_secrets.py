@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
 from function.domain.model import Problem, SecretKey
 from function.domain.pods import PullSecret
 from function.domain.settings import Settings
@@ -56,7 +56,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_secrets_of_an_environment(case: Case) -> None:
-    read = read_environment(environment([case.said]), SETTINGS)
+    read = parse_environment(environment([case.said]), SETTINGS)
     if isinstance(case.want, Problem):
         assert case.want in read.problems, case.reason
     else:
@@ -85,14 +85,14 @@ def model(kind: str, secret: JSON) -> Manifest:
     ],
 )
 def test_secrets_of_an_engine(kind: str, said: JSON, namespace: str) -> None:
-    read = read_model(model(kind, said), SETTINGS)
+    read = parse_model(model(kind, said), SETTINGS)
     assert read.value, read.problems
     (profile,) = read.value.profiles
     assert profile.engine.pull_secrets == (SecretKey(name="s", namespace=namespace, key=".dockerconfigjson"),)
 
 
 def test_a_models_secrets_are_in_its_own_namespace() -> None:
-    read = read_model(model("Model", {"name": "s", "namespace": "vault"}), SETTINGS)
+    read = parse_model(model("Model", {"name": "s", "namespace": "vault"}), SETTINGS)
     assert read.problems == (
         Problem(
             "spec.serving[0].engine.imagePullSecrets[0].namespace",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from function.api.block import Block
-from function.api.common import read_selector
+from function.api.common import parse_selector
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, mapping, strings
 from function.kube.selectors import Selector
@@ -18,7 +18,7 @@ ORACLE = json.loads(Path(__file__).parent.parent.joinpath("oracle", "selectors.j
 
 def _read(value: JSON) -> tuple[Selector, tuple[Problem, ...]]:
     block = Block.checked(EnvironmentSelector, value, "selector")
-    return read_selector(block), block.problems()
+    return parse_selector(block), block.problems()
 
 
 def _row_id(row: Manifest) -> str:
@@ -32,7 +32,7 @@ def test_agrees_with_apimachinery(row: Manifest) -> None:
         assert problems
     else:
         assert problems == ()
-        assert (selector.refuses(strings(row, "labels")) == ()) is row["matches"]
+        assert (selector.find_unmet(strings(row, "labels")) == ()) is row["matches"]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.api.problems import Parsed
-from function.api.settings import read_settings
+from function.api.settings import parse_settings
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN, Download, Kserve, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
@@ -16,12 +16,12 @@ def _context(fields: JSON) -> Manifest:
 
 
 def test_nothing_said_is_what_is_built_in() -> None:
-    assert read_settings({}, {}) == Parsed(BUILT_IN)
-    assert read_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == Parsed(BUILT_IN)
+    assert parse_settings({}, {}) == Parsed(BUILT_IN)
+    assert parse_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == Parsed(BUILT_IN)
 
 
 def test_every_field_is_read() -> None:
-    parsed = read_settings(
+    parsed = parse_settings(
         {
             "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
             "kind": "Defaults",
@@ -72,12 +72,12 @@ def test_every_field_is_read() -> None:
 
 def test_rights_of_downloads_are_read() -> None:
     said: Manifest = {"runAsUser": 2000, "supplementalGroups": [5]}
-    parsed = read_settings({"download": {"securityContext": said, "prepare": "Never"}}, {})
+    parsed = parse_settings({"download": {"securityContext": said, "prepare": "Never"}}, {})
     assert parsed == Parsed(replace(BUILT_IN, download=Download(security=said, prepare=Prepare.NEVER)))
 
 
 def test_the_context_wins_field_by_field() -> None:
-    parsed = read_settings(
+    parsed = parse_settings(
         {"storageClassName": "slow", "kserve": {"namespace": "a", "gateway": False}},
         _context({"storageClassName": "fast", "kserve": {"namespace": "b"}}),
     )
@@ -87,7 +87,7 @@ def test_the_context_wins_field_by_field() -> None:
 
 
 def test_an_empty_value_is_said() -> None:
-    parsed = read_settings(
+    parsed = parse_settings(
         {"storageClassName": "slow", "objectWatch": True, "kserve": {"configPrefix": "llm-"}},
         _context({"storageClassName": "", "objectWatch": False, "kserve": {"configPrefix": ""}}),
     )
@@ -96,12 +96,12 @@ def test_an_empty_value_is_said() -> None:
 
 
 def test_the_downloads_own_image_is_more_specific() -> None:
-    parsed = read_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
+    parsed = parse_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
     assert parsed.value.download.image == "b"
 
 
 def test_null_says_nothing() -> None:
-    assert read_settings({"objectWatch": None, "download": None}, _context(None)) == Parsed(BUILT_IN)
+    assert parse_settings({"objectWatch": None, "download": None}, _context(None)) == Parsed(BUILT_IN)
 
 
 @dataclass(frozen=True)
@@ -145,17 +145,17 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_a_bad_value_is_reported_and_left_out(case: Case) -> None:
-    assert read_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
+    assert parse_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
 
 
 def test_a_bad_value_lets_the_weaker_level_through() -> None:
-    parsed = read_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
+    parsed = parse_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
     assert parsed.value.ttl_settled == 300
     assert [str(p) for p in parsed.problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
 
 
 def test_a_context_of_another_shape_is_reported() -> None:
-    assert read_settings({}, _context("odd")) == Parsed(
+    assert parse_settings({}, _context("odd")) == Parsed(
         BUILT_IN,
         (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.cluster_model import read_model
+from function.api.cluster_model import parse_model
 from function.api.problems import Parsed
 from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSource, SecretKey, Source, UriSource
 from function.domain.settings import Settings
@@ -67,14 +67,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_source(case: Case) -> None:
-    model = read_model(manifests.model(kind=case.kind, **case.fields)).value
+    model = parse_model(manifests.model(kind=case.kind, **case.fields)).value
     assert model
     assert model.source == case.want, case.reason
 
 
 def test_the_platform_may_keep_secrets_elsewhere() -> None:
     given = manifests.model(huggingFace=SECRET)
-    model = read_model(given, Settings(secret_namespace="vault")).value
+    model = parse_model(given, Settings(secret_namespace="vault")).value
     assert model
     assert model.source == HuggingFaceSource(
         repo="a/b", secret=SecretKey(name="token", namespace="vault", key="HF_TOKEN")
@@ -155,4 +155,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_faults(case: Fault) -> None:
-    assert read_model(manifests.model(kind=case.kind, **case.fields)) == Parsed(None, case.want), case.reason
+    assert parse_model(manifests.model(kind=case.kind, **case.fields)) == Parsed(None, case.want), case.reason

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.settings import read_settings
+from function.api.settings import parse_settings
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest
 from tests.api.fields import KINDS, Field, Kind, is_quantity, put, sample, values, walk
@@ -96,6 +96,6 @@ def test_the_names_of_entries_are_texts_too(case: Named) -> None:
 
 
 def test_a_setting_that_is_refused_leaves_the_weaker_one() -> None:
-    found = read_settings({"storageInitializerImage": TEMPLATE, "download": {"image": TEMPLATE}}, {})
+    found = parse_settings({"storageInitializerImage": TEMPLATE, "download": {"image": TEMPLATE}}, {})
     assert found.value.download.image == BUILT_IN.download.image
     assert [p.path for p in found.problems] == ["input.download.image", "input.storageInitializerImage"]

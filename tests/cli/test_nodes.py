@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.cli.nodes import find_contradictions, suggest_pools
 from function.cli.store import Store
 from function.domain.settings import BUILT_IN
@@ -131,7 +131,7 @@ def test_what_is_suggested_is_as_declared(case: Case) -> None:
     nodes = list(map(read_node, case.nodes))
     pools = suggest_pools(nodes)
     manifest: Manifest = {"metadata": {"name": "east"}, "spec": {"nodePools": pools, "cluster": CLUSTER}}
-    parsed = read_environment(manifest, BUILT_IN)
+    parsed = parse_environment(manifest, BUILT_IN)
     assert parsed.problems == ()
     assert tuple(text(pool, "name") for pool in pools) == case.names, case.reason
     facts = look(parsed.value, nodes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.quantity import whole
+from function.kube.quantity import round_up
 from tests.cli.process import ROOT, said
 
 
@@ -74,7 +74,7 @@ CASES = (
 def test_how_far_it_is_off(case: Case) -> None:
     (found,) = json.loads(said("size", "--params", case.params, "--precision", case.precision, "-o", "json"))
     assert f"{100 * (found['weights'] / case.published - 1):+.1f}" == case.error, case.reason
-    assert (whole(found["disk"]) >= case.published) is case.holds, case.reason
+    assert (round_up(found["disk"]) >= case.published) is case.holds, case.reason
 
 
 def test_the_page_has_the_same_numbers() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.api.model_placement import read_placement
+from function.api.model_placement import parse_placement
 from function.composers.placement_writer import placement_manifest
 from function.domain.cache import NamedCache
 from function.domain.model import Parallelism
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_not_written() -> None:
 @pytest.mark.parametrize("vram", [None, "80Gi"])
 def test_the_ledger_reads_what_was_written_of_replicas_apart(vram: str | None) -> None:
     apart = replace(builders.placement(vram=vram), apart=True)
-    found = read_placement(placement_manifest(builders.deployment(), apart, None)).value
+    found = parse_placement(placement_manifest(builders.deployment(), apart, None)).value
     assert found
     assert (found.asks, found.vram) == (apart.asks, apart.vram)
     assert found.apart

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_args import find_parallelism_faults, parallel_flags
+from function.domain.engine_args import find_parallelism_faults, parse_parallel_flags
 from function.domain.model import EngineName, Parallelism, Problem, Shape
 
 VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG
@@ -54,7 +54,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_flags(case: Case) -> None:
-    flags = parallel_flags(case.engine, case.args)
+    flags = parse_parallel_flags(case.engine, case.args)
     assert flags.values == case.want, case.reason
     assert flags.problems == (), case.reason
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.engine_args import model_faults, shape_faults, uses_ray
+from function.domain.engine_args import find_model_faults, find_shape_faults, uses_ray
 from function.domain.model import (
     Engine,
     EngineName,
@@ -14,7 +14,7 @@ from function.domain.model import (
     Shape,
     Source,
     UriSource,
-    single_file,
+    find_single_file,
 )
 from tests.builders import HUB, shape
 
@@ -71,11 +71,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_executor(case: Case) -> None:
     want = (Problem("args[0]", case.want),) if case.want else ()
-    assert shape_faults(case.engine, case.shape, "args") == want, case.reason
+    assert find_shape_faults(case.engine, case.shape, "args") == want, case.reason
 
 
 def test_sizes_are_looked_at_as_well() -> None:
-    (problem,) = shape_faults(vllm(f"{OFFICIAL}:v0.20.0", "-tp=4"), ONE)
+    (problem,) = find_shape_faults(vllm(f"{OFFICIAL}:v0.20.0", "-tp=4"), ONE)
     assert problem == Problem("engine.args[0]", "-tp=4 disagrees with the shape of the replica; must be 8")
 
 
@@ -112,7 +112,7 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
     why = f"'{image}' reads no GGUF, which left the stock images with 0.24.0"
     allowed = "use an earlier image, or a custom image with vllm-gguf-plugin"
     want = (Problem("engine.image", f"{why}; {allowed}"),) if refused else ()
-    assert model_faults(vllm(image), source, "kimi", "engine") == want, reason
+    assert find_model_faults(vllm(image), source, "kimi", "engine") == want, reason
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
 def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> None:  # a row of a table
     why = f"'{image}' reads the first of 3 parts alone"
     want = (Problem("engine.image", f"{why}; must be vLLM 0.20.0 or later, or the parts merged"),) if refused else ()
-    assert model_faults(vllm(image), replace(HUB, file=file), "kimi", "engine") == want, reason
+    assert find_model_faults(vllm(image), replace(HUB, file=file), "kimi", "engine") == want, reason
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> Non
     ],
 )
 def test_one_file(source: Source, want: str) -> None:
-    assert single_file(source) == want
+    assert find_single_file(source) == want

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from function.api.cluster_model import read_model
-from function.domain.engine_args import model_faults, shape_faults, tls_faults
+from function.api.cluster_model import parse_model
+from function.domain.engine_args import find_model_faults, find_shape_faults, find_tls_faults
 from function.domain.engine_spec import (
     DATA,
     DATA_LOCAL,
@@ -17,11 +17,11 @@ from function.domain.engine_spec import (
     PIPELINE,
     TENSOR,
     Ability,
-    can,
     get_end_version,
     get_first_version,
+    get_version,
+    has_ability,
     is_stock,
-    version,
 )
 from function.domain.model import Engine, EngineName, Parallelism
 from function.serving.service import build_service
@@ -45,7 +45,7 @@ def test_engine_has_a_row_in_every_table(name: EngineName) -> None:
     assert {TENSOR, PIPELINE, DATA} <= spec.canonical_size_flags.keys() <= FIELDS
     assert set(spec.canonical_size_flags.values()) <= spec.size_flags.keys(), "a flag that is written can be read"
     assert is_stock(engine)
-    assert version(engine) == (9, 0, 0), "the tag of the stock image is its version"
+    assert get_version(engine) == (9, 0, 0), "the tag of the stock image is its version"
     required = {field.name for field in fields(spec)} - {"shared_ranks_flag", "author_flags", "tls_flags"}
     empty = {name for name in required if getattr(spec, name) in ("", (), {})}
     assert not empty
@@ -55,7 +55,7 @@ def test_engine_has_a_row_in_every_table(name: EngineName) -> None:
 @pytest.mark.parametrize("ability", Ability)
 def test_ability_has_an_answer_for_every_version(name: EngineName, ability: Ability) -> None:
     span, engine = ENGINES[name].abilities[ability], stock_engine(name)
-    assert can(engine, ability) == (span.until is None)
+    assert has_ability(engine, ability) == (span.until is None)
     assert get_first_version(engine, ability) == ".".join(map(str, span.since))
     assert bool(get_end_version(engine, ability)) == (span.until is not None)
     if span.until:
@@ -66,7 +66,12 @@ def test_ability_has_an_answer_for_every_version(name: EngineName, ability: Abil
 @pytest.mark.parametrize("asked", [shape(1, 8), shape(2, 8), shape(1, 8, Parallelism(tensor=8, expert=True))])
 def test_service_of_every_engine_can_be_built(name: EngineName, asked: Any) -> None:
     engine = stock_engine(name)
-    assert model_faults(engine, HUB, "org/kimi", "engine") == shape_faults(engine, asked) == tls_faults(engine) == ()
+    assert (
+        find_model_faults(engine, HUB, "org/kimi", "engine")
+        == find_shape_faults(engine, asked)
+        == find_tls_faults(engine)
+        == ()
+    )
     service = build_service(request(asked, engine))
     assert isinstance(service, dict), service
     assert isinstance(build_service(replace(request(asked, engine), kserve=replace(request().kserve, tls=True))), dict)
@@ -80,7 +85,7 @@ def test_model_of_every_engine_is_valid(name: EngineName) -> None:
         "huggingFace": {"repo": "org/kimi"},
         "serving": [{"name": "default", "replicaTopology": {"nodes": 2, "gpusPerNode": 8}, "engine": engine}],
     }
-    parsed = read_model({"kind": "ClusterModel", "spec": spec})
+    parsed = parse_model({"kind": "ClusterModel", "spec": spec})
     assert parsed.value
     assert [profile.engine.name for profile in parsed.value.profiles] == [name]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_spec import Ability, can, is_stock, version
+from function.domain.engine_spec import Ability, get_version, has_ability, is_stock
 from function.domain.model import Engine, EngineName
 
 OFFICIAL = "vllm/vllm-openai"
@@ -34,12 +34,12 @@ NODES, RAY, RANKS, DRAIN, GGUF = (
     ],
 )  # fmt: skip
 def test_version(reason: str, image: str, said: str, want: tuple[int, int, int] | None) -> None:
-    assert version(Engine(name=V, image=image, version=said)) == want, reason
+    assert get_version(Engine(name=V, image=image, version=said)) == want, reason
 
 
 def test_sglang_has_tags_of_its_own() -> None:
-    assert version(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4.post1")) == (0, 5, 4)
-    assert version(Engine(name=EngineName.SGLANG, image=f"{OFFICIAL}:v0.8.0")) is None
+    assert get_version(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4.post1")) == (0, 5, 4)
+    assert get_version(Engine(name=EngineName.SGLANG, image=f"{OFFICIAL}:v0.8.0")) is None
 
 
 @pytest.mark.parametrize(
@@ -79,22 +79,22 @@ UNTIL = [
 
 @pytest.mark.parametrize("edge", [*SINCE, *UNTIL], ids=lambda e: e.ability.name)
 def test_edges(edge: Edge) -> None:
-    assert not can(Engine(name=V, image=f"{OFFICIAL}:v{edge.last_without}"), edge.ability), edge.reason
-    assert can(Engine(name=V, image=f"{OFFICIAL}:v{edge.first_with}"), edge.ability), edge.reason
+    assert not has_ability(Engine(name=V, image=f"{OFFICIAL}:v{edge.last_without}"), edge.ability), edge.reason
+    assert has_ability(Engine(name=V, image=f"{OFFICIAL}:v{edge.first_with}"), edge.ability), edge.reason
 
 
 @pytest.mark.parametrize("ability", Ability)
 def test_an_unknown_version_counts_as_the_newest(ability: Ability) -> None:
     newest = Engine(name=V, image=f"{OFFICIAL}:v9.0.0")
-    assert can(Engine(name=V, image=f"{OFFICIAL}:latest"), ability) is can(newest, ability)
+    assert has_ability(Engine(name=V, image=f"{OFFICIAL}:latest"), ability) is has_ability(newest, ability)
 
 
 def test_what_is_in_an_image_is_believed_of_a_build_of_ones_own() -> None:
     own = Engine(name=V, image="example/vllm:v0.30.0")
-    assert can(own, RAY)
-    assert can(own, GGUF)
-    assert not can(own, RANKS), "that is a matter of the version alone"
+    assert has_ability(own, RAY)
+    assert has_ability(own, GGUF)
+    assert not has_ability(own, RANKS), "that is a matter of the version alone"
 
 
 def test_sglang_has_no_ray() -> None:
-    assert not can(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4"), RAY)
+    assert not has_ability(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4"), RAY)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.engine_args import last_value, parse_flags
+from function.domain.engine_args import get_last_value, parse_flags
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_a_flag_in_words_is_never_long() -> None:
     ],
 )
 def test_the_last_value_counts(args: tuple[str, ...], want: str | None) -> None:
-    assert last_value(args, "--backend") == want
+    assert get_last_value(args, "--backend") == want

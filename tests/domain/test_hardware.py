@@ -20,14 +20,14 @@ def test_the_ladder_is_the_designs() -> None:
 @pytest.mark.parametrize(("lower", "higher"), list(itertools.pairwise(LADDER)))
 def test_or_better_admits_what_stands_above_and_nothing_below(lower: str, higher: str) -> None:
     at_least = BandwidthRequirement(rung=higher, or_better=True)
-    assert at_least.met_by(higher)
-    assert not at_least.met_by(lower)
-    assert BandwidthRequirement(rung=lower, or_better=True).met_by(higher)
+    assert at_least.is_met_by(higher)
+    assert not at_least.is_met_by(lower)
+    assert BandwidthRequirement(rung=lower, or_better=True).is_met_by(higher)
 
 
 def test_without_the_suffix_only_the_same_rung_will_do() -> None:
     exactly = BandwidthRequirement(rung="ib-400g", or_better=False)
-    assert [rung for rung in LADDER if exactly.met_by(rung)] == ["ib-400g"]
+    assert [rung for rung in LADDER if exactly.is_met_by(rung)] == ["ib-400g"]
 
 
 def test_a_requirement_reads_as_it_is_written() -> None:

@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from function.api.inference_environment import read_environment
+from function.api.inference_environment import parse_environment
 from function.api.pods import get_preset
-from function.domain.pods import Inputs
+from function.domain.pods import PresetInputs
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.quantity import parse
@@ -33,7 +33,7 @@ def prepared(world: World, empty: None) -> None:  # noqa: ARG001  # it comes fir
     world.stack.remote.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}})
 
 
-def _told(inputs: Inputs) -> JSON:
+def _told(inputs: PresetInputs) -> JSON:
     said: dict[str, JSON] = {
         "instanceType": inputs.instance_type,
         "resourceName": inputs.resource,
@@ -46,7 +46,7 @@ def _told(inputs: Inputs) -> JSON:
 
 def _service(case: Given, name: str, *, data: bool) -> Manifest:
     between: Manifest = {"preset": case.preset, "with": _told(case.inputs)}
-    (nodes,) = read_environment(environment("e", pool("gpus", interNode=between)), BUILT_IN).value.pools
+    (nodes,) = parse_environment(environment("e", pool("gpus", interNode=between)), BUILT_IN).value.pools
     asked = replace(
         request(DATA if data else PIPELINE, pool=nodes, uri="hf://org/kimi:main"), name=name, namespace=TEAM
     )
@@ -77,7 +77,7 @@ def _env(pod: Manifest) -> dict[str, JSON]:
 @pytest.mark.parametrize("case", GIVEN, ids=lambda case: case.preset)
 def test_leader_and_worker_have_what_the_providers_example_has(world: World, case: Given) -> None:
     if case.preset == "aks-infiniband":
-        case = replace(case, inputs=Inputs(resource="rdma/ib", count=8), resources={"rdma/ib": "8"})
+        case = replace(case, inputs=PresetInputs(resource="rdma/ib", count=8), resources={"rdma/ib": "8"})
     if case.preset == "network-operator-sriov":
         inputs = replace(case.inputs, resource="nvidia.com/sriov_rdma")
         case = replace(case, inputs=inputs, resources={"nvidia.com/sriov_rdma": "2"})

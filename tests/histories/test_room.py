@@ -3,11 +3,11 @@
 from bench.histories.room import room_beside
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, listing
 
-POOL = provider_config("env"), "large"
+POOL = name_provider_config("env"), "large"
 
 
 def _environment(*admitted: Manifest) -> Version:

@@ -12,15 +12,15 @@ DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 def test_digest_tells_parts_apart_not_only_their_concatenation() -> None:
-    assert names.digest("a", "bc") != names.digest("ab", "c")
-    assert names.digest("a", "b") != names.digest("b", "a")
-    assert re.fullmatch("[0-9a-f]{16}", names.digest("a"))
+    assert names.hash_parts("a", "bc") != names.hash_parts("ab", "c")
+    assert names.hash_parts("a", "b") != names.hash_parts("b", "a")
+    assert re.fullmatch("[0-9a-f]{16}", names.hash_parts("a"))
 
 
 def test_a_name_is_the_readable_stem_and_the_start_of_the_digest() -> None:
     # printf 'ml\0gemma' | sha256sum begins with fb4e9e2d1c535a39.
-    assert names.digest("ml", "gemma") == "fb4e9e2d1c535a39"
-    assert names.named("Gemma 3/27B", "ml", "gemma") == "gemma-3-27b-fb4e9e2d"
+    assert names.hash_parts("ml", "gemma") == "fb4e9e2d1c535a39"
+    assert names.build_name("Gemma 3/27B", "ml", "gemma") == "gemma-3-27b-fb4e9e2d"
 
 
 @pytest.mark.parametrize(
@@ -28,22 +28,22 @@ def test_a_name_is_the_readable_stem_and_the_start_of_the_digest() -> None:
     [("3gemma", "m-3gemma-"), ("", "m-"), ("---", "m-"), ("Ünïcode", "n-code-")],
 )
 def test_the_readable_part_starts_with_a_letter(stem: str, start: str) -> None:
-    name = names.named(stem, "x")
+    name = names.build_name(stem, "x")
     assert name.startswith(start)
     assert DNS_1035.fullmatch(name)
 
 
 def test_long_stems_that_share_a_beginning_stay_apart() -> None:
     long = "a" * 60
-    one, two = names.named(long, "1"), names.named(long, "2")
+    one, two = names.build_name(long, "1"), names.build_name(long, "2")
     assert one != two
     assert len(one) == len(two) == names.PREFIXED_LIMIT
-    assert len(names.named(long, "1", limit=40)) == 40
+    assert len(names.build_name(long, "1", limit=40)) == 40
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=3), st.sampled_from((35, 40)))
 def test_every_name_is_dns_1035_and_bounded(stem: str, identity: list[str], limit: int) -> None:
-    name = names.named(stem, *identity, limit=limit)
+    name = names.build_name(stem, *identity, limit=limit)
     assert DNS_1035.fullmatch(name)
     assert len(name) <= limit
 

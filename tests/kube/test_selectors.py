@@ -49,9 +49,9 @@ def test_requirement(case: Case) -> None:
 def test_a_selector_names_each_requirement_that_refuses() -> None:
     refusing = _requirement(Operator.IN, "staging")
     selector = Selector((_requirement(Operator.EXISTS), refusing))
-    assert selector.refuses(PRODUCTION) == (refusing,)
+    assert selector.find_unmet(PRODUCTION) == (refusing,)
 
 
 def test_an_empty_selector_admits_everything() -> None:
-    assert Selector().refuses({}) == ()
-    assert Selector().refuses(PRODUCTION) == ()
+    assert Selector().find_unmet({}) == ()
+    assert Selector().find_unmet(PRODUCTION) == ()

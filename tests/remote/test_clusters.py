@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.api.inference_environment import provider_config
+from function.api.inference_environment import name_provider_config
 from function.kube.manifests import Manifest, mapping
 from function.reasons import Status
 from function.remote.moved_clusters import elsewhere
@@ -64,6 +64,6 @@ def test_what_is_on_another_cluster_is_named() -> None:
         return {"spec": {"providerConfigRef": {"name": config}} if config else {"of": {"kind": "ModelCache"}}}
 
     east = replace(builders.environment("east"), provider_config="said")
-    here = {"a": on("said"), "b": on(provider_config("east")), "cache-usage": on("")}
+    here = {"a": on("said"), "b": on(name_provider_config("east")), "cache-usage": on("")}
     assert elsewhere(here, east) == "", "by what its status says, by its name, and on the control plane itself"
     assert elsewhere({"z": on("west"), "y": on("north"), **here}, east) == "north", "the first by composed resource"

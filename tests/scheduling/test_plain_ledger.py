@@ -20,7 +20,7 @@ POOLS = (FIVE, replace(FIVE, pod=PodAdditions(host_network=True)), replace(FIVE,
 
 def charge_one_by_one(of: Pool, grants: Iterable[Grant]) -> PoolCapacity:
     """Return what is left of a pool after every grant was charged by itself, the hardest first."""
-    room = PoolCapacity(of.max_nodes, 8, whole=(of.keeps_whole(1, 0), of.keeps_whole(2, 0)))
+    room = PoolCapacity(of.max_nodes, 8, whole=(of.needs_exclusive_node(1, 0), of.needs_exclusive_node(2, 0)))
     shares = [grant.share for grant in grants if grant.share.replicas > 0]
     for s in sorted(
         shares, key=lambda s: (not s.apart, -room.charged(s.nodes, s.gpus_per_node), -s.nodes, -s.replicas)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.api.parse_cache import Tally
+from function.api.parse_cache import CacheStats
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.shares import Free, Grant, Share
@@ -96,7 +96,7 @@ def test_what_is_judged_again(judged: list[str], case: Case) -> None:
     ask(verdicts, case.request, case.environments, case.placements)
     assert " ".join(judged) == case.judged, case.reason
     anew = 2 + len(case.judged.split())
-    assert verdicts.tally == Tally(hits=4 - anew, misses=anew), "two environments are looked up in each call"
+    assert verdicts.stats == CacheStats(hits=4 - anew, misses=anew), "two environments are looked up in each call"
 
 
 def test_placements_count_in_any_order(judged: list[str]) -> None:

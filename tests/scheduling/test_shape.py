@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.environment import Pool
 from function.domain.model import Shape
-from function.kube.quantity import whole
+from function.kube.quantity import round_up
 from function.scheduling.shape import replica_shape
 from tests.builders import pool, profile, shape
 
@@ -90,7 +90,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_shape_from_gpu_memory(case: Case) -> None:
-    vram = None if case.vram is None else whole(case.vram)
+    vram = None if case.vram is None else round_up(case.vram)
     assert replica_shape(profile(), vram, case.pool) == case.want, case.reason
 
 

@@ -196,7 +196,7 @@ def test_nothing_that_only_waits_blocks_growth(
     me, own = _placed("me", mine)
     others = [p for p, _ in made]
     there = published(nodes, [me, *others], *own, *(g for _, each in made for g in each))
-    holders = [p for p in others if there.granted(p.uid)]
+    holders = [p for p in others if there.find_grants(p.uid)]
     assert me.shape is not None
     asked = model(profile(shape=me.shape))
     for wanted in range(me.replicas, me.replicas + 4):
@@ -214,6 +214,6 @@ def test_none_waits_beside_room(rows: list[tuple[int, Shape, str, int]], nodes: 
     others = [p for p, _ in made]
     there = published(nodes, others, *(g for _, each in made for g in each))
     room = admit(there, others).pools["pool"].room
-    for waiting in (p for p in others if not there.granted(p.uid)):
+    for waiting in (p for p in others if not there.find_grants(p.uid)):
         assert waiting.shape is not None
         assert room.fits(waiting.shape.nodes, waiting.shape.gpus_per_node, waiting.replicas) < waiting.replicas

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from function.api.cluster_model import read_model
-from function.api.inference_environment import read_environment
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
 from function.domain.environment import PoolFacts
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import EngineResources, HuggingFaceSource, Requires, SecretKey, Spread
-from function.domain.pods import Inputs, InterNode, PodAdditions, PullSecret
+from function.domain.pods import InterNode, PodAdditions, PresetInputs, PullSecret
 from function.domain.settings import BUILT_IN, Initializer, Kserve
 from function.kube.manifests import Manifest, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
@@ -109,10 +109,10 @@ def everything() -> ServingRequest:
             pod=POD_ADDITIONS,
             inter_node=InterNode(
                 preset="eks-efa",
-                inputs=Inputs(instance_type="p5", resource="a/b", count=8, networks=("n",), nccl_net="Libfabric"),
+                inputs=PresetInputs(instance_type="p5", resource="a/b", count=8, networks=("n",), nccl_net="Libfabric"),
                 fail_closed=False,
                 pod=PodAdditions(env=({"name": "A", "value": "b"},)),
-                given=PodAdditions(env=({"name": "A", "value": "b"},)),
+                merged=PodAdditions(env=({"name": "A", "value": "b"},)),
                 preset_env=frozenset({"FI_PROVIDER"}),
                 start="source /x",
                 whole_node=True,
@@ -180,7 +180,7 @@ def test_service_carries_its_digest() -> None:
 
 
 def test_defaults_of_the_schemas_are_the_defaults_of_the_form() -> None:
-    parsed = read_model(
+    parsed = parse_model(
         {
             "kind": "ClusterModel",
             "spec": {
@@ -196,7 +196,7 @@ def test_defaults_of_the_schemas_are_the_defaults_of_the_form() -> None:
             },
         }
     ).value
-    found = read_environment({"spec": {"nodePools": [{"name": "pool", "maxNodeCount": 1}]}}, BUILT_IN).value
+    found = parse_environment({"spec": {"nodePools": [{"name": "pool", "maxNodeCount": 1}]}}, BUILT_IN).value
     assert parsed
     (profile,), (nodes,) = parsed.profiles, found.pools
     assert profile.shape is not None
@@ -255,7 +255,7 @@ EDITS = list(edits(everything()))
 # built in, so that a release may change them without a restart.
 SEEN_BY_PODS = {
     *("ServingRequest.name", "ServingRequest.namespace", "ServingRequest.labels"),
-    *("ServingRequest.weights", "ServingRequest.bandwidth", "InterNode.given", "InterNode.start"),
+    *("ServingRequest.weights", "ServingRequest.bandwidth", "InterNode.merged", "InterNode.start"),
     *(f"Initializer.{name}" for name in ("image", "resources", "env", "env_from", "bundle", "pull_secrets")),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from function.api.pods import get_preset
 from function.domain.environment import Pool
 from function.domain.model import Engine, Problem, Shape
-from function.domain.pods import Inputs, InterNode, PodAdditions
+from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.serving.request import ServingRequest
 from function.serving.service import build_service
@@ -38,11 +38,11 @@ def pool(given: PodAdditions = GIVEN) -> Pool:
     return replace(FRONTIER, pod=given)
 
 
-def between(name: str, inputs: Inputs = Inputs()) -> Pool:  # noqa: B008  # frozen
+def between(name: str, inputs: PresetInputs = PresetInputs()) -> Pool:  # noqa: B008  # frozen
     given = get_preset(name).additions(inputs, fail_closed=True)
     names = frozenset(text(entry, "name") for entry in given.env)
     return replace(
-        FRONTIER, inter_node=InterNode(preset=name, given=given, preset_env=names, start=get_preset(name).start)
+        FRONTIER, inter_node=InterNode(preset=name, merged=given, preset_env=names, start=get_preset(name).start)
     )
 
 
@@ -165,7 +165,7 @@ ENGINES = [engine("--a b", "--c={}"), engine(image=VLLM_OLD), engine("--x='y'", 
 @pytest.mark.parametrize("author", ENGINES, ids=lambda e: e.image)
 def test_a_presets_line_is_read_before_our_commands_and_leaves_them_whole(author: Engine, tmp_path: Path) -> None:
     plain = pods(request(PIPELINE, author))
-    gke = pods(request(PIPELINE, author, pool=between("gke-rdma", Inputs(networks=("rdma-0",)))))
+    gke = pods(request(PIPELINE, author, pool=between("gke-rdma", PresetInputs(networks=("rdma-0",)))))
     script = tmp_path / "set_nccl_env.sh"
     script.write_text("export SAID=so\n")
     for ours, wrapped in zip(plain, gke, strict=True):
@@ -206,7 +206,7 @@ REFUSED = [
             (Problem(f"{SERVING}.engine.env[1]",
                      "NCCL_NET must be left out, preset coreweave-infiniband of pool frontier sets it"),)),
     Refused("line", "KServe's own command begins as it does",
-            request(DATA, pool=between("gke-rdma", Inputs(networks=("rdma-0",)))),
+            request(DATA, pool=between("gke-rdma", PresetInputs(networks=("rdma-0",)))),
             (Problem(f"{SERVING}.replicaTopology.parallelism.data",
                      "must be left out, as KServe's own command cannot begin with what preset gke-rdma "
                      "of pool frontier needs"),)),

@@ -4,35 +4,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.kube.messages import clip, listed, shared
+from function.kube.messages import fit_budget, join_with_more, truncate_middle
 
 
 @given(st.text(), st.integers(0, 40))
 def test_never_longer_than_the_limit(text: str, limit: int) -> None:
-    found = clip(text, limit)
+    found = truncate_middle(text, limit)
     assert len(found.encode()) <= max(limit, 3)
     assert found == text or "..." in found
 
 
 def test_head_and_tail_are_kept() -> None:
-    assert clip("head" + "x" * 2000 + "tail", 20) == "headxxxxx...xxxxtail"
+    assert truncate_middle("head" + "x" * 2000 + "tail", 20) == "headxxxxx...xxxxtail"
 
 
 @pytest.mark.parametrize(
     ("items", "want"), [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c"], "a, b and 1 more")]
 )
 def test_a_list_names_its_first(items: list[str], want: str) -> None:
-    assert listed(items, 2) == want
+    assert join_with_more(items, 2) == want
 
 
 @given(st.lists(st.text(), max_size=8), st.integers(40, 200))
 def test_what_fits_together_is_never_cut(items: list[str], room: int) -> None:
-    found = shared(items, room)
+    found = fit_budget(items, room)
     assert sum(len(item.encode()) for item in found) <= room
     assert found == items or sum(len(item.encode()) for item in items) > room
 
 
 def test_a_long_item_gets_what_short_ones_leave() -> None:
     """Of 20 bytes two items of 3 leave 14 to the third."""
-    assert shared(["abc", "x" * 30, "def"], 20) == ["abc", "x" * 6 + "..." + "x" * 5, "def"]
-    assert listed(["reason " * 60, "short"]) == "reason " * 60 + ", short"
+    assert fit_budget(["abc", "x" * 30, "def"], 20) == ["abc", "x" * 6 + "..." + "x" * 5, "def"]
+    assert join_with_more(["reason " * 60, "short"]) == "reason " * 60 + ", short"

@@ -82,7 +82,7 @@ DEVICES = [
     Device("claim", "dynamic resource allocation", replace(pool(), pod=PodAdditions(resource_claims=({"name": "n"},)))),
     Device("node-network", "the node's devices come with it", replace(pool(), pod=PodAdditions(host_network=True))),
     Device("between-nodes", "only replicas of several nodes need it",
-           replace(pool(), inter_node=InterNode(given=PodAdditions(resources=(("rdma/ib", "1"),))))),
+           replace(pool(), inter_node=InterNode(merged=PodAdditions(resources=(("rdma/ib", "1"),))))),
     Device("network", "a webhook adds its devices",
            replace(pool(), pod=PodAdditions(annotations=(("networking.gke.io/interfaces", "[]"),)))),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.composers import compose, requirements
 from function.contract import Condition, Outcome
-from function.kube.manifests import JSON, Manifest, copied, mapping, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, mapping, text
 from function.wire import requests
 from function.wire.split import split
 from function.wire.structs import merge
@@ -33,7 +33,7 @@ class Scene:
 
     def edited(self, *edits: "Edit") -> "Scene":
         """Return the scene after some edits; this one stays."""
-        made = Scene(copied(self.xr), _each(self.observed), _each(self.answers), copied(self.input))
+        made = Scene(copy_manifest(self.xr), _each(self.observed), _each(self.answers), copy_manifest(self.input))
         for edit in edits:
             edit(made)
         return made
@@ -79,7 +79,7 @@ Edit = Callable[[Scene], None]
 
 
 def _each(manifests: dict[str, Manifest]) -> dict[str, Manifest]:
-    return {name: copied(manifest) for name, manifest in manifests.items()}
+    return {name: copy_manifest(manifest) for name, manifest in manifests.items()}
 
 
 _SCENES: dict[str, Scene] = {}

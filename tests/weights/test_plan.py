@@ -10,7 +10,7 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
-from function.kube.names import named
+from function.kube.names import build_name
 from function.weights.plan import Gate, StoragePlan, plan
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
@@ -284,7 +284,7 @@ def test_a_cache_has_bytes_of_its_own_on_each_of_two_environments_of_one_cluster
     assert other.job
     assert mine.job.name != other.job.name
     assert mine.credential != other.credential
-    earlier = named(cache.owner, cache.namespace, "ModelCache", cache.owner, mine.key)
+    earlier = build_name(cache.owner, cache.namespace, "ModelCache", cache.owner, mine.key)
     before = planned(replace(cache, scope="east", existing=frozenset({earlier})))
     assert before.claim_name == earlier != mine.claim_name, "what an earlier release wrote keeps its name"
     retained = replace(cache, choice=ManagedCache(retain=True))
