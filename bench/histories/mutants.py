@@ -56,10 +56,10 @@ MUTANTS = (
         ("create_two_caches", "create_reader", "name_anothers_cache", "name_anothers_cache"),
         (
             Change(
-                "function.weights.checks",
-                "named_cache",
-                "named.path == directory(found)",
-                "named.path",
+                "function.weights.faults",
+                "_check_named_cache",
+                "cache.path == directory(source)",
+                "cache.path",
             ),
         ),
     ),

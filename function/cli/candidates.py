@@ -24,9 +24,7 @@ from function.status import loading as report
 from function.status.models import beyond_memory
 from function.status.pools import slow
 from function.status.sentences import count, joined, replica, sentence, show, unmet
-from function.weights.checks import FaultKind
 from function.weights.loading import loading
-from function.weights.messages import problem
 from function.weights.plan import StoragePlan, plan
 
 
@@ -200,10 +198,8 @@ def _compare_replicas(refusal: Refusal) -> tuple[str, str]:
 
 
 def _compare_storage(refusal: Refusal) -> tuple[str, str]:
-    fault = refusal.storage
-    assert fault is not None
-    wanted, found = STORAGE_COLUMNS[fault.kind]
-    return wanted.format(fault=fault), found.format(fault=fault)
+    assert refusal.storage is not None
+    return refusal.storage.columns
 
 
 def _compare_with(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str]]:
@@ -213,28 +209,6 @@ def _compare_with(wanted: str, found: str) -> Callable[[Refusal], tuple[str, str
 
     return say
 
-
-STORAGE_COLUMNS: Mapping[FaultKind, tuple[str, str]] = {
-    FaultKind.NOTHING_TO_CACHE: ("a source that is downloaded", "{fault.found}"),
-    FaultKind.CLAIM_BESIDE_SOURCE: ("no claimName", "{fault.found}"),
-    FaultKind.EMPTY_DIR: ("type PVC", "{fault.found}"),
-    FaultKind.EMPTY_DIR_UNFILLED: ("type PVC", "preload: false"),
-    FaultKind.EMPTY_DIR_ACCOUNT: ("type PVC", "serviceAccountName {fault.found}"),
-    FaultKind.OWN_ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
-    FaultKind.OTHER_MODEL: ("a ModelCache of {fault.wanted}", "one of {fault.found}"),
-    FaultKind.SIZE: ("a size for the claim", "not declared"),
-    FaultKind.OWN_SIZE: ("{fault.wanted} of disk", "size {fault.found}"),
-    FaultKind.SHARED_SIZE: ("{fault.wanted} of disk", "a Shared claim of {fault.found}"),
-    FaultKind.CLAIM_SIZE: ("{fault.wanted} of disk", "a claim of {fault.found}"),
-    FaultKind.CLAIM_NOT_SHARED: ("a claim that is {fault.wanted}", "{fault.found}"),
-    FaultKind.NO_CLAIM: ("a claim that is made for the weights", "{fault.found}"),
-    FaultKind.STORAGE_CLASS: ("a storage class", "none"),
-    FaultKind.ACCESS_MODE: ("accessMode {fault.wanted}", "{fault.found}"),
-    FaultKind.CACHE_UNKNOWN: ("ModelCache {fault.cache}", "missing or invalid"),
-    FaultKind.CACHE_ABSENT: ("ModelCache {fault.cache}", "not there"),
-    FaultKind.CACHE_PENDING: ("ModelCache {fault.cache}", "not reported yet"),
-    FaultKind.CACHE_NOT_SHARED: ("a claim that is {fault.wanted}", "{fault.found}"),
-}
 
 _COMPARED: Mapping[Field, Callable[[Refusal], tuple[str, str]]] = {
     Field.DEPLOYMENT_SELECTOR: _compare_labels,
@@ -277,7 +251,7 @@ def _list_weight_remarks(
     profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)
     if not isinstance(planned, StoragePlan) or profile is None:
         return
-    yield from map(str, map(problem, planned.remarks))
+    yield from (str(remark.problem) for remark in planned.remarks)
     found = loading(planned, environment.storage.read_bandwidth, request.model, profile)
     if found:
         yield report.sentence(found)

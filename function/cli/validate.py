@@ -41,8 +41,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import NO_POOL, unsuited
 from function.status.sentences import count
 from function.status.weights import again
-from function.weights.checks import faults as faults_of
-from function.weights.messages import problem
+from function.weights.faults import find_faults
 from function.weights.placed import PlacedWeights, cached_weights
 from function.weights.request import Case
 
@@ -97,7 +96,7 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
     )
     if fault is not None:
-        yield problem(fault)
+        yield fault.problem
 
 
 def _find_model(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
@@ -117,7 +116,8 @@ def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     settings = _read_settings(store, manifest)
     for environment in read_environments(store, settings):
         if cache.selects(environment):
-            yield from map(problem, faults_of(cached_weights(model, cache, environment, settings)))
+            faults = find_faults(cached_weights(model, cache, environment, settings))
+            yield from (fault.problem for fault in faults)
 
 
 def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -137,7 +137,8 @@ def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if model is None or pool is None or placement.shape is None:
         return
     weights = _place_weights(store, placement, model, settings)
-    yield from map(problem, weights(environment, pool, placement.shape, placement.replicas))
+    faults = weights(environment, pool, placement.shape, placement.replicas)
+    yield from (fault.problem for fault in faults)
 
 
 _CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {

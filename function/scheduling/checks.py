@@ -6,7 +6,7 @@ not satisfied, and recorded as `found=None`. What the weights ask for is the pla
 readiness come after these, see judge.py; selectors before.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -18,30 +18,7 @@ from function.domain.model import Profile, Shape
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Refusal, Value
-from function.weights.checks import FaultKind, StorageFault
-
-# Whom a fault of the weights speaks of: the deployment, the pool, the environment, or the ModelCache.
-STORAGE_REASONS: Mapping[FaultKind, Refused] = {
-    FaultKind.NOTHING_TO_CACHE: Refused.INVALID_DEPLOYMENT,
-    FaultKind.CLAIM_BESIDE_SOURCE: Refused.INVALID_DEPLOYMENT,
-    FaultKind.EMPTY_DIR: Refused.INVALID_DEPLOYMENT,
-    FaultKind.EMPTY_DIR_UNFILLED: Refused.INVALID_DEPLOYMENT,
-    FaultKind.EMPTY_DIR_ACCOUNT: Refused.INVALID_DEPLOYMENT,
-    FaultKind.OWN_ACCESS_MODE: Refused.INVALID_DEPLOYMENT,
-    FaultKind.NO_CLAIM: Refused.INVALID_DEPLOYMENT,  # a remark, which refuses nothing
-    FaultKind.OTHER_MODEL: Refused.INVALID_DEPLOYMENT,
-    FaultKind.SIZE: Refused.NO_POOL_SATISFIES_REQUIREMENTS,
-    FaultKind.STORAGE_CLASS: Refused.SHARED_STORAGE_MISSING,
-    FaultKind.ACCESS_MODE: Refused.SHARED_STORAGE_MISSING,
-    FaultKind.CACHE_NOT_SHARED: Refused.SHARED_STORAGE_MISSING,
-    FaultKind.OWN_SIZE: Refused.STORAGE_TOO_SMALL,
-    FaultKind.SHARED_SIZE: Refused.STORAGE_TOO_SMALL,
-    FaultKind.CLAIM_NOT_SHARED: Refused.SHARED_STORAGE_MISSING,
-    FaultKind.CLAIM_SIZE: Refused.STORAGE_TOO_SMALL,
-    FaultKind.CACHE_UNKNOWN: Refused.CACHE_NOT_ON_ENVIRONMENT,
-    FaultKind.CACHE_ABSENT: Refused.CACHE_NOT_ON_ENVIRONMENT,
-    FaultKind.CACHE_PENDING: Refused.CACHE_NOT_ON_ENVIRONMENT,
-}
+from function.weights.faults import StorageFault
 
 
 @dataclass(frozen=True)
@@ -205,13 +182,13 @@ def cache(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
 
 
 def _storage(candidate: Candidate, reason: Refused) -> Refusal | None:
-    fault = next((fault for fault in candidate.storage if STORAGE_REASONS[fault.kind] is reason), None)
+    fault = next((fault for fault in candidate.storage if fault.reason is reason), None)
     return None if fault is None else refuse_storage(candidate, fault)
 
 
 def refuse_storage(candidate: Candidate, fault: StorageFault) -> Refusal:
     """Return the planner's word as a refusal."""
-    refusal = _refuse(candidate, Field.STORAGE, None, None, STORAGE_REASONS[fault.kind])
+    refusal = _refuse(candidate, Field.STORAGE, None, None, fault.reason)
     return replace(refusal, storage=fault)
 
 

@@ -11,7 +11,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Shape, Spread
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.checks import CHECKS, STORAGE_REASONS, shared_storage
+from function.scheduling.checks import CHECKS, shared_storage
 from function.scheduling.judge import poolless, step_of
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
@@ -19,7 +19,7 @@ from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import profile_of
 from function.scheduling.shortage import shortage
 from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
-from function.weights.checks import of_existing
+from function.weights.faults import find_faults_for_existing_claim
 
 
 def keep(
@@ -89,10 +89,10 @@ def _unstorable(
 ) -> tuple[Refusal, ...]:
     found = request.unstorable(environment, pool, shape, request.deployment.replicas)
     if placement.serving_uri or placement.hydration.completed_at:
-        found = of_existing(found, placement.claim_mode, shape.nodes, request.deployment.replicas)
+        found = find_faults_for_existing_claim(found, placement.claim_mode, shape.nodes, request.deployment.replicas)
     return tuple(
         Refusal(
-            reason=STORAGE_REASONS[fault.kind],
+            reason=fault.reason,
             field=Field.STORAGE,
             environment=environment.name,
             profile=placement.profile,

@@ -8,7 +8,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Problem, Profile, Shape
 from function.domain.placement import Deployment
 from function.domain.quota import Excess
-from function.weights.checks import StorageFault
+from function.weights.faults import StorageFault
 
 Unstorable: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
 Unservable: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]

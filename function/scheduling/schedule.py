@@ -20,7 +20,6 @@ from function.domain.placement import Placement, Preference
 from function.domain.quota import Excess
 from function.kube.names import hash_parts
 from function.reasons import Refused
-from function.scheduling.checks import STORAGE_REASONS
 from function.scheduling.growth import keep
 from function.scheduling.judge import Judge, judge, judge_again
 from function.scheduling.ledger import Ledger
@@ -28,7 +27,7 @@ from function.scheduling.preference import smallest_first
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
 from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal, Verdict
-from function.weights.checks import FaultKind, StorageFault
+from function.weights.faults import FaultKind, StorageFault
 
 Judging: TypeAlias = Callable[[SchedulingRequest], Judge]
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
@@ -130,9 +129,7 @@ def unsuited(
             faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
             # That of an account is an environment's.
             blamed = [
-                each
-                for each in faults
-                if STORAGE_REASONS[each.kind] in reasons and each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
+                each for each in faults if each.reason in reasons and each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
             ]
             if not blamed:
                 return None

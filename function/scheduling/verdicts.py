@@ -17,7 +17,7 @@ from function.domain.placement import Placement
 from function.domain.quota import Excess
 from function.kube.selectors import Requirement
 from function.reasons import Outlook, Refused
-from function.weights.checks import StorageFault
+from function.weights.faults import StorageFault
 
 
 class Field(StrEnum):

@@ -13,9 +13,7 @@ from function.reasons import Refused
 from function.scheduling.verdicts import Field, Miss, Refusal, Use, Value
 from function.status.hardware import unusable
 from function.status.quota import exceeded
-from function.weights import messages as storage_faults
-from function.weights.checks import FaultKind
-from function.weights.messages import SHARED_STORAGE, always
+from function.weights.faults import SHARED_STORAGE
 
 
 def describe(miss: Miss) -> str:
@@ -38,7 +36,7 @@ def sentence(refusal: Refusal) -> str:
 def remedy(refusal: Refusal) -> str:
     """Say what to do, or nothing where there is more than one way."""
     if refusal.storage is not None:
-        return _STORAGE_REMEDIES.get(refusal.storage.kind, "").format(refusal=refusal)
+        return refusal.storage.remedy(refusal.environment)
     if refusal.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and refusal.pool and refusal.found is None:
         return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
     if refusal.field is Field.LEDGER:
@@ -115,14 +113,8 @@ def _multi_node(refusal: Refusal) -> str:
 
 
 def _storage(refusal: Refusal) -> str:
-    fault = refusal.storage
-    assert fault is not None
-    if refusal.reason in (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL):
-        return str(storage_faults.problem(fault))
-    if fault.kind is FaultKind.SIZE:
-        unsaid = "modelCache.size nor the model's disk or vram"
-        return f"pool {refusal.pool} does not declare memoryPerGpu, and neither {unsaid} says how large a claim to make"
-    return storage_faults.words(fault)
+    assert refusal.storage is not None
+    return refusal.storage.describe_on(refusal.pool)
 
 
 def _replicas(refusal: Refusal) -> str:
@@ -186,6 +178,11 @@ def _not_ready(refusal: Refusal) -> str:
     return f"the environment is not Ready: {refusal.found}"
 
 
+def always(text: str) -> Callable[[object], str]:
+    """Return what says the same of everything."""
+    return lambda _: text
+
+
 _SENTENCES: Mapping[Field, Callable[[Refusal], str]] = {
     Field.ENVIRONMENTS: always("There is no InferenceEnvironment to run on"),
     Field.DEPLOYMENT_SELECTOR: _selector,
@@ -215,20 +212,4 @@ _REMEDIES: Mapping[Refused, str] = {
     ),
     Refused.QUOTA_EXCEEDED: "Delete a placement of the namespace, or have the platform raise its limits",
     Refused.ENVIRONMENT_NOT_READY: "It is placed as soon as {refusal.environment} is Ready",
-}
-
-_SHARED_CLASS = "Give InferenceEnvironment {refusal.environment} a spec.storage with a ReadWriteMany class"
-_STORAGE_REMEDIES: Mapping[FaultKind, str] = {
-    FaultKind.OWN_SIZE: "Raise {refusal.storage.field}, or correct the model's spec.resources.disk",
-    FaultKind.SHARED_SIZE: (
-        "Raise {refusal.storage.field} of InferenceEnvironment {refusal.environment}, "
-        "or set spec.storage.sizeEnforced there to false if its storage ignores sizes"
-    ),
-    FaultKind.STORAGE_CLASS: _SHARED_CLASS,
-    FaultKind.ACCESS_MODE: _SHARED_CLASS,
-    FaultKind.CACHE_UNKNOWN: (
-        "Create ModelCache {refusal.storage.cache} in the deployment's namespace, or correct what it says of itself"
-    ),
-    FaultKind.CACHE_ABSENT: "Add {refusal.environment} to ModelCache {refusal.storage.cache}",
-    FaultKind.CACHE_NOT_SHARED: "Give ModelCache {refusal.storage.cache} a ReadWriteMany claim",
 }

@@ -6,7 +6,7 @@ from function.domain.cache import CacheChoice, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape
 from function.domain.settings import Settings
-from function.weights.checks import StorageFault, faults
+from function.weights.faults import StorageFault, find_faults
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.volume_claim import READ_WRITE_MANY
 
@@ -35,7 +35,7 @@ class PlacedWeights:
         key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
         said = self._said.get(key)
         if said is None or said[0] is not environment:
-            self._said[key] = said = environment, faults(self.on(environment, pool, shape, replicas))
+            self._said[key] = said = environment, find_faults(self.on(environment, pool, shape, replicas))
         return said[1]
 
     def on(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:

@@ -18,9 +18,9 @@ from function.domain.pods import PullSecret, name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
-from function.weights import cachekey, checks, job, scripts, sizing
-from function.weights.checks import StorageFault
+from function.weights import cachekey, faults, job, scripts, sizing
 from function.weights.credentials import Credential, credential
+from function.weights.faults import StorageFault
 from function.weights.initializer import initializer
 from function.weights.request import Case, StorageRequest
 from function.weights.sizing import Size
@@ -102,11 +102,11 @@ class StoragePlan:
 
 def plan(request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
     """Return how the weights get there, or every reason why they cannot."""
-    found = checks.faults(request)
+    found = faults.find_faults(request)
     if found:
         return found
     planned = _planned(request)
-    return replace(planned, bound=request.bound, remarks=(*planned.remarks, *checks.unused(request)))
+    return replace(planned, bound=request.bound, remarks=(*planned.remarks, *faults.find_unused_settings(request)))
 
 
 def _planned(request: StorageRequest) -> StoragePlan:
@@ -173,7 +173,7 @@ def _on_claim(request: StorageRequest, source: HuggingFaceSource | UriSource, ke
         job=fetched[0],
         size=size,
         credential=fetched[1],
-        remarks=() if request.environment.size_enforced else tuple(checks.below_disk(request)),
+        remarks=() if request.environment.size_enforced else tuple(faults.find_small_claim(request)),
     )
 
 

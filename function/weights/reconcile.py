@@ -23,9 +23,8 @@ from function.remote.objects import ObservedObject, State
 from function.weights import directory as preparation
 from function.weights import equivalent_jobs as same_jobs
 from function.weights import hydration, volume_claim
-from function.weights import messages as storage_faults
-from function.weights.checks import OF_A_NEW_CLAIM, SIZES, FaultKind, StorageFault
 from function.weights.equivalent_jobs import JOB
+from function.weights.faults import NEW_CLAIM_FAULTS, SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.plan import Gate, JobPlan, StoragePlan, plan
 from function.weights.request import Case, StorageRequest
 from function.weights.secret_copies import SecretCopy, of_credential, of_pull_secrets
@@ -111,7 +110,7 @@ def reconcile_weights(
         stale=_stale(writer, planned, composed, seen),
         state=replace(
             _state(writer, planned, seen, obstacle, environment, entry),
-            remarks=tuple(map(storage_faults.problem, planned.remarks)),
+            remarks=tuple(remark.problem for remark in planned.remarks),
             of_cache=request.for_cache,
             room=_ROOM.get(planned.type, Room.OWN),
         ),
@@ -140,14 +139,14 @@ def _plan(
     if isinstance(planned, StoragePlan):
         return planned
     kinds = {fault.kind for fault in planned}
-    if not kinds <= SIZES | OF_A_NEW_CLAIM:
+    if not kinds <= SIZE_FAULTS | NEW_CLAIM_FAULTS:
         return planned
     anyway = _prepared(writer, replace(known, fetched=True, claimed=True))
     assert isinstance(anyway, StoragePlan)  # that was all that was wrong
     seen = _look(writer, anyway, earlier, _wanted(request, anyway))
-    if not kinds <= SIZES and (not seen.claim.seen or hydration.gone(seen.claim)):
+    if not kinds <= SIZE_FAULTS and (not seen.claim.seen or hydration.gone(seen.claim)):
         return planned
-    if kinds.isdisjoint(SIZES):
+    if kinds.isdisjoint(SIZE_FAULTS):
         return anyway
     jobs = same_jobs.of_the_bytes(writer, anyway.job) if anyway.job else []
     begun = seen.job_key in writer.observed or bool(preparation.evidence(writer, jobs))
@@ -163,10 +162,10 @@ def _wanted(request: StorageRequest, planned: StoragePlan) -> Hydration:
 def _refused(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, earlier: Hydration) -> Weights:
     kept = {key: repeated(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
     kinds = {fault.kind for fault in faults}
-    finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZES else Finding.UNPLANNABLE
+    finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else Finding.UNPLANNABLE
     if FaultKind.CACHE_NOT_SHARED in kinds:
         finding = Finding.CACHE_NOT_SHARED
-    problems = tuple(map(storage_faults.problem, faults))
+    problems = tuple(fault.problem for fault in faults)
     state = StorageState(finding=finding, environment=environment, problems=problems)
     return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
 

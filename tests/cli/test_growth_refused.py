@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.candidates import STORAGE_COLUMNS
 from function.kube.manifests import Manifest, get, mapping
-from function.weights.checks import FaultKind
+from function.weights.faults import FaultKind, StorageFault
 from tests.cli.conftest import Live, controlled, example
 from tests.cli.process import run, said, write
 
@@ -58,5 +57,8 @@ def test_why_prints_what_the_controller_wrote(grown: list[Manifest], live: Live)
         assert str(get(row, "message")) in " ".join(shown.split())
 
 
-def test_the_table_of_plan_has_words_for_every_storage_fault() -> None:
-    assert set(STORAGE_COLUMNS) == set(FaultKind)
+@pytest.mark.parametrize("kind", FaultKind)
+def test_every_storage_fault_has_its_message_and_its_columns(kind: FaultKind) -> None:
+    fault = StorageFault(kind=kind, field="spec.modelCache.type", actual="EmptyDir", required="r", cache="c")
+    assert all((fault.message, *fault.columns))
+    assert "{" not in "".join((fault.message, *fault.columns, fault.remedy("e")))

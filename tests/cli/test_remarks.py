@@ -21,7 +21,7 @@ def kimi(folder: Path, storage: Manifest, cache: JSON = None, disk: str = "960Gi
 
 
 SHARED: Manifest = {"mode": "Shared", "sharedClaim": {"name": "team", "size": "500Gi"}}
-REFUSED = "spec.storage.sharedClaim.size: found 500Gi, and the model's spec.resources.disk is 960Gi"
+REFUSED = "spec.storage.sharedClaim.size: 500Gi is less than the model's spec.resources.disk of 960Gi"
 
 
 def test_a_shared_claim_that_cannot_hold_the_weights_is_refused(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_so_is_a_size_of_ones_own(tmp_path: Path) -> None:
     files = kimi(tmp_path, {}, {"type": "PVC", "size": "500Gi"})
     done = run("plan", *files)
     assert "StorageTooSmall" in done.stdout
-    wanted = "spec.modelCache.size: found 500Gi, and the model's spec.resources.disk is 960Gi"
+    wanted = "spec.modelCache.size: 500Gi is less than the model's spec.resources.disk of 960Gi"
     assert wanted in done.stdout
     assert "Raise spec.modelCache.size, or correct the model's spec.resources.disk" in done.stdout
     validated = run("validate", files[1])

@@ -182,9 +182,9 @@ CASES = (
         reason="the planner is asked of each environment that is known",
         given=(GOOD, UNCLASSED, KEPT),
         want=(
-            "spec.storage.size: must be given where neither the model's disk nor its vram is",
+            "spec.storage.size: required where neither the model's disk nor its vram is declared",
             (
-                "spec.storage.storageClassName: the weights need a claim, "
+                "spec.storage.storageClassName: a claim is required, "
                 "and neither ModelCache, environment nor defaults name a storage class"
             ),
         ),

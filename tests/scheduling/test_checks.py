@@ -12,7 +12,7 @@ from function.scheduling.judge import judge
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Fit, Miss, Value
-from function.weights.checks import FaultKind
+from function.weights.faults import FaultKind
 from tests.builders import (
     deployment,
     engine,

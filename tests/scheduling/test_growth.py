@@ -16,7 +16,7 @@ from function.scheduling.judge import NEVER, NOT_NOW
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Field, Miss, Refusal, Use
-from function.weights.checks import FaultKind, StorageFault
+from function.weights.faults import FaultKind, StorageFault
 from tests.builders import GIB, deployment, environment, model, placement, pool, profile, shape
 
 ONE = shape()
@@ -85,8 +85,8 @@ THERE = replace(placement(), hydration=DONE)
 ONE_POD = StorageFault(
     kind=FaultKind.CLAIM_NOT_SHARED,
     field="spec.modelCache",
-    found="ReadWriteOnce",
-    wanted="ReadWriteMany",
+    actual="ReadWriteOnce",
+    required="ReadWriteMany",
     replicas=3,
 )
 UNREADABLE = model(

@@ -16,7 +16,7 @@ from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import DropCause, Field, Fit, Miss, Refusal, Use
-from function.weights.checks import FaultKind, StorageFault
+from function.weights.faults import FaultKind, StorageFault
 from tests.builders import (
     GIB,
     broken_profile,

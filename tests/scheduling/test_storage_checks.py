@@ -12,7 +12,7 @@ from function.reasons import Phase, Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
 from function.scheduling.verdicts import Field
-from function.weights.checks import FaultKind
+from function.weights.faults import FaultKind
 from tests.builders import (
     GIB,
     MODEL,

@@ -10,7 +10,7 @@ from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
 from function.status.explain import PHRASES
 from function.status.sentences import joined
-from function.weights.messages import SHARED_STORAGE
+from function.weights.faults import SHARED_STORAGE
 from tests.builders import (
     model,
     placement,

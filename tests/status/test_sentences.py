@@ -103,7 +103,7 @@ CASES = (
         want=Refused.INVALID_DEPLOYMENT,
         request=request(choice=EMPTY_DIR),
         environments=(site("a", FRONTIER),),
-        says=("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for several nodes",),
+        says=("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes",),
     ),
     Case(
         id="claim-for-one-pod",
@@ -112,10 +112,7 @@ CASES = (
         request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC, access_mode=RWO), of=SMALL),
         environments=(site("a", FRONTIER),),
         says=(
-            (
-                "spec.modelCache.accessMode: found ReadWriteOnce, which serves one replica on one node; "
-                "2 replicas need ReadWriteMany"
-            ),
+            ("spec.modelCache.accessMode: ReadWriteOnce serves one replica on one node; 2 replicas need ReadWriteMany"),
         ),
     ),
     Case(
@@ -223,10 +220,7 @@ CASES = (
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run m: 1 deployment invalid.",
-            (
-                "a: profile default: spec.modelCache.type: found EmptyDir, which belongs to one pod; "
-                "PVC is needed for several nodes"
-            ),
+            ("a: profile default: spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes"),
         ),
     ),
     Case(
@@ -274,7 +268,7 @@ CASES = (
             "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
             (
                 "a: profile multinode: multi-node model requires shared storage on the inference environment. "
-                "Its accessMode is ReadWriteOnce, ReadWriteMany wanted"
+                "Its accessMode is ReadWriteOnce, ReadWriteMany required"
             ),
             "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
         ),
@@ -287,7 +281,7 @@ CASES = (
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
-            "a: profile small: several replicas share a claim; accessMode is ReadWriteOnce, ReadWriteMany wanted",
+            "a: profile small: several replicas share a claim; accessMode is ReadWriteOnce, ReadWriteMany required",
             "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
         ),
     ),
@@ -300,7 +294,7 @@ CASES = (
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
             (
-                "a: profile small: the weights need a claim, "
+                "a: profile small: a claim is required, "
                 "and neither deployment, environment nor defaults name a storage class"
             ),
             "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
@@ -315,7 +309,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
             "a: profile multinode: ModelCache weights does not exist or is invalid",
-            "Create ModelCache weights in the deployment's namespace, or correct what it says of itself",
+            "Create ModelCache weights in the deployment's namespace, or correct the fault in its conditions",
         ),
     ),
     Case(
@@ -340,7 +334,7 @@ CASES = (
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
             (
                 "a: profile two: pool dark does not declare memoryPerGpu, and neither modelCache.size "
-                "nor the model's disk or vram says how large a claim to make"
+                "nor the model's disk or vram says how large a claim to create"
             ),
         ),
     ),

@@ -109,15 +109,15 @@ REFUSED = [
         "ModelDeployment",
         "spec.modelCache.preload",
         value=False,
-        words="found false, but with EmptyDir every pod downloads and nobody else can fill it; set "
-        "modelCache.type: PVC",
+        words="false is not supported with EmptyDir, which each pod downloads to; set modelCache.type: PVC",
     ),
     Refused(
         "account",
         "InferenceEnvironment",
         "spec.storage.download.serviceAccountName",
         value="a",
-        words="found a; with EmptyDir the engine's pod downloads, and no engine gets this identity; set "
+        words="a is not supported with EmptyDir: the engine's pod downloads, and engines do not run as this service "
+        "account; set "
         "modelCache.type: PVC",
     ),
 ]
@@ -179,7 +179,7 @@ def test_what_is_asked_of_a_claim_that_there_is_not_is_named(cache: JSON, edits:
     """What runs goes on; nobody is refused for words that change nothing."""
     found = scene(ONE_NODE).edited(*edits, placement("modelCache", cache)).said("StorageReady")
     assert found.status is Status.TRUE
-    assert f"Note: spec.modelCache.{unused}: does not apply, as there is no claim: " in found.message
+    assert f"Note: spec.modelCache.{unused}: has no effect, as there is no claim: " in found.message
 
 
 def test_nothing_is_named_where_nothing_was_asked() -> None:

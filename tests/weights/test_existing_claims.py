@@ -8,7 +8,7 @@ import pytest
 
 from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
-from function.weights.checks import FaultKind, StorageFault, of_existing
+from function.weights.faults import FaultKind, StorageFault, find_faults_for_existing_claim
 from tests.composers.plane import call, change, only, reconciled, remote, said
 from tests.e2e import objects
 from tests.support.remote_scene import SEVERAL_NODES, Scene, environment, observed, put, scene
@@ -260,4 +260,4 @@ def test_what_is_left_of_faults_where_the_weights_are(
     of_a_new_one = {FaultKind.SIZE, FaultKind.STORAGE_CLASS, FaultKind.ACCESS_MODE, FaultKind.OWN_ACCESS_MODE}
     sizes = {FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE}
     stays = [kind for kind in FaultKind if kind not in of_a_new_one | sizes]
-    assert [fault.kind for fault in of_existing(found, mode, nodes, replicas)] == [*stays, *left]
+    assert [fault.kind for fault in find_faults_for_existing_claim(found, mode, nodes, replicas)] == [*stays, *left]

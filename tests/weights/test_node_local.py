@@ -112,7 +112,7 @@ def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
     assert replicas(control) == [1]
     assert said(control, deployment, "Scheduled") == ("False", "SharedStorageMissing")
     message = text(condition(control.composites[deployment], "Scheduled"), "message")
-    assert "the claim that is there is ReadWriteOnce, and 2 replicas need ReadWriteMany" in message
+    assert "the existing claim is ReadWriteOnce, and 2 replicas need ReadWriteMany" in message
     placement = only(control, "ModelPlacement")
     change(control, placement, "spec.replicas", 2)
     first = Call(xr=control.composites[placement], observed=control.store.owned(placement))

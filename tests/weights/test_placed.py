@@ -10,7 +10,7 @@ from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.settings import BUILT_IN
 from function.scheduling.request import Unstorable
 from function.weights import placed
-from function.weights.checks import StorageFault, faults
+from function.weights.faults import StorageFault, find_faults
 from function.weights.placed import PlacedWeights
 from function.weights.request import StorageRequest
 from tests import builders
@@ -43,7 +43,7 @@ def _all(ask: Unstorable) -> list[tuple[StorageFault, ...]]:
 
 
 def test_what_is_remembered_is_what_would_be_said() -> None:
-    said = _all(lambda *asked: faults(WEIGHTS.on(*asked)))
+    said = _all(lambda *asked: find_faults(WEIGHTS.on(*asked)))
     assert len(set(said)) > 3, "the words differ"
     assert _all(replace(WEIGHTS)) == said
 
@@ -53,9 +53,9 @@ def test_pools_that_do_not_differ_are_asked_for_once(monkeypatch: pytest.MonkeyP
 
     def counted(request: StorageRequest) -> tuple[StorageFault, ...]:
         asked.append(request)
-        return faults(request)
+        return find_faults(request)
 
-    monkeypatch.setattr(placed, "faults", counted)
+    monkeypatch.setattr(placed, "find_faults", counted)
     ask = replace(WEIGHTS)
     _all(ask)
     once = len(asked)

@@ -51,22 +51,22 @@ def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
     [
         (
             (OWN,),
-            "spec.modelCache.size: found 500Gi, and the model's spec.resources.disk is 960Gi",
+            "spec.modelCache.size: 500Gi is less than the model's spec.resources.disk of 960Gi",
             "what was asked for",
         ),
         (
             SHARED,
-            "spec.storage.sharedClaim.size: found 700Gi, and the model's spec.resources.disk is 960Gi",
+            "spec.storage.sharedClaim.size: 700Gi is less than the model's spec.resources.disk of 960Gi",
             "the environment's",
         ),
         (
             (users_claim("200Gi"),),
-            "spec.modelCache.claimName: the claim has 200Gi, and the model's spec.resources.disk is 960Gi",
+            "spec.modelCache.claimName: the claim has 200Gi, less than the model's spec.resources.disk of 960Gi",
             "what the user's was given",
         ),
         (
             (users_claim("", asked="250Gi"),),
-            "spec.modelCache.claimName: the claim has 250Gi, and the model's spec.resources.disk is 960Gi",
+            "spec.modelCache.claimName: the claim has 250Gi, less than the model's spec.resources.disk of 960Gi",
             "what it asks for, while it waits for its first consumer",
         ),
     ],
@@ -83,7 +83,7 @@ def test_storage_that_ignores_sizes_makes_it_a_remark(edits: tuple[Edit, ...]) -
     found = new(IGNORED, *edits)
     assert len(found.composed("job-")) == 1
     assert "Note: spec." in found.said("StorageReady").message
-    assert "the model's spec.resources.disk is 960Gi" in found.said("StorageReady").message
+    assert "the model's spec.resources.disk of 960Gi" in found.said("StorageReady").message
 
 
 @pytest.mark.parametrize(

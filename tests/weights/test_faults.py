@@ -8,8 +8,7 @@ import pytest
 from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
-from function.weights import checks
-from function.weights.messages import problem
+from function.weights.faults import find_faults
 from function.weights.request import NamedCacheFacts, StorageRequest
 from tests.weights.requests import CACHE, MULTI, SINGLE, model
 
@@ -17,9 +16,9 @@ UNCLASSED = EnvironmentStorage()
 ONCE = EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce")
 PVC = ManagedCache(type=CacheType.PVC)
 MISSING = "multi-node model requires shared storage on the inference environment."
-UNNAMED = "the weights need a claim, and neither deployment, environment nor defaults name a storage class"
+UNNAMED = "a claim is required, and neither deployment, environment nor defaults name a storage class"
 HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
-NO_SIZE = "spec.storage.size: must be given where neither the model's disk nor its vram is"
+NO_SIZE = "spec.storage.size: required where neither the model's disk nor its vram is declared"
 # As cachekey.py documents it.
 HELD = "models/" + hashlib.sha256(b'["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]').hexdigest()[:16]
 HERE = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name="kimi-k2-instruct"), claim="c", path=HELD)
@@ -131,26 +130,26 @@ CASES = (
         "empty-dir-on-several-nodes",
         "one pod's directory is not the other's",
         replace(MULTI, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
-        ("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for several nodes",),
+        ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes",),
     ),
     Case(
         "empty-dir-cache",
         "a cache must outlive pods",
         replace(CACHE, model=model(disk=1), choice=ManagedCache(type=CacheType.EMPTY_DIR)),
-        ("spec.storage.type: found EmptyDir, which belongs to one pod; PVC is needed for a ModelCache",),
+        ("spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",),
     ),
     Case(
         "empty-dir-over-https",
         "KServe refuses the scheme",
         replace(SINGLE, model=HTTPS, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
-        ("spec.modelCache.type: found EmptyDir, which belongs to one pod; PVC is needed for this kind of source",),
+        ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for this kind of source",),
     ),
     Case("one-replica-on-one-node", "nobody shares it", replace(SINGLE, environment=ONCE, choice=PVC)),
     Case(
         "exclusive-on-several-nodes",
         "only one node could mount it",
         replace(MULTI, environment=ONCE),
-        (f"spec.storage.accessMode: {MISSING} Its accessMode is ReadWriteOnce, ReadWriteMany wanted",),
+        (f"spec.storage.accessMode: {MISSING} Its accessMode is ReadWriteOnce, ReadWriteMany required",),
     ),
     Case(
         "exclusive-with-several-replicas",
@@ -159,7 +158,7 @@ CASES = (
         (
             (
                 "spec.storage.accessMode: several replicas share a claim; "
-                "accessMode is ReadWriteOnce, ReadWriteMany wanted"
+                "accessMode is ReadWriteOnce, ReadWriteMany required"
             ),
         ),
     ),
@@ -179,7 +178,7 @@ CASES = (
         "all of them, in the order of the checks",
         replace(CACHE, environment=UNCLASSED, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
         (
-            "spec.storage.type: found EmptyDir, which belongs to one pod; PVC is needed for a ModelCache",
+            "spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",
             NO_SIZE,
             f"spec.storage.storageClassName: {UNNAMED.replace('deployment', 'ModelCache')}",
         ),
@@ -189,4 +188,4 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_problems(case: Case) -> None:
-    assert tuple(str(problem(fault)) for fault in checks.faults(case.request)) == case.want, case.reason
+    assert tuple(str(fault.problem) for fault in find_faults(case.request)) == case.want, case.reason

@@ -1,0 +1,407 @@
+"""Storage faults: every reason why weights cannot reach the pods, with everything that is said about each.
+
+The scheduler checks each environment with these rules before it places anything, the planner checks what is placed,
+and ModelCaches and the command line use the same ones: what is placed can be planned. Every rule runs, so that a user
+sees all faults at once. Whether a user's claim or a Secret exists is not known here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from function.domain.cache import CacheType, NamedCache, UserClaim
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
+from function.domain.model import Problem
+from function.kube import quantity
+from function.reasons import Refused
+from function.weights import sizing
+from function.weights.cachekey import directory
+from function.weights.request import Case, StorageRequest
+from function.weights.volume_claim import READ_WRITE_MANY
+
+# The text is the API's, full stop included.
+SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
+_CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)
+_WITHOUT_CLAIM: Mapping[str, str] = {
+    Case.INITIALIZER: "each pod downloads its own copy; set type: PVC for a claim",
+    Case.OCI: "nodes pull the model's image",
+    Case.PRESTAGED: "the model's weights are on a claim already",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageFault:
+    """One fault of one request."""
+
+    kind: "FaultKind"
+    field: str  # path of the field that is at fault
+    actual: str = ""
+    required: str = ""
+    cache: str = ""  # name of the ModelCache that the deployment names
+    nodes: int = 1  # of one replica
+    replicas: int = 1
+
+    @property
+    def reason(self) -> Refused:
+        """Why the scheduler refuses the environment."""
+        return self.kind.value.reason
+
+    @property
+    def message(self) -> str:
+        """The fault in words, without the field."""
+        return self.kind.value.message(self)
+
+    @property
+    def problem(self) -> Problem:
+        """The fault as the problem of its field."""
+        return Problem(self.field, self.message)
+
+    def describe_on(self, pool: str) -> str:
+        """Returns the fault in words where it refuses a pool: with its field where that alone can be corrected."""
+        if self.kind is FaultKind.SIZE:
+            undeclared = "neither modelCache.size nor the model's disk or vram says how large a claim to create"
+            return f"pool {pool} does not declare memoryPerGpu, and {undeclared}"
+        is_of_field = self.reason in (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
+        return str(self.problem) if is_of_field else self.message
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """What is required and what was found, short enough for a column."""
+        row = self.kind.value
+        return row.required.format(fault=self), row.actual.format(fault=self)
+
+    def remedy(self, environment: str) -> str:
+        """Returns the one change that clears the fault; empty where there are several."""
+        return self.kind.value.remedy.format(fault=self, environment=environment)
+
+    @property
+    def pods(self) -> str:
+        """The pods that mount the claim: `3 nodes` or `2 replicas`."""
+        return f"{self.nodes} nodes" if self.nodes > 1 else f"{self.replicas} replicas"
+
+    @property
+    def is_of_cache(self) -> bool:
+        """Whether a ModelCache requests the weights, and no deployment."""
+        return self.field.startswith("spec.storage")
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """Everything that is said about one kind of fault."""
+
+    reason: Refused  # says who can correct it: the deployment, the pool, the environment or the ModelCache
+    message: Callable[[StorageFault], str]
+    required: str  # for a column of `modelplane plan`
+    actual: str
+    remedy: str = ""
+
+
+def _describe_storage_class(fault: StorageFault) -> str:
+    owner = "ModelCache" if fault.is_of_cache else "deployment"
+    ignored = f" Its claim is Shared, so storageClassName {fault.actual} of the {owner} does not apply"
+    if fault.nodes > 1:
+        return SHARED_STORAGE + (ignored if fault.actual else "")
+    missing = f"a claim is required, and neither {owner}, environment nor defaults name a storage class"
+    return f"{missing}.{ignored}" if fault.actual else missing
+
+
+def _describe_access_mode(fault: StorageFault) -> str:
+    modes = f"accessMode is {fault.actual}, {fault.required} required"
+    return f"{SHARED_STORAGE} Its {modes}" if fault.nodes > 1 else f"several replicas share a claim; {modes}"
+
+
+def _describe_empty_dir(fault: StorageFault) -> str:
+    user = "several nodes" if fault.nodes > 1 else "this kind of source"
+    return f"EmptyDir belongs to one pod; use PVC for {'a ModelCache' if fault.is_of_cache else user}"
+
+
+def _describe_size(fault: StorageFault) -> str:
+    # A ModelCache has no replica, whose GPU memory would bound its weights.
+    undeclared = "nor its vram is" if fault.is_of_cache else "and vram nor the pool's memoryPerGpu are"
+    return f"required where neither the model's disk {undeclared} declared"
+
+
+def _describe_small_claim(fault: StorageFault) -> str:
+    return f"{fault.actual} is less than the model's spec.resources.disk of {fault.required}"
+
+
+_DOWNLOAD_TO_PVC = "set modelCache.type: PVC"
+_ADD_SHARED_CLASS = "Give InferenceEnvironment {environment} a spec.storage with a ReadWriteMany class"
+
+
+class FaultKind(Enum):
+    """One row for each kind of fault, in the order in which the rules check."""
+
+    NOTHING_TO_CACHE = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: f"model {f.actual} has a source that is not downloaded, so nothing can be cached",
+        "a source that is downloaded",
+        "{fault.actual}",
+    )
+    CLAIM_BESIDE_SOURCE = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: f"{f.actual} must be left out, as the model's weights are on the claim {f.required} already",
+        "no claimName",
+        "{fault.actual}",
+    )
+    EMPTY_DIR = FaultRow(Refused.INVALID_DEPLOYMENT, _describe_empty_dir, "type PVC", "{fault.actual}")
+    EMPTY_DIR_UNFILLED = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda _: f"false is not supported with EmptyDir, which each pod downloads to; {_DOWNLOAD_TO_PVC}",
+        "type PVC",
+        "preload: false",
+    )
+    EMPTY_DIR_ACCOUNT = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: (
+            f"{f.actual} is not supported with EmptyDir: the engine's pod downloads, and engines do not run as this "
+            f"service account; {_DOWNLOAD_TO_PVC}"
+        ),
+        "type PVC",
+        "serviceAccountName {fault.actual}",
+    )
+    OWN_ACCESS_MODE = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: f"{f.actual} serves one replica on one node; {f.pods} need {f.required}",
+        "accessMode {fault.required}",
+        "{fault.actual}",
+    )
+    OTHER_MODEL = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: f"ModelCache {f.cache} keeps model {f.actual}, not {f.required}; name a cache of this model",
+        "a ModelCache of {fault.required}",
+        "one of {fault.actual}",
+    )
+    SIZE = FaultRow(Refused.NO_POOL_SATISFIES_REQUIREMENTS, _describe_size, "a size for the claim", "not declared")
+    STORAGE_CLASS = FaultRow(
+        Refused.SHARED_STORAGE_MISSING, _describe_storage_class, "a storage class", "none", _ADD_SHARED_CLASS
+    )
+    OWN_SIZE = FaultRow(
+        Refused.STORAGE_TOO_SMALL,
+        _describe_small_claim,
+        "{fault.required} of disk",
+        "size {fault.actual}",
+        "Raise {fault.field}, or correct the model's spec.resources.disk",
+    )
+    SHARED_SIZE = FaultRow(
+        Refused.STORAGE_TOO_SMALL,
+        _describe_small_claim,
+        "{fault.required} of disk",
+        "a Shared claim of {fault.actual}",
+        "Raise {fault.field} of InferenceEnvironment {environment}, or set spec.storage.sizeEnforced there to false if "
+        "its storage ignores sizes",
+    )
+    CLAIM_SIZE = FaultRow(
+        Refused.STORAGE_TOO_SMALL,
+        lambda f: f"the claim has {f.actual}, less than the model's spec.resources.disk of {f.required}",
+        "{fault.required} of disk",
+        "a claim of {fault.actual}",
+    )
+    CLAIM_NOT_SHARED = FaultRow(
+        Refused.SHARED_STORAGE_MISSING,
+        lambda f: f"the existing claim is {f.actual}, and {f.pods} need {f.required}; delete it to get a new one",
+        "a claim that is {fault.required}",
+        "{fault.actual}",
+    )
+    # A remark: it refuses nothing.
+    NO_CLAIM = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: f"has no effect, as there is no claim: {_WITHOUT_CLAIM[f.actual]}",
+        "a claim that is created for the weights",
+        "{fault.actual}",
+    )
+    ACCESS_MODE = FaultRow(
+        Refused.SHARED_STORAGE_MISSING,
+        _describe_access_mode,
+        "accessMode {fault.required}",
+        "{fault.actual}",
+        _ADD_SHARED_CLASS,
+    )
+    CACHE_UNKNOWN = FaultRow(
+        Refused.CACHE_NOT_ON_ENVIRONMENT,
+        lambda f: f"ModelCache {f.cache} does not exist or is invalid",
+        "ModelCache {fault.cache}",
+        "missing or invalid",
+        "Create ModelCache {fault.cache} in the deployment's namespace, or correct the fault in its conditions",
+    )
+    CACHE_ABSENT = FaultRow(
+        Refused.CACHE_NOT_ON_ENVIRONMENT,
+        lambda f: f"ModelCache {f.cache} does not keep the weights there",
+        "ModelCache {fault.cache}",
+        "not there",
+        "Add {environment} to ModelCache {fault.cache}",
+    )
+    CACHE_PENDING = FaultRow(
+        Refused.CACHE_NOT_ON_ENVIRONMENT,
+        lambda f: f"ModelCache {f.cache} has not reported these weights there yet",
+        "ModelCache {fault.cache}",
+        "not reported yet",
+    )
+    CACHE_NOT_SHARED = FaultRow(
+        Refused.SHARED_STORAGE_MISSING,
+        lambda f: f"the claim of ModelCache {f.cache} is {f.actual}; {f.pods} need {f.required}",
+        "a claim that is {fault.required}",
+        "{fault.actual}",
+        "Give ModelCache {fault.cache} a ReadWriteMany claim",
+    )
+
+
+# Ignored once the weights are on their claim: they evidently fit.
+SIZE_FAULTS = frozenset({FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE})
+# Ignored once the claim exists: nothing of it can be changed.
+NEW_CLAIM_FAULTS = frozenset(
+    {FaultKind.SIZE, FaultKind.STORAGE_CLASS, FaultKind.ACCESS_MODE, FaultKind.OWN_ACCESS_MODE}
+)
+
+
+def find_faults(request: StorageRequest) -> tuple[StorageFault, ...]:
+    """Returns every fault, in the order of the rules."""
+    return tuple(fault for rule in _RULES for fault in rule(request))
+
+
+def find_faults_for_existing_claim(
+    faults: tuple[StorageFault, ...], mode: str, nodes: int, replicas: int
+) -> tuple[StorageFault, ...]:
+    """Returns those of the faults that count where the weights exist, on a claim of this access mode if on any."""
+    remaining = tuple(fault for fault in faults if fault.kind not in SIZE_FAULTS | NEW_CLAIM_FAULTS)
+    if mode in ("", READ_WRITE_MANY) or nodes * replicas <= 1:
+        return remaining
+    fault = StorageFault(
+        kind=FaultKind.CLAIM_NOT_SHARED,
+        field="spec.modelCache",
+        actual=mode,
+        required=READ_WRITE_MANY,
+        nodes=nodes,
+        replicas=replicas,
+    )
+    return (*remaining, fault)
+
+
+def find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
+    """Finds a claim that is smaller than the weights: a fault, or a remark where the storage ignores sizes."""
+    disk, capacity = request.model.disk, request.claim_size
+    if not disk or not capacity or capacity >= disk:
+        return
+    kinds = {
+        Case.SHARED: (FaultKind.SHARED_SIZE, "spec.storage.sharedClaim.size"),
+        Case.USER_CLAIM: (FaultKind.CLAIM_SIZE, "claimName"),
+    }
+    kind, field = kinds.get(request.case, (FaultKind.OWN_SIZE, "size"))
+    yield _fault(request, kind, field, actual=quantity.exact(capacity), required=quantity.exact(disk))
+
+
+def find_unused_settings(request: StorageRequest) -> Iterator[StorageFault]:
+    """Finds settings of a claim where none is created. They are remarks: they change nothing and refuse nothing."""
+    if request.case not in (Case.INITIALIZER, Case.OCI, Case.PRESTAGED):
+        return
+    options = request.wishes
+    settings = {
+        "size": options.size is not None,
+        "storageClassName": options.class_name is not None,
+        "accessMode": options.access_mode is not None,
+        "retain": options.retain,
+        "claimName": isinstance(request.choice, UserClaim),
+    }
+    for field in (field for field, is_set in settings.items() if is_set):
+        yield _fault(request, FaultKind.NO_CLAIM, field, actual=request.case)
+
+
+def _fault(
+    request: StorageRequest, kind: FaultKind, field: str, *, actual: str = "", required: str = ""
+) -> StorageFault:
+    block = "spec.storage" if request.for_cache else "spec.modelCache"
+    return StorageFault(
+        kind=kind,
+        field=field if field.startswith("spec.") else f"{block}.{field}",
+        actual=actual,
+        required=required,
+        cache=request.choice.name if isinstance(request.choice, NamedCache) else "",
+        nodes=request.shape_nodes,
+        replicas=request.replicas,
+    )
+
+
+def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
+    source = request.model.source
+    if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
+        yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
+    elif isinstance(request.choice, NamedCache) and isinstance(source, OciSource | PvcSource):
+        yield _fault(request, FaultKind.NOTHING_TO_CACHE, "name", actual=request.model.name)
+    elif isinstance(source, PvcSource) and isinstance(request.choice, UserClaim):
+        yield _fault(
+            request, FaultKind.CLAIM_BESIDE_SOURCE, "claimName", actual=request.choice.claim, required=source.claim
+        )
+
+
+def _check_empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
+    """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
+    if request.wishes.type is CacheType.EMPTY_DIR and request.case in _CREATED_CLAIM:
+        yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
+    if request.case is not Case.INITIALIZER or request.running:
+        return
+    if not request.wishes.preload:
+        yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
+    account = request.download.service_account
+    if account:
+        yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, "spec.storage.download.serviceAccountName", actual=account)
+
+
+def _check_access_mode(request: StorageRequest) -> Iterator[StorageFault]:
+    """A claim that is created must be ReadWriteMany unless a single pod mounts it."""
+    mode = request.access_mode
+    if request.case not in _CREATED_CLAIM or request.claimed or mode == READ_WRITE_MANY or request.alone:
+        return
+    if request.case is not Case.SHARED and request.wishes.access_mode is not None:
+        kind, field = FaultKind.OWN_ACCESS_MODE, "accessMode"
+    else:
+        kind, field = FaultKind.ACCESS_MODE, "spec.storage.accessMode"
+    yield _fault(request, kind, field, actual=mode, required=READ_WRITE_MANY)
+
+
+def _check_size(request: StorageRequest) -> Iterator[StorageFault]:
+    if request.claimed or request.case not in _CREATED_CLAIM:
+        return
+    if not sizing.size(request.explicit_size, request.model, request.gpu_memory):
+        yield _fault(request, FaultKind.SIZE, "size")
+
+
+def _check_capacity(request: StorageRequest) -> Iterator[StorageFault]:
+    if request.environment.size_enforced and not request.fetched:
+        yield from find_small_claim(request)
+
+
+def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
+    if request.case in _CREATED_CLAIM and request.class_name is None and not request.claimed:
+        # A deployment that names one does not help where all models of a namespace share the environment's claim.
+        yield _fault(request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.wishes.class_name or "")
+
+
+def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
+    """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
+    source, cache = request.model.source, request.named
+    if not isinstance(request.choice, NamedCache) or not isinstance(source, HuggingFaceSource | UriSource):
+        return  # see `_check_source`
+    if cache is None:
+        yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")
+    elif cache.path == directory(source):
+        if cache.access_mode != READ_WRITE_MANY and not request.alone:
+            yield _fault(
+                request, FaultKind.CACHE_NOT_SHARED, "name", actual=cache.access_mode, required=READ_WRITE_MANY
+            )
+    elif cache.model != request.model.ref:
+        yield _fault(request, FaultKind.OTHER_MODEL, "name", actual=cache.model.name, required=request.model.name)
+    elif cache.path or cache.expected:
+        yield _fault(request, FaultKind.CACHE_PENDING, "name")
+    else:
+        yield _fault(request, FaultKind.CACHE_ABSENT, "name")
+
+
+_RULES: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
+    _check_source,
+    _check_empty_dir,
+    _check_access_mode,
+    _check_size,
+    _check_capacity,
+    _check_storage_class,
+    _check_named_cache,
+)
