@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from function.domain.cache import CacheType, NamedCache, UserClaim
-from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
-from function.domain.model import Problem
+from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSource, UriSource
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights import sizing
