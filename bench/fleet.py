@@ -107,7 +107,7 @@ def environment(number: int) -> Manifest:
             "gpus": {"total": 128, "inUse": 32},
             "pools": [{"name": "frontier", "free": [{"gpus": 8, "nodes": 12}], "placements": 2}],
             "admitted": [_grant(number), _grant(number + ENVIRONMENTS)],
-            "yields": [],
+            "rejected": [],
         },
     }
 

@@ -9,7 +9,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import ModelRef, Parallelism, Shape
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
-from function.scheduling.admission import admit
+from function.scheduling.admission import admit_placements
 
 ROUNDS = 3
 WHOLE, HALF, PAIR = (1, 8), (1, 4), (2, 8)  # nodes and GPUs on each
@@ -47,8 +47,8 @@ def world(
             replicas=has + growth,
             uid=f"{number:08}",
             created="2026-01-01T00:00:00Z",
-            served=True,
-            takes=share,
+            was_ready=True,
+            allocated=share,
         )
         placements.append(placement)
         grants.append(Grant(uid=placement.uid, namespace="team", name=placement.name, share=share))
@@ -65,9 +65,9 @@ def main() -> None:
         taken = []
         for _ in range(ROUNDS):
             before = time.process_time()
-            found = admit(environment, placements)
+            found = admit_placements(environment, placements)
             taken.append(time.process_time() - before)
-        waits = sum(len(ledger.yields) for ledger in found.pools.values())
+        waits = sum(len(ledger.rejected) for ledger in found.pools.values())
         click.echo(f"{name:<36}{min(taken):7.3f} s of processor, {len(found.grants)} admitted, {waits} wait for more")
 
 

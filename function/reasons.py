@@ -180,7 +180,7 @@ class Admitted(StrEnum):
 
     ADMITTED = "Admitted"
     WAITING = "Waiting"
-    YIELDS = "Yields"
+    REJECTED = "Rejected"
     LABEL_MISSING = "LabelMissing"
     QUOTA_EXCEEDED = "QuotaExceeded"
     CANNOT_START = "CannotStart"

@@ -27,7 +27,7 @@ from function.domain.shares import Free, Grant
 from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
-from function.scheduling.request import Unstorable
+from function.scheduling.request import StorageCheck
 from function.weights.placed import PlacedWeights
 
 GIB = 2**30
@@ -177,7 +177,7 @@ def environment(
     uid: str = "",
     free: Mapping[str, Free] | None = None,
     admitted: tuple[Grant, ...] = (),
-    yields: tuple[tuple[str, str], ...] = (),
+    rejected: tuple[tuple[str, str], ...] = (),
 ) -> Environment:
     """Return a Ready environment with shared storage; its pools are those given, none without.
 
@@ -197,7 +197,7 @@ def environment(
         deleting=deleting,
         free=free or {},
         admitted=admitted,
-        yields=frozenset(yields),
+        rejected=frozenset(rejected),
     )
 
 
@@ -240,7 +240,7 @@ def placement(
     uid: str = "",
     created: str = "2026-01-01T00:00:00Z",
     vram: str | None = None,
-    served: bool = False,
+    was_ready: bool = False,
     ready: bool = False,
     unreachable: bool = False,
     deleting: bool = False,
@@ -262,7 +262,7 @@ def placement(
         uid=uid,
         created=created,
         vram=None if vram is None else round_up(vram),
-        served=served,
+        was_ready=was_ready,
         ready=ready,
         unreachable=unreachable,
         deleting=deleting,
@@ -273,7 +273,7 @@ def placement(
 
 def planner(
     model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None, default_class: str | None = None
-) -> Unstorable:
+) -> StorageCheck:
     """Return what the planner says about the weights of a deployment."""
     return PlacedWeights(
         model=model,

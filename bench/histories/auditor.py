@@ -45,7 +45,7 @@ _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
 _PARALLELISM = "spec.forProvider.manifest.spec.parallelism"
 _NODES = "spec.forProvider.manifest.spec.template.nodeSelector"
 _SECRET = SECRET_VALUE.encode()
-_WAITS = {"Waiting", "Yields"}
+_WAITS = {"Waiting", "Rejected"}
 # Reasons for which a deployment does not get what it asks for that room would cure.
 _FOR_WANT_OF_ROOM = {Refused.INSUFFICIENT_CAPACITY, Refused.POOL_TOO_SMALL}
 

@@ -166,8 +166,8 @@ MUTANTS = (
                 "        and placement.namespace == namespace\n",
             ),
             Change(
-                "function.composers.views",
-                "near",
+                "function.composers.scopes",
+                "own_scope",
                 "requirements.placements_of(deployment.name, deployment.namespace)",
                 'requirements.placements_of(deployment.name, "")',
             ),
@@ -180,11 +180,11 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "kept",
-                "(placement.claims, placement.takes)",
-                "(placement.claims,)",
+                "remaining_grant",
+                "(placement.effective_request, placement.allocated)",
+                "(placement.effective_request,)",
             ),
-            Change("function.scheduling.ledger", "_runs_on", "placement.takes or (", "("),
+            Change("function.scheduling.ledger", "_allocated_share", "placement.allocated or (", "("),
         ),
     ),
     Mutant(
@@ -207,15 +207,15 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "_is_of",
+                "_is_grant_of",
                 "grant.share.gpus_per_node > 0",
-                "grant.share.gpus_per_node > 0 and _fits(empty(pool), grant.share)",
+                "grant.share.gpus_per_node > 0 and _fits(empty_pool(pool), grant.share)",
             ),
             Change(
                 "function.scheduling.ledger",
-                "_holdings",
+                "_collect_holdings",
                 "if share and not any(",
-                "if share and _fits(empty(pool), share) and not any(",
+                "if share and _fits(empty_pool(pool), share) and not any(",
             ),
         ),
     ),
@@ -265,7 +265,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.schedule",
-                "_scene",
+                "_take_snapshot",
                 "sorted((e for e in environments if not e.deleting), key=lambda e: e.name)",
                 "[e for e in environments if not e.deleting]",
             ),
@@ -292,7 +292,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "Ledger.left",
+                "Ledger.allocate_without_own",
                 "if not environment.uid or not own:",
                 "if environment:",
             ),

@@ -104,7 +104,7 @@ def forget() -> None:
     """Let nothing be remembered from earlier calls, as after a restart."""
     ENVIRONMENTS.__init__(ENVIRONMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
     PLACEMENTS.__init__(PLACEMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
-    deployment.VERDICTS.__init__()  # type: ignore[misc]  # as it was made
+    deployment.VERDICT_CACHE.__init__()  # type: ignore[misc]  # as it was made
 
 
 class DyingCore(Core):

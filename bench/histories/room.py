@@ -38,7 +38,7 @@ def room_beside(
     `placements` are those that exist, by uid; `services` are what runs, each with the uid of its placement; `lost` is
     the number of nodes that cannot be used.
     """
-    room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"), lost=lost)
+    room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"), unusable_nodes=lost)
     held = _held(environment, pool, placements, services)
     if not take_all(room, (holding for uid, holdings in held.items() if uid != placement for holding in holdings)):
         room.free.clear()

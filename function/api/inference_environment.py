@@ -98,7 +98,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
         free={name: _free(pool) for name, pool in published.items() if "free" in pool and name not in moved},
         admitted=_admitted(map(_grant, listing(manifest, "status.admitted")), moved),
-        yields=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.yields")),
+        rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
     return ParsedEnvironment(environment, problems, access=access, pool_problems=pool_problems)
 

@@ -50,8 +50,9 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=_vram(manifest),
-        apart=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES) == "true",
-        served=flag(manifest, "status.served"),
+        exclusive_replica_nodes=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES)
+        == "true",
+        was_ready=flag(manifest, "status.served"),
         ready=_answers(manifest),
         unreachable=_unreachable(manifest),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
@@ -66,11 +67,13 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         owner=_owner(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
-        held_back=admitted == Admitted.CANNOT_START,
+        cannot_start=admitted == Admitted.CANNOT_START,
         acknowledged=is_current(manifest),
     )
     takes = _takes(manifest, placement)
-    placement = replace(placement, takes=takes and replace(takes, apart=placement.apart))
+    placement = replace(
+        placement, allocated=takes and replace(takes, exclusive_replica_nodes=placement.exclusive_replica_nodes)
+    )
     return Parsed(placement, spec.problems())
 
 
@@ -83,7 +86,7 @@ def _takes(manifest: Manifest, placement: Placement) -> Share | None:
     service = mapping(manifest, "status.service")
     if text(service, "pool"):
         return parse_share(service)
-    return placement.asks if placement.has_served or placement.serving_uri else None
+    return placement.requested if placement.ever_ready or placement.serving_uri else None
 
 
 def _owner(manifest: Manifest) -> str:

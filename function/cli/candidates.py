@@ -14,7 +14,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Problem, Shape, Spread
 from function.kube.quantity import gib
 from function.scheduling.checks import Candidate
-from function.scheduling.judge import Attempt, attempts
+from function.scheduling.judge import Attempt, filter_candidates
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
 from function.scheduling.preference import rank
@@ -106,7 +106,7 @@ def _list_on(
 ) -> Iterator[Row]:
     chosen = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     met = False
-    for attempt in attempts(considered.request, environment, ledger):
+    for attempt in filter_candidates(considered.request, environment, ledger):
         row = _build_row(considered.request, attempt, ledger, environment.name)
         if chosen is not None and (row.profile, row.pool) == (chosen.profile, chosen.pool):
             row, met = replace(row, verdict=_judge_serving(chosen, existing)), True

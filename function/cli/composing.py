@@ -15,7 +15,7 @@ from function.cli.store import Ref, Store, is_ours, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, integer, listing, mapping, strings, text
-from function.scheduling.admission import admit
+from function.scheduling.admission import admit_placements
 from function.status.environments import ledger
 
 CONFIG = "EnvironmentConfig"
@@ -193,7 +193,7 @@ def publish_ledger(store: Store, ref: Ref) -> None:
     call = first_call(store, manifest)
     environment = parse_environment(manifest, parse_settings(call.input, call.context).value).value
     placements = [p for p in (parse_placement(m).value for m in store.all("ModelPlacement")) if p]
-    found = ledger(environment, admit(environment, placements), mapping(manifest, "status"))
+    found = ledger(environment, admit_placements(environment, placements), mapping(manifest, "status"))
     store.put({**manifest, "status": {**mapping(manifest, "status"), **found}})
 
 

@@ -11,11 +11,11 @@ from textwrap import wrap
 from function.cli.candidates import Row
 from function.cli.planning import Plan
 from function.cli.usage import Usage, by_accelerator, format_users
-from function.composers.deployment import Considered, placed
+from function.composers.deployment import Considered, to_placement
 from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
 from function.reasons import Status
-from function.scheduling.holdings import take, whole
+from function.scheduling.holdings import exclusive_nodes, take_share
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import PoolCapacity
 from function.status.hardware import lost
@@ -54,14 +54,16 @@ class DrawnPool:
     def empty(cls, pool: Pool) -> "DrawnPool":
         """Return a pool in which nothing is taken; nodes that cannot be used are marked whole."""
         lost = pool.max_nodes - pool.usable_nodes
-        room = PoolCapacity(pool.max_nodes, pool.gpus_per_node, lost=lost, whole=whole(pool))
+        room = PoolCapacity(
+            pool.max_nodes, pool.gpus_per_node, unusable_nodes=lost, exclusive_nodes=exclusive_nodes(pool)
+        )
         unusable_node = [_LOST_NAME] * pool.gpus_per_node
         return cls(room, [[*unusable_node] if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)])
 
     def take(self, share: Share, owner: str) -> None:
         """Take a share as the scheduler's ledger does, and draw the nodes by how their free GPUs changed."""
         before = Counter(self.room.free)
-        take(self.room, share)
+        take_share(self.room, share)
         after = Counter(self.room.free)
         moves = zip_longest(sorted((before - after).elements()), sorted((after - before).elements()), fillvalue=0)
         for level, left in moves:
@@ -256,7 +258,7 @@ def _draw_candidate(considered: Considered, environment: Environment, pool: Pool
     drawn = DrawnPool.empty(pool)
     others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
     ledger = Ledger(considered.view.others, considered.view.own)
-    for grant in ledger.left(environment, pool).grants:
+    for grant in ledger.allocate_without_own(environment, pool).grants:
         holder = others.get((grant.namespace, grant.name))
         drawn.take(grant.share, f"{grant.namespace}/{(holder and holder.deployment) or grant.name}")
     for share in _list_own_shares(considered, environment, pool):
@@ -266,7 +268,7 @@ def _draw_candidate(considered: Considered, environment: Environment, pool: Pool
 
 def _list_own_shares(considered: Considered, environment: Environment, pool: Pool) -> Iterator[Share]:
     for chosen in considered.decision.assignments:
-        share = placed(considered.request, chosen).asks
+        share = to_placement(considered.request, chosen).requested
         if share and (chosen.environment, share.pool) == (environment.name, pool.name):
             yield share
 

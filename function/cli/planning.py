@@ -15,7 +15,7 @@ from function.cli.inputs import KINDS, World, find_invalid_pools
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT
 from function.composers import placement
-from function.composers.deployment import Considered, consider
+from function.composers.deployment import Considered, decide
 from function.contract import Call, Composed, Condition, Outcome
 from function.kube.manifests import JSON, Manifest, text
 from function.reasons import ConditionType, Status
@@ -158,7 +158,7 @@ def plan_deployments(world: World, refs: Iterable[Ref]) -> list[Plan]:
 
 def _plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     before = store.owned(ref)
-    considered = consider(call, parse_settings(call.input, call.context).value)
+    considered = decide(call, parse_settings(call.input, call.context).value)
     rows: tuple[Row, ...] = ()
     if isinstance(considered, Considered):
         names = {text(manifest, "metadata.name") for manifest in before.values()}

@@ -7,7 +7,7 @@ from function.cli.inputs import InvalidPool
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant
-from function.scheduling.ledger import settle
+from function.scheduling.ledger import allocate_pool
 from function.scheduling.pool_capacity import PoolCapacity
 from function.status.hardware import unusable
 from function.status.sentences import replica
@@ -40,7 +40,7 @@ class Usage:
     @property
     def used(self) -> int:
         """GPUs that are charged for."""
-        lost = self.room.lost * self.room.gpus_per_node if self.room else 0
+        lost = self.room.unusable_nodes * self.room.gpus_per_node if self.room else 0
         return self.gpus - self.free - lost
 
     @property
@@ -83,7 +83,7 @@ def list_usages(
     for environment in environments:
         here = [p for p in every if p.environment == environment.name]
         for pool in environment.pools:
-            ledger = settle(pool, here, environment.admitted, pools=environment.pools)
+            ledger = allocate_pool(pool, here, environment.admitted, pools=environment.pools)
             holders = {(g.namespace, g.name) for g in ledger.grants if g.share.replicas}
             users = tuple(p for p in here if (p.namespace, p.name) in holders)
             found.append(Usage(environment=environment, pool=pool, room=ledger.room, users=users, grants=ledger.grants))

@@ -38,7 +38,7 @@ from function.kube.names import GROUP, VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import NO_POOL, unsuited
+from function.scheduling.schedule import NO_POOL, unsatisfiable_storage
 from function.status.sentences import count
 from function.status.weights import again
 from function.weights.faults import find_faults
@@ -91,8 +91,8 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         return
     settings = _read_settings(store, manifest)
     weights = _place_weights(store, deployment, model, settings)
-    request = SchedulingRequest(deployment=deployment, model=model, unstorable=weights)
-    fault = unsuited(
+    request = SchedulingRequest(deployment=deployment, model=model, storage_check=weights)
+    fault = unsatisfiable_storage(
         request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
     )
     if fault is not None:

@@ -19,7 +19,7 @@ from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, w
 from function.kube.manifests import Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, join_with_more
 from function.reasons import Outlook, Refused, Status
-from function.scheduling.verdicts import Miss
+from function.scheduling.verdicts import Infeasible
 from function.status.conditions import OWNED
 from function.status.explain import open_misses
 from function.status.sentences import count, remedy, sentence
@@ -123,7 +123,7 @@ def decide_report(world: World, ref: Ref) -> Report:
     )
 
 
-def _explain_miss(miss: Miss) -> Reason:
+def _explain_miss(miss: Infeasible) -> Reason:
     profile = miss.refusals[0].profile
     return Reason(
         subject=miss.environment + (f", profile {profile}" if profile else ""),

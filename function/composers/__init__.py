@@ -35,16 +35,16 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
 # What each asks of Crossplane depends on what is observed alone, so that it is the same on every call of a reconcile,
 # and after an error.
 REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
-    "InferenceEnvironment": environment.asks,
-    "ModelDeployment": deployment.asks,
-    "ModelPlacement": placement.asks,
-    "ModelCache": cache.asks,
+    "InferenceEnvironment": environment.required_resources,
+    "ModelDeployment": deployment.required_resources,
+    "ModelPlacement": placement.required_resources,
+    "ModelCache": cache.required_resources,
 }
 # What is remembered from call to call, and how often that was of use.
 MEMORIES: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENTS.stats,
     "placements": PLACEMENTS.stats,
-    "verdicts": deployment.VERDICTS.stats,
+    "verdicts": deployment.VERDICT_CACHE.stats,
     "nodes": nodes.MEMBERS.stats,
 }
 _KEEPS_A_LEDGER = "InferenceEnvironment"

@@ -89,7 +89,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def _compose(call: Call, settings: Settings) -> Outcome:
-    parsed, asked = parse_model_cache(call.xr), asks(call)
+    parsed, asked = parse_model_cache(call.xr), required_resources(call)
     cache = parsed.value
     if cache is None:
         return keep_observed(call, settings, asked, [report.invalid(parsed.problems)])
@@ -115,7 +115,7 @@ def _compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def asks(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelCache; only its own Objects for one that says nothing."""
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
     asked = {requirements.OBJECTS: requirements.objects_of(name, namespace)}

@@ -12,10 +12,10 @@ from functools import partial
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
 from function.api.settings import parse_settings
-from function.composers import requirements, resolve, views
+from function.composers import requirements, resolve, scopes
 from function.composers.finish import finish, keep_observed
 from function.composers.placement_writer import lower_replicas, placement_manifest
-from function.composers.views import View
+from function.composers.scopes import Scope
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
@@ -26,11 +26,11 @@ from function.kube.names import build_name
 from function.reasons import ConditionType, ModelResolved, Status
 from function.remote.carry_over import over_version, repeated
 from function.remote.orphans import adopted, with_orphans
-from function.scheduling.quota import refused, taken, takes_more, within_quota
-from function.scheduling.remembered import Verdicts
+from function.scheduling.quota import apply_quota_to_decision, find_quota_refusal, namespace_usage, requests_more
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.retain import profile_of
-from function.scheduling.schedule import anew, schedule
+from function.scheduling.retain import find_profile
+from function.scheduling.schedule import schedule, uncached
+from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause
 from function.serving.service import find_pool_problems
 from function.status import deployments as report
@@ -38,7 +38,7 @@ from function.status import references
 from function.status.explain import explain
 from function.weights.placed import PlacedWeights
 
-VERDICTS = Verdicts()
+VERDICT_CACHE = VerdictCache()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Considered:
 
     request: SchedulingRequest
     weights: PlacedWeights
-    view: View
+    view: Scope
     decision: Decision
     resolved: Condition
 
@@ -59,50 +59,50 @@ class Considered:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the placements of a ModelDeployment, with what is so and what to do."""
-    found = consider(call, settings)
+    found = decide(call, settings)
     if isinstance(found, Outcome):
         return found
-    return _answer(with_orphans(call, found.view.orphans), settings, found)
+    return _compose_placements(with_orphans(call, found.view.orphans), settings, found)
 
 
-def consider(call: Call, settings: Settings) -> Considered | Outcome:
+def decide(call: Call, settings: Settings) -> Considered | Outcome:
     """Return the decision, or the outcome that keeps everything while there can be none."""
     parsed = parse_deployment(call.xr)
     deployment = parsed.value
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
-    near = views.near(call, deployment, settings)
+    near = scopes.own_scope(call, deployment, settings)
     kept = with_orphans(call, near.orphans)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
     if isinstance(model, Condition):
-        held = _keep(kept, settings, deployment, near.asked, [model])
+        held = _hold_placements(kept, settings, deployment, near.requirements, [model])
         return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
-    there = _namespace(call)
-    for view in _views(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
+    there = _namespace_placements(call)
+    for view in _scopes(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
         if not view.answered:
             waiting = [resolved, references.resolving(ConditionType.SCHEDULED)]
-            return _keep(kept, settings, deployment, view.asked, waiting)
-        weights = _weights(deployment, model, view, settings)
+            return _hold_placements(kept, settings, deployment, view.requirements, waiting)
+        weights = _placed_weights(deployment, model, view, settings)
         request = SchedulingRequest(
-            deployment=deployment, model=model, unstorable=weights, unservable=find_pool_problems
+            deployment=deployment, model=model, storage_check=weights, serving_check=find_pool_problems
         )
         # Only of what everybody looks at it is worth while to remember what was found.
-        remembering = partial(VERDICTS.judging, environments=view.environments, pause=call.pause)
-        judging = anew if view is near else remembering
+        remembering = partial(VERDICT_CACHE.cached_filter, environments=view.environments, pause=call.pause)
+        judging = uncached if view is near else remembering
         # What is decided by its own alone makes nothing new, which no quota refuses.
-        quota = None if view is near else taken(deployment.namespace, there, settings.limits)
+        quota = None if view is near else namespace_usage(deployment.namespace, there, settings.limits)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging, quota)
         found = Considered(request=request, weights=weights, view=view, decision=decision, resolved=resolved)
-        if _settled(found) if view is near else _has_all(decision):
+        if _is_steady(found) if view is near else _is_fully_placed(decision):
             break
-    decision = within_quota(found.decision, partial(placed, found.request), there, settings.limits)
-    return replace(found, decision=decision, request=replace(found.request, excess=refused(decision)))
+    decision = apply_quota_to_decision(found.decision, partial(to_placement, found.request), there, settings.limits)
+    return replace(found, decision=decision, request=replace(found.request, quota_usage=find_quota_refusal(decision)))
 
 
-def _keep(
+def _hold_placements(
     call: Call,
     settings: Settings,
     deployment: Deployment,
@@ -118,18 +118,18 @@ def _keep(
     )
 
 
-def _namespace(call: Call) -> list[Placement]:
+def _namespace_placements(call: Call) -> list[Placement]:
     """Return the placements of the namespace, which are asked for only where a quota may refuse something."""
     listed = call.answer(requirements.NAMESPACE)
     return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.parse(listed) if p]
 
 
-def _views(call: Call, near: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
+def _scopes(call: Call, near: Scope, labels: Mapping[str, str], settings: Settings) -> Iterator[Scope]:
     yield near
-    yield from views.wider(call, near, labels, settings)
+    yield from scopes.fleet_scopes(call, near, labels, settings)
 
 
-def _weights(deployment: Deployment, model: Model, view: View, settings: Settings) -> PlacedWeights:
+def _placed_weights(deployment: Deployment, model: Model, view: Scope, settings: Settings) -> PlacedWeights:
     return PlacedWeights(
         model=model,
         choice=deployment.cache,
@@ -140,26 +140,30 @@ def _weights(deployment: Deployment, model: Model, view: View, settings: Setting
     )
 
 
-def _settled(found: Considered) -> bool:
+def _is_steady(found: Considered) -> bool:
     """Tell whether everything stays as it is, or goes as it is too much: nothing beyond its own was looked at."""
-    decision, yields = found.decision, {pair for e in found.environments for pair in e.yields}
+    decision, rejected = found.decision, {pair for e in found.environments for pair in e.rejected}
     return (
-        not found.view.of_files
+        not found.view.has_file_environments
         and decision.fault is None
         and decision.placed >= decision.wanted
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
-        and all(_stands(a) and (a.placement.uid, a.pool) not in yields for a in decision.assignments if a.placement)
-        and all(a.placement and not takes_more(a.placement, placed(found.request, a)) for a in decision.assignments)
+        and all(
+            _is_unchanged(a) and (a.placement.uid, a.pool) not in rejected for a in decision.assignments if a.placement
+        )
+        and all(
+            a.placement and not requests_more(a.placement, to_placement(found.request, a)) for a in decision.assignments
+        )
     )
 
 
-def _has_all(decision: Decision) -> bool:
-    return decision.placed >= decision.wanted and all(miss.keeps is None for miss in decision.refusals)
+def _is_fully_placed(decision: Decision) -> bool:
+    return decision.placed >= decision.wanted and all(miss.current_replicas is None for miss in decision.refusals)
 
 
-def _stands(assignment: Assignment) -> bool:
+def _is_unchanged(assignment: Assignment) -> bool:
     placement = assignment.placement
     return (
         placement is not None
@@ -168,7 +172,7 @@ def _stands(assignment: Assignment) -> bool:
     )
 
 
-def asks(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelDeployment; nothing for one that says nothing."""
     deployment = parse_deployment(call.xr).value
     if deployment is None:
@@ -177,18 +181,18 @@ def asks(call: Call) -> dict[str, Requirement]:
     # Settings change nothing about selectors.
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
     labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
-    return views.asks(call, deployment, labels, settings)
+    return scopes.required_resources(call, deployment, labels, settings)
 
 
-def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
+def _compose_placements(call: Call, settings: Settings, found: Considered) -> Outcome:
     request, decision = found.request, found.decision
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
-    readable = {placement.name for placement in views.placements(call.observed)}
+    readable = {placement.name for placement in scopes.placements(call.observed)}
     orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
     carried = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
     composed = lower_replicas(carried, request.deployment.replicas)
-    counted = tuple(placed(request, assignment) for assignment in decision.assignments)
+    counted = tuple(to_placement(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
@@ -207,7 +211,7 @@ def _answer(call: Call, settings: Settings, found: Considered) -> Outcome:
     return finish(
         call,
         settings,
-        requirements=found.view.asked,
+        requirements=found.view.requirements,
         composed=adopted(composed, found.view.orphans),
         status=report.status(request, decision, counted, explanation.unplaced),
         conditions=conditions,
@@ -223,7 +227,7 @@ def is_rescheduled(assignment: Assignment) -> bool:
     return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
 
 
-def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
+def to_placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
     """Return an assignment as a placement, the existing one where there is one."""
     deployment = request.deployment
     existing = assignment.placement or Placement(
@@ -236,7 +240,7 @@ def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
         pool=assignment.pool,
         shape=assignment.shape,
     )
-    profile = profile_of(request, assignment.profile)
+    profile = find_profile(request, assignment.profile)
     return replace(
         existing,
         profile=assignment.profile,
@@ -244,5 +248,7 @@ def placed(request: SchedulingRequest, assignment: Assignment) -> Placement:
         shape=assignment.shape,
         replicas=assignment.replicas,
         vram=assignment.vram,
-        apart=profile.replicas_across_nodes is Spread.REQUIRED if profile else existing.apart,
+        exclusive_replica_nodes=profile.replicas_across_nodes is Spread.REQUIRED
+        if profile
+        else existing.exclusive_replica_nodes,
     )

@@ -20,7 +20,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY
 from function.remote.object_writer import Lifetime, ObjectWriter
-from function.scheduling.admission import admit
+from function.scheduling.admission import admit_placements
 from function.serving.presets import build_pipeline_preset
 from function.status import environments as report
 from function.status import hardware
@@ -68,13 +68,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def asks(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call) -> dict[str, Requirement]:
     """Return what is asked for an InferenceEnvironment, whatever stands in it: the placements on it, and its nodes."""
     return _asked(call, parse_environment(call.xr, BUILT_IN).value)
 
 
 def _asked(call: Call, environment: Environment) -> dict[str, Requirement]:
-    return _asked_placements(call, environment) | nodes.asks(call, environment)
+    return _asked_placements(call, environment) | nodes.required_resources(call, environment)
 
 
 def _asked_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
@@ -102,7 +102,7 @@ def _ledger(call: Call, environment: Environment) -> Manifest | None:
     found = _placements(call, environment)
     if found is None:
         return None
-    return report.ledger(environment, admit(environment, found), mapping(call.xr, "status"))
+    return report.ledger(environment, admit_placements(environment, found), mapping(call.xr, "status"))
 
 
 def _placements(call: Call, environment: Environment) -> list[Placement] | None:

@@ -23,7 +23,7 @@ _WITHOUT_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
 _UNASKED = Sight(reason=HardwareAsDeclared.OBSERVING)
 
 
-def asks(call: Call, environment: Environment) -> dict[str, Requirement]:
+def required_resources(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Return what is asked for: nothing where nodes are not looked at."""
     if isinstance(_selection(call, environment), Unobserved):
         return {}

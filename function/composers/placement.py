@@ -18,7 +18,7 @@ from function.contract import Answer, Call, Condition, Outcome, Requirement
 from function.domain.cache import ManagedCache, NamedCache
 from function.domain.model import Problem
 from function.domain.placement import Placement
-from function.domain.quota import Excess
+from function.domain.quota import QuotaUsage
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
@@ -27,8 +27,8 @@ from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, namespace
 from function.remote.objects import ObservedObject, read
 from function.remote.orphans import with_orphans
-from function.scheduling.admission import Admission, admission, limited
-from function.scheduling.quota import excess, may_exceed
+from function.scheduling.admission import Admission, apply_quota, check_admission
+from function.scheduling.quota import find_excess, may_exceed
 from function.serving import reconcile as lifecycle
 from function.serving.reconcile import SERVICE, service_name
 from function.status import admission as admission_report
@@ -82,15 +82,15 @@ def _compose(
     resolved = references.invalid_placement(faults) if faults else resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
         known = [resolved]
-        if resolved.reason in _CANNOT_START and not placement.begun and call.observed.keys() <= {NAMESPACE}:
+        if resolved.reason in _CANNOT_START and not placement.has_resources and call.observed.keys() <= {NAMESPACE}:
             known.append(admission_report.cannot_start())
         return _hold(call, settings, asked, known, placement, faulty=bool(faults))
     beyond = _excess(call, placement, settings)
     if isinstance(beyond, Condition):
         return _hold(call, settings, asked, [_RESOLVED, beyond], placement)
-    admitted = admission(placement, resolved.environment, _labels(resolved))
-    admitted = limited(admitted, placement, resolved.environment, beyond)
-    if not admitted.open and call.observed.keys() <= {NAMESPACE}:
+    admitted = check_admission(placement, resolved.environment, _labels(resolved))
+    admitted = apply_quota(admitted, placement, resolved.environment, beyond)
+    if not admitted.may_compose and call.observed.keys() <= {NAMESPACE}:
         return _hold(call, settings, asked, [_RESOLVED, admission_report.admitted(placement, admitted)], placement)
     writer = ObjectWriter(
         owner=placement.name,
@@ -136,23 +136,27 @@ def _labels(resolved: ResolvedPlacement) -> Mapping[str, str]:
     One that has not begun does: whether the cache knows it depends on which of both was created first.
     """
     placement, cache = resolved.placement, resolved.cache
-    known = placement.begun and cache is not None and placement.name in {reader.name for reader in cache.readers}
+    known = (
+        placement.has_resources and cache is not None and placement.name in {reader.name for reader in cache.readers}
+    )
     return labels(placement.environment, ManagedCache() if known else placement.cache)
 
 
-def asks(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call) -> dict[str, Requirement]:
     """Return what is asked for a ModelPlacement; for one that names no environment only its Objects."""
     return _requirements(call, parse_placement(call.xr).value, parse_settings(call.input, call.context).value)
 
 
-def _excess(call: Call, placement: Placement, settings: Settings) -> Excess | Condition | None:
+def _excess(call: Call, placement: Placement, settings: Settings) -> QuotaUsage | Condition | None:
     """Return why it is beyond the quota of its namespace, or that this is not known yet."""
     if not may_exceed(placement, settings.limits):
         return None
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return references.resolving(ConditionType.ADMITTED)
-    return excess(placement, (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid), settings.limits)
+    return find_excess(
+        placement, (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid), settings.limits
+    )
 
 
 def _requirements(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
@@ -223,7 +227,7 @@ def _answer(
         report.storage_ready(stored.state),
         services.invalid(written.rejected)
         if written.rejected
-        else services.accepted(remote, gate_open=stored.open and admitted.open),
+        else services.accepted(remote, gate_open=stored.open and admitted.may_compose),
         serving,
     )
     service = _service(call, resolved, written, remote)
@@ -238,7 +242,9 @@ def _answer(
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=unready(composed, works=serving.status is Status.TRUE),
     )
-    stuck = (admission_report.stuck(resolved.placement, admitted, tied=written.tied),) if written.stuck else ()
+    stuck = (
+        (admission_report.rollout_blocked(resolved.placement, admitted, tied=written.tied),) if written.stuck else ()
+    )
     return replace(outcome, events=(*outcome.events, *stuck))
 
 
@@ -251,7 +257,7 @@ def _service(call: Call, resolved: ResolvedPlacement, written: lifecycle.Written
         text(remote.manifest, "metadata.namespace") or resolved.namespace,
         uri,
         next_uri([item.manifest for item in written.composed.values()], uri),
-        written.takes,
+        written.allocated,
     )
 
 
@@ -265,7 +271,7 @@ def _where(call: Call, resolved: ResolvedPlacement, stored: Weights) -> Manifest
 
 def _serving(resolved: ResolvedPlacement, remote: ObservedObject) -> Condition:
     placement = resolved.placement
-    serving = services.serving(remote, placement.replicas, served=placement.served)
+    serving = services.serving(remote, placement.replicas, served=placement.was_ready)
     return pools.remarked(serving, resolved.pool, resolved.shape, resolved.environment.name)
 
 
@@ -285,7 +291,7 @@ def _hold(
     there = lifecycle.lowered(call.observed, None if faulty else placement)
     remote = read(next((call.observed[key] for key in there), None))
     most = lifecycle.most(there)
-    conditions = (*known, services.serving(remote, max(placement.replicas, most), served=placement.served))
+    conditions = (*known, services.serving(remote, max(placement.replicas, most), served=placement.was_ready))
     held = keep_observed(call, settings, asked, conditions)
     status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
     if there:

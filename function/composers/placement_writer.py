@@ -79,7 +79,7 @@ def _lower_replicas(item: Composed, replicas: int) -> Composed:
 def _annotations(placement: Placement) -> Manifest:
     """Return what of the profile the ledger of an environment and a later decision must know."""
     vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
-    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.apart else {})
+    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.exclusive_replica_nodes else {})
 
 
 def _topology(shape: Shape) -> Manifest:

@@ -185,8 +185,8 @@ class Environment:
     """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not.
 
     `broken`: its spec has faults outside its pools. Nothing new is decided there and what runs stays.
-    It keeps the ledger of its own GPUs: `free` by pool, as far as it has published it, `admitted`, and in `yields` whom
-    it has judged and has no room for, by uid and pool. One without a uid stands in a file and keeps none.
+    It keeps the ledger of its own GPUs: `free` by pool, as far as it has published it, `admitted`, and in `rejected`
+    the placements without room, by uid and pool. One without a uid stands in a file and keeps none.
     """
 
     name: str
@@ -205,7 +205,7 @@ class Environment:
     deleting: bool = False
     free: Mapping[str, Free] = field(default_factory=dict)
     admitted: tuple[Grant, ...] = ()
-    yields: frozenset[tuple[str, str]] = frozenset()
+    rejected: frozenset[tuple[str, str]] = frozenset()
 
     def pool(self, name: str) -> Pool | None:
         """Return the valid pool of this name, if there is one."""

@@ -59,7 +59,7 @@ class Placement:
     uid: str = ""
     created: str = ""
     vram: int | None = None
-    served: bool = False
+    was_ready: bool = False
     ready: bool = False
     unreachable: bool = False
     deleting: bool = False
@@ -73,14 +73,14 @@ class Placement:
     claim_mode: str = ""
     owner: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    takes: Share | None = None
+    allocated: Share | None = None
     over_quota: bool = False
-    held_back: bool = False
+    cannot_start: bool = False
     acknowledged: bool = True
-    apart: bool = False
+    exclusive_replica_nodes: bool = False
 
     @property
-    def asks(self) -> Share | None:
+    def requested(self) -> Share | None:
         """What its spec asks of its pool; None where that cannot be read."""
         if self.shape is None:
             return None
@@ -89,20 +89,20 @@ class Placement:
             nodes=self.shape.nodes,
             gpus_per_node=self.shape.gpus_per_node,
             replicas=max(0, self.replicas),
-            apart=self.apart,
+            exclusive_replica_nodes=self.exclusive_replica_nodes,
         )
 
     @property
-    def claims(self) -> Share | None:
+    def effective_request(self) -> Share | None:
         """What it wants of its pool: what it asks for, unless its namespace may not take that or it cannot start."""
-        return self.takes if self.over_quota or self.held_back else self.asks
+        return self.allocated if self.over_quota or self.cannot_start else self.requested
 
     @property
-    def has_served(self) -> bool:
+    def ever_ready(self) -> bool:
         """Whether it ever was Ready; `served` is latched a moment after `ready`."""
-        return self.served or self.ready
+        return self.was_ready or self.ready
 
     @property
-    def begun(self) -> bool:
+    def has_resources(self) -> bool:
         """Whether anything of it was composed, which nothing is before it was admitted."""
-        return self.has_served or bool(self.planned_uri or self.serving_uri)
+        return self.ever_ready or bool(self.planned_uri or self.serving_uri)

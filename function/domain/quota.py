@@ -17,7 +17,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Excess:
+class QuotaUsage:
     """Why there is no room in the quota of a namespace: the limits, what is taken, and by whom (name, GPUs), most
     first. `wanted`: GPUs beyond what it has.
     """
@@ -30,18 +30,18 @@ class Excess:
     holders: tuple[tuple[str, int], ...]
 
     @property
-    def never(self) -> bool:
+    def exceeds_limit(self) -> bool:
         """Whether more is wanted than the namespace may ever take."""
         return bool(self.limits.gpus and self.wanted > self.limits.gpus)
 
-    def of(self, gpus: int) -> "Excess | None":
+    def of(self, gpus: int) -> "QuotaUsage | None":
         """Return why there is no room for one more placement, of so many GPUs, where there is none."""
         many = self.limits.placements and self.placements >= self.limits.placements
         if many or (self.limits.gpus and self.gpus + gpus > self.limits.gpus):
             return replace(self, wanted=gpus)
         return None
 
-    def beside(self, name: str, gpus: int) -> "Excess":
+    def beside(self, name: str, gpus: int) -> "QuotaUsage":
         """Return what is taken beside one more."""
         holders = sorted((*self.holders, (name, gpus)), key=lambda holder: (-holder[1], holder[0]))
         return replace(self, placements=self.placements + 1, gpus=self.gpus + gpus, holders=tuple(holders))

@@ -14,13 +14,13 @@ class Share:
     nodes: int
     gpus_per_node: int
     replicas: int
-    apart: bool = False
+    exclusive_replica_nodes: bool = False
     labels: tuple[tuple[str, str], ...] | None = None
 
     @property
-    def together(self) -> int | None:
+    def max_replicas_per_node(self) -> int | None:
         """How many of the replicas one node may have, None for any number."""
-        return 1 if self.apart else None
+        return 1 if self.exclusive_replica_nodes else None
 
     @property
     def gpus(self) -> int:

@@ -36,13 +36,13 @@ class Candidate:
         """Why the planner has no storage for it; asked at most once."""
         if self.shape is None:
             return ()
-        return self.request.unstorable(self.environment, self.pool, self.shape, self.request.deployment.replicas)
+        return self.request.storage_check(self.environment, self.pool, self.shape, self.request.deployment.replicas)
 
 
 Check: TypeAlias = Callable[[SchedulingRequest, Candidate], Refusal | None]
 
 
-def _refuse(
+def _make_refusal(
     candidate: Candidate,
     field: Field,
     wanted: Value,
@@ -64,7 +64,7 @@ def _refuse(
 def vram(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A profile without a shape needs a model that says how much memory it takes."""
     if candidate.profile.shape is None and not request.model.vram:
-        return _refuse(candidate, Field.VRAM, None, None, Refused.INVALID_PROFILE)
+        return _make_refusal(candidate, Field.VRAM, None, None, Refused.INVALID_PROFILE)
     return None
 
 
@@ -73,24 +73,24 @@ def engine_args(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
     problems = find_shape_faults(candidate.profile.engine, candidate.shape)
-    return _refuse(candidate, Field.ENGINE_ARGS, None, problems, Refused.INVALID_PROFILE) if problems else None
+    return _make_refusal(candidate, Field.ENGINE_ARGS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
 def inter_node(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """An engine leaves to the pool's preset what that says about the network between nodes."""
     if candidate.shape is None:
         return None
-    problems = request.unservable(candidate.profile, candidate.shape, candidate.pool)
-    return _refuse(candidate, Field.INTER_NODE, None, problems, Refused.INVALID_PROFILE) if problems else None
+    problems = request.serving_check(candidate.profile, candidate.shape, candidate.pool)
+    return _make_refusal(candidate, Field.INTER_NODE, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
 def tls(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """An engine can serve HTTPS where the cluster's KServe speaks nothing else to it."""
     problems = find_tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
-    return _refuse(candidate, Field.TLS, None, problems, Refused.INVALID_PROFILE) if problems else None
+    return _make_refusal(candidate, Field.TLS, None, problems, Refused.INVALID_PROFILE) if problems else None
 
 
-def storage_wish(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+def deployment_storage(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """What the deployment itself says about its weights suits this shape."""
     return _storage(candidate, Refused.INVALID_DEPLOYMENT)
 
@@ -99,7 +99,7 @@ def multi_node(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Several nodes need a pool that says it can; one node runs anywhere."""
     shape = candidate.shape
     if shape is not None and shape.nodes > 1 and not candidate.pool.multi_node:
-        return _refuse(candidate, Field.MULTI_NODE, shape.nodes, "false")
+        return _make_refusal(candidate, Field.MULTI_NODE, shape.nodes, "false")
     return None
 
 
@@ -107,7 +107,7 @@ def gpus_per_node(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """A node has at least the GPUs that one pod takes."""
     shape, has = candidate.shape, candidate.pool.gpus_per_node
     if shape is not None and shape.gpus_per_node > has:
-        return _refuse(candidate, Field.GPUS_PER_NODE, shape.gpus_per_node, has)
+        return _make_refusal(candidate, Field.GPUS_PER_NODE, shape.gpus_per_node, has)
     return None
 
 
@@ -115,9 +115,9 @@ def memory_per_gpu(_: SchedulingRequest, candidate: Candidate) -> Refusal | None
     """A GPU has at least the memory asked for; VRAM maths needs it declared in any case."""
     wanted, has = candidate.profile.requires.memory_per_gpu, candidate.pool.memory_per_gpu
     if candidate.profile.shape is None and not has:
-        return _refuse(candidate, Field.MEMORY_PER_GPU, wanted, None)
+        return _make_refusal(candidate, Field.MEMORY_PER_GPU, wanted, None)
     if wanted is not None and (has is None or has < wanted):
-        return _refuse(candidate, Field.MEMORY_PER_GPU, wanted, has)
+        return _make_refusal(candidate, Field.MEMORY_PER_GPU, wanted, has)
     return None
 
 
@@ -125,7 +125,7 @@ def nvlink_domain(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """At least so many GPUs share one NVLink domain."""
     wanted, has = candidate.profile.requires.nvlink_domain, candidate.pool.nvlink_domain
     if wanted is not None and (has is None or has < wanted):
-        return _refuse(candidate, Field.NVLINK_DOMAIN, wanted, has)
+        return _make_refusal(candidate, Field.NVLINK_DOMAIN, wanted, has)
     return None
 
 
@@ -133,21 +133,21 @@ def interconnect(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """GPUs of one node are connected so, or better."""
     wanted, has = candidate.profile.requires.interconnect, candidate.pool.interconnect
     if wanted is not None and (has is None or not covers_interconnect(has, wanted)):
-        return _refuse(candidate, Field.INTERCONNECT, wanted, has)
+        return _make_refusal(candidate, Field.INTERCONNECT, wanted, has)
     return None
 
 
 def accelerator_type(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """The GPUs are of exactly this type."""
     wanted, has = candidate.profile.requires.accelerator_type, candidate.pool.accelerator_type or None
-    return _refuse(candidate, Field.ACCELERATOR_TYPE, wanted, has) if wanted and wanted != has else None
+    return _make_refusal(candidate, Field.ACCELERATOR_TYPE, wanted, has) if wanted and wanted != has else None
 
 
 def bandwidth(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """Nodes are connected at a rung of the ladder, or at least at it."""
     wanted, has = candidate.profile.requires.bandwidth, candidate.pool.bandwidth
     if wanted is not None and (has is None or not wanted.is_met_by(has)):
-        return _refuse(candidate, Field.BANDWIDTH, wanted, has)
+        return _make_refusal(candidate, Field.BANDWIDTH, wanted, has)
     return None
 
 
@@ -155,7 +155,7 @@ def precision(_: SchedulingRequest, candidate: Candidate) -> Refusal | None:
     """The GPUs support every precision asked for."""
     wanted, has = candidate.profile.requires.precision, candidate.pool.precision
     if wanted and (has is None or not set(wanted) <= set(has)):
-        return _refuse(candidate, Field.PRECISION, wanted, has)
+        return _make_refusal(candidate, Field.PRECISION, wanted, has)
     return None
 
 
@@ -188,12 +188,12 @@ def _storage(candidate: Candidate, reason: Refused) -> Refusal | None:
 
 def refuse_storage(candidate: Candidate, fault: StorageFault) -> Refusal:
     """Return the planner's word as a refusal."""
-    refusal = _refuse(candidate, Field.STORAGE, None, None, fault.reason)
+    refusal = _make_refusal(candidate, Field.STORAGE, None, None, fault.reason)
     return replace(refusal, storage=fault)
 
 
 CHECKS: tuple[Check, ...] = (
-    storage_wish,
+    deployment_storage,
     vram,
     engine_args,
     inter_node,

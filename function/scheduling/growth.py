@@ -12,23 +12,27 @@ from function.domain.model import Shape, Spread
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, shared_storage
-from function.scheduling.judge import poolless, step_of
+from function.scheduling.judge import step_of, unreadable_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.retain import profile_of
-from function.scheduling.shortage import shortage
-from function.scheduling.verdicts import Assignment, Field, Miss, Refusal
+from function.scheduling.retain import find_profile
+from function.scheduling.shortage import find_shortage
+from function.scheduling.verdicts import Assignment, Field, Infeasible, Refusal
 from function.weights.faults import find_faults_for_existing_claim
 
 
-def keep(
+def scale_existing(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
-) -> tuple[Assignment, Miss | None]:
+) -> tuple[Assignment, Infeasible | None]:
     """Return a placement as it stays, with the replicas that it can have, and why it has not all of them."""
-    wanted, held = request.deployment.replicas, _held(environment, placement)
-    miss = _hindrance(request, environment, replace(placement, replicas=held), shape, ledger) if wanted > held else None
-    profile = profile_of(request, placement.profile)
+    wanted, held = request.deployment.replicas, _admitted_replicas(environment, placement)
+    miss = (
+        _why_not_scaled(request, environment, replace(placement, replicas=held), shape, ledger)
+        if wanted > held
+        else None
+    )
+    profile = find_profile(request, placement.profile)
     computed = profile is not None and profile.shape is None
     assignment = Assignment(
         environment=placement.environment,
@@ -42,35 +46,37 @@ def keep(
     return assignment, miss
 
 
-def _held(environment: Environment, placement: Placement) -> int:
+def _admitted_replicas(environment: Environment, placement: Placement) -> int:
     """Return how many replicas a placement has, or may still get."""
-    asks = placement.asks
-    if asks is None or (placement.uid, placement.pool) not in environment.yields:
+    asks = placement.requested
+    if asks is None or (placement.uid, placement.pool) not in environment.rejected:
         return placement.replicas
     granted = (g.share.replicas for g in environment.find_grants(placement.uid) if g.share.is_like(asks))
     return min(placement.replicas, max(granted, default=0))
 
 
-def _hindrance(
+def _why_not_scaled(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
-) -> Miss | None:
+) -> Infeasible | None:
     pool = environment.pool(placement.pool)
     if pool is None or environment.broken:
         field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
-        return replace(poolless(environment, field), keeps=placement.replicas)
-    unread = _unread(request, placement)
+        return replace(unreadable_environment(environment, field), current_replicas=placement.replicas)
+    unread = _refuse_invalid_profile(request, placement)
     if unread is not None:
-        return Miss(environment=environment.name, refusals=(unread,), keeps=placement.replicas)
-    unstorable = _unstorable(request, environment, pool, placement, shape)
-    full = _room(request, environment, pool, placement, shape, ledger)
+        return Infeasible(environment=environment.name, refusals=(unread,), current_replicas=placement.replicas)
+    unstorable = _refuse_storage(request, environment, pool, placement, shape)
+    full = _refuse_capacity(request, environment, pool, placement, shape, ledger)
     refusals = (*unstorable, *([full] if full else ()))
     if not refusals:
         return None
     step = step_of(full) if full and not unstorable else CHECKS.index(shared_storage)
-    return Miss(environment=environment.name, refusals=refusals, step=step, keeps=placement.replicas)
+    return Infeasible(
+        environment=environment.name, refusals=refusals, failed_at=step, current_replicas=placement.replicas
+    )
 
 
-def _unread(request: SchedulingRequest, placement: Placement) -> Refusal | None:
+def _refuse_invalid_profile(request: SchedulingRequest, placement: Placement) -> Refusal | None:
     """Refuse while its profile cannot be read: what is not carried out is not promised."""
     broken = next((profile for profile in request.model.broken if profile.name == placement.profile), None)
     if broken is None:
@@ -84,10 +90,10 @@ def _unread(request: SchedulingRequest, placement: Placement) -> Refusal | None:
     )
 
 
-def _unstorable(
+def _refuse_storage(
     request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
 ) -> tuple[Refusal, ...]:
-    found = request.unstorable(environment, pool, shape, request.deployment.replicas)
+    found = request.storage_check(environment, pool, shape, request.deployment.replicas)
     if placement.serving_uri or placement.hydration.completed_at:
         found = find_faults_for_existing_claim(found, placement.claim_mode, shape.nodes, request.deployment.replicas)
     return tuple(
@@ -104,7 +110,7 @@ def _unstorable(
     )
 
 
-def _room(
+def _refuse_capacity(
     request: SchedulingRequest,
     environment: Environment,
     pool: Pool,
@@ -112,9 +118,9 @@ def _room(
     shape: Shape,
     ledger: Ledger,
 ) -> Refusal | None:
-    profile = profile_of(request, placement.profile)
+    profile = find_profile(request, placement.profile)
     apart = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
-    return shortage(
+    return find_shortage(
         ledger.room(environment, pool),
         Demand(shape, request.deployment.replicas, apart),
         placement.environment,

@@ -16,21 +16,21 @@ from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import Profile, Shape
-from function.domain.quota import Excess
+from function.domain.quota import QuotaUsage
 from function.kube.selectors import Selector
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, Candidate
 from function.scheduling.ledger import Ledger
-from function.scheduling.preference import rank, within
+from function.scheduling.preference import rank, sort_key_in_environment
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.shape import replica_shape
-from function.scheduling.shortage import capacity
-from function.scheduling.verdicts import Field, Fit, Miss, Refusal, Verdict
+from function.scheduling.shortage import check_capacity
+from function.scheduling.verdicts import Feasible, Field, Infeasible, Refusal, Verdict
 
-Judge: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
+FilterFunc: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
 _Step: TypeAlias = tuple[int, Refusal]
 SELECTION = -1
-_UNSUITED = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
+_REQUIREMENT_REASONS = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 NEVER, NOT_NOW, READINESS, QUOTA = range(len(CHECKS), len(CHECKS) + 4)
 _STEPS = {
     Refused.POOL_TOO_SMALL: NEVER,
@@ -48,37 +48,37 @@ class Attempt:
     refusals: tuple[Refusal, ...]
 
 
-def attempts(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> tuple[Attempt, ...]:
+def filter_candidates(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> tuple[Attempt, ...]:
     """Return all that `judge` would look at if nothing fitted, in its order."""
     if environment.broken:
-        return (Attempt(None, poolless(environment, Field.ENVIRONMENT).refusals),)
-    outside = unselected(request, environment)
+        return (Attempt(None, unreadable_environment(environment, Field.ENVIRONMENT).refusals),)
+    outside = refused_by_selectors(request, environment)
     if outside:
         return (Attempt(None, outside),)
     late = None if environment.ready else _not_ready(environment)
-    found = _attempts(request, environment, ledger, late)
+    found = _filter_candidates(request, environment, ledger, late)
     return tuple(Attempt(candidate, tuple(refusal for _, refusal in steps)) for candidate, steps in found)
 
 
-def judge(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Judge an environment that would be chosen anew: it must be Ready."""
     late = None if environment.ready else _not_ready(environment)
-    return _judge(request, environment, ledger, late)
+    return _filter(request, environment, ledger, late)
 
 
-def judge_again(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+def filter_for_reschedule(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Judge an environment whose placement is decided again: an outage is no reason to leave it, nor is a quota."""
-    return _judge(replace(request, excess=None), environment, ledger, None)
+    return _filter(replace(request, quota_usage=None), environment, ledger, None)
 
 
-def suits(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
+def satisfies_requirements(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
     """Tell whether a pool has all that a profile asks for; weights and room may come, and an outage go."""
     candidate = Candidate(request, environment, profile, pool, replica_shape(profile, request.model.vram, pool))
     refusals = (check(request, candidate) for check in CHECKS)
-    return not any(refusal and refusal.reason in _UNSUITED for refusal in refusals)
+    return not any(refusal and refusal.reason in _REQUIREMENT_REASONS for refusal in refusals)
 
 
-def unselected(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
+def refused_by_selectors(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
     """Return what the deployment's and the model's selector refuse."""
     if not (request.deployment.selector.requirements or request.model.selector.requirements):
         return ()
@@ -90,7 +90,7 @@ def unselected(request: SchedulingRequest, environment: Environment) -> tuple[Re
     return tuple(refusal for refusal in found if refusal is not None)
 
 
-def unselected_by(profile: Profile, environment: Environment) -> Refusal | None:
+def refused_by_profile_selector(profile: Profile, environment: Environment) -> Refusal | None:
     """Return what the profile's own selector refuses."""
     if not profile.selector.requirements:
         return None
@@ -113,23 +113,23 @@ def _selection(
     )
 
 
-def _judge(request: SchedulingRequest, environment: Environment, ledger: Ledger, late: Refusal | None) -> Verdict:
+def _filter(request: SchedulingRequest, environment: Environment, ledger: Ledger, late: Refusal | None) -> Verdict:
     if environment.broken:
-        return poolless(environment, Field.ENVIRONMENT)
-    outside = unselected(request, environment)
+        return unreadable_environment(environment, Field.ENVIRONMENT)
+    outside = refused_by_selectors(request, environment)
     if outside:
-        return Miss(environment=environment.name, refusals=outside, step=SELECTION)
+        return Infeasible(environment=environment.name, refusals=outside, failed_at=SELECTION)
     nearest: list[Iterator[_Step]] = []
     furthest, best = SELECTION, None
-    for candidate, steps in _attempts(request, environment, ledger, late):
+    for candidate, steps in _filter_candidates(request, environment, ledger, late):
         if best is not None and (candidate is None or candidate.profile.name != best.profile):
             break
         first = next(steps, None)
         if first is None:
-            fit = _fit(request, candidate, ledger)
+            fit = _accept(request, candidate, ledger)
             if fit.rank is None:
                 return fit
-            best = fit if best is None else min(best, fit, key=within)
+            best = fit if best is None else min(best, fit, key=sort_key_in_environment)
             continue
         if first[0] > furthest:
             furthest, nearest = first[0], []
@@ -138,14 +138,14 @@ def _judge(request: SchedulingRequest, environment: Environment, ledger: Ledger,
     if best is not None:
         return best
     refusals = min((tuple(refusal for _, refusal in steps) for steps in nearest), key=len)
-    return Miss(environment=environment.name, refusals=refusals, step=furthest)
+    return Infeasible(environment=environment.name, refusals=refusals, failed_at=furthest)
 
 
-def _attempts(
+def _filter_candidates(
     request: SchedulingRequest, environment: Environment, ledger: Ledger, late: Refusal | None
 ) -> Iterator[tuple[Candidate | None, Iterator[_Step]]]:
     for profile in request.model.profiles:
-        refused = unselected_by(profile, environment)
+        refused = refused_by_profile_selector(profile, environment)
         if refused is not None:
             yield None, iter([(SELECTION, refused)])
         elif not environment.pools:
@@ -154,31 +154,35 @@ def _attempts(
             for pool in environment.pools:
                 shape = replica_shape(profile, request.model.vram, pool)
                 candidate = Candidate(request, environment, profile, pool, shape)
-                yield candidate, _steps(request, candidate, ledger, late)
+                yield candidate, _run_filters(request, candidate, ledger, late)
 
 
-def _steps(request: SchedulingRequest, candidate: Candidate, ledger: Ledger, late: Refusal | None) -> Iterator[_Step]:
+def _run_filters(
+    request: SchedulingRequest, candidate: Candidate, ledger: Ledger, late: Refusal | None
+) -> Iterator[_Step]:
     """Run the chain. Lazily: beyond its first refusal only the nearest pool is of interest."""
     for step, check in enumerate(CHECKS):
         refusal = check(request, candidate)
         if refusal is not None:
             yield step, refusal
-    full = capacity(request, candidate, ledger)
-    over = _over_quota(request, candidate)
+    full = check_capacity(request, candidate, ledger)
+    over = _check_quota(request, candidate)
     found = [refusal for refusal in (full, late, over) if refusal is not None]
     yield from sorted(((step_of(refusal), refusal) for refusal in found), key=itemgetter(0))
 
 
-def _over_quota(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
-    if request.excess is None or candidate.shape is None:
+def _check_quota(request: SchedulingRequest, candidate: Candidate) -> Refusal | None:
+    if request.quota_usage is None or candidate.shape is None:
         return None
-    excess = request.excess.of(candidate.shape.gpus * request.deployment.replicas)
+    excess = request.quota_usage.of(candidate.shape.gpus * request.deployment.replicas)
     if excess is None:
         return None
-    return over_quota(candidate.environment.name, candidate.profile.name, candidate.pool.name, candidate.shape, excess)
+    return refuse_over_quota(
+        candidate.environment.name, candidate.profile.name, candidate.pool.name, candidate.shape, excess
+    )
 
 
-def over_quota(environment: str, profile: str, pool: str, shape: Shape, excess: Excess) -> Refusal:
+def refuse_over_quota(environment: str, profile: str, pool: str, shape: Shape, excess: QuotaUsage) -> Refusal:
     """Return the refusal of what a namespace has no room for in its quota."""
     return Refusal(
         reason=Refused.QUOTA_EXCEEDED,
@@ -188,7 +192,7 @@ def over_quota(environment: str, profile: str, pool: str, shape: Shape, excess: 
         pool=pool,
         shape=shape,
         wanted=excess.wanted,
-        excess=excess,
+        quota_usage=excess,
     )
 
 
@@ -197,15 +201,15 @@ def step_of(refusal: Refusal) -> int:
 
     A quota that the request alone exceeds is as far away as a pool that is too small: waiting never helps.
     """
-    if refusal.excess is not None and refusal.excess.never:
+    if refusal.quota_usage is not None and refusal.quota_usage.exceeds_limit:
         return NEVER
     return _STEPS[refusal.reason]
 
 
-def _fit(request: SchedulingRequest, candidate: Candidate | None, ledger: Ledger) -> Fit:
+def _accept(request: SchedulingRequest, candidate: Candidate | None, ledger: Ledger) -> Feasible:
     assert candidate is not None  # what nothing refuses has a pool and a shape
     assert candidate.shape is not None
-    return Fit(
+    return Feasible(
         environment=candidate.environment.name,
         profile=candidate.profile.name,
         pool=candidate.pool.name,
@@ -215,9 +219,11 @@ def _fit(request: SchedulingRequest, candidate: Candidate | None, ledger: Ledger
     )
 
 
-def poolless(environment: Environment, field: Field) -> Miss:
+def unreadable_environment(environment: Environment, field: Field) -> Infeasible:
     """Return the refusal of an environment, or of its pools, that cannot be read or are not there."""
-    return Miss(environment=environment.name, refusals=(_unreadable(environment, field),), step=FIRST_OF_POOL)
+    return Infeasible(
+        environment=environment.name, refusals=(_unreadable(environment, field),), failed_at=FIRST_OF_POOL
+    )
 
 
 def _unreadable(environment: Environment, field: Field) -> Refusal:

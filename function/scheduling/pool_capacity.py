@@ -18,7 +18,7 @@ class Demand:
 
     shape: Shape
     replicas: int
-    apart: bool = False
+    exclusive_replica_nodes: bool = False
 
 
 @dataclass(slots=True)
@@ -32,27 +32,32 @@ class PoolCapacity:
     nodes: int
     gpus_per_node: int
     placements: int = 0
-    lost: int = 0
-    beyond: int = 0
-    whole: tuple[bool, bool] = (False, False)
+    unusable_nodes: int = 0
+    overcommitted_nodes: int = 0
+    exclusive_nodes: tuple[bool, bool] = (False, False)
     free: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.free[self.gpus_per_node] = self.nodes - self.lost
+        self.free[self.gpus_per_node] = self.nodes - self.unusable_nodes
 
     @property
     def nodes_in_use(self) -> int:
         """Nodes with at least one GPU taken, of all that are declared."""
-        return min(self.nodes, self.nodes - self.lost - self.free.get(self.gpus_per_node, 0) + self.beyond)
+        return min(
+            self.nodes,
+            self.nodes - self.unusable_nodes - self.free.get(self.gpus_per_node, 0) + self.overcommitted_nodes,
+        )
 
     def charged(self, nodes: int, gpus: int) -> int:
         """Return the GPUs of a node that nobody else gets beside one pod of a replica."""
-        return max(gpus, self.gpus_per_node) if self.whole[nodes > 1] else gpus
+        return max(gpus, self.gpus_per_node) if self.exclusive_nodes[nodes > 1] else gpus
 
     def holds(self, demand: Demand) -> int:
         """Return how many of the replicas fit, without taking anything."""
         shape = demand.shape
-        return self.fits(shape.nodes, shape.gpus_per_node, demand.replicas, 1 if demand.apart else None)
+        return self.fits(
+            shape.nodes, shape.gpus_per_node, demand.replicas, 1 if demand.exclusive_replica_nodes else None
+        )
 
     def fits(self, nodes: int, gpus: int, replicas: int, together: int | None = None) -> int:
         """Return how many replicas fit, on one node at most so many `together`; where some number does, every smaller
@@ -91,7 +96,7 @@ class PoolCapacity:
         nodes, gpus = demand.shape.nodes, self.charged(demand.shape.nodes, demand.shape.gpus_per_node)
         if not demand.replicas:
             return 0
-        if demand.apart:
+        if demand.exclusive_replica_nodes:
             return min(level for level, count in self.free.items() if count and level >= gpus) - gpus
         after = PoolCapacity(self.nodes, self.gpus_per_node)
         after.free = {**self.free}
@@ -108,4 +113,4 @@ class PoolCapacity:
 @lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
 def empty_holds(nodes: int, gpus_per_node: int, demand: Demand, whole: tuple[bool, bool] = (False, False)) -> int:
     """Return how many of the replicas would fit were nobody there."""
-    return PoolCapacity(nodes, gpus_per_node, whole=whole).holds(demand)
+    return PoolCapacity(nodes, gpus_per_node, exclusive_nodes=whole).holds(demand)

@@ -15,7 +15,7 @@ from function.domain.placement import Preference
 from function.scheduling.checks import Candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
-from function.scheduling.verdicts import Fit, Miss, Rank, Verdict
+from function.scheduling.verdicts import Feasible, Infeasible, Rank, Verdict
 
 
 def rank(candidate: Candidate, ledger: Ledger) -> Rank | None:
@@ -34,7 +34,7 @@ def rank(candidate: Candidate, ledger: Ledger) -> Rank | None:
     )
 
 
-def within(fit: Fit) -> tuple[tuple[int, int, int], int, str]:
+def sort_key_in_environment(fit: Feasible) -> tuple[tuple[int, int, int], int, str]:
     """Sorts fits of one environment."""
     assert fit.rank is not None  # likewise
     return fit.rank.size, fit.rank.left, fit.pool
@@ -46,16 +46,16 @@ def smallest_first(verdicts: Iterable[Verdict], *, by_name: bool) -> Iterator[Ve
     Not `by_name`: what is equally small stays in the order in which it comes.
     """
     found = [*verdicts]
-    yield from (verdict for verdict in found if isinstance(verdict, Miss))
-    fits = [verdict for verdict in found if isinstance(verdict, Fit)]
-    yield from sorted(fits, key=_by_name if by_name else _size)
+    yield from (verdict for verdict in found if isinstance(verdict, Infeasible))
+    fits = [verdict for verdict in found if isinstance(verdict, Feasible)]
+    yield from sorted(fits, key=_sort_key_by_name if by_name else _size)
 
 
-def _size(fit: Fit) -> tuple[int, int, int]:
+def _size(fit: Feasible) -> tuple[int, int, int]:
     assert fit.rank is not None  # what is preferred as the smallest has one
     return fit.rank.size
 
 
-def _by_name(fit: Fit) -> tuple[tuple[int, int, int], int, str]:
+def _sort_key_by_name(fit: Feasible) -> tuple[tuple[int, int, int], int, str]:
     assert fit.rank is not None  # likewise
     return fit.rank.size, fit.rank.left, fit.environment

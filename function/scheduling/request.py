@@ -7,11 +7,11 @@ from typing import TypeAlias
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Problem, Profile, Shape
 from function.domain.placement import Deployment
-from function.domain.quota import Excess
+from function.domain.quota import QuotaUsage
 from function.weights.faults import StorageFault
 
-Unstorable: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
-Unservable: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
+StorageCheck: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
+ServingCheck: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
 
 
 def _storable(*_: object) -> tuple[StorageFault, ...]:
@@ -31,9 +31,9 @@ class SchedulingRequest:
 
     deployment: Deployment
     model: Model
-    unstorable: Unstorable = _storable
-    unservable: Unservable = _servable
-    excess: Excess | None = None
+    storage_check: StorageCheck = _storable
+    serving_check: ServingCheck = _servable
+    quota_usage: QuotaUsage | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:

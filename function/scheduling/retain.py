@@ -23,33 +23,33 @@ from enum import Enum
 from function.domain.environment import Environment, Pool
 from function.domain.model import Profile
 from function.domain.placement import Placement
-from function.scheduling.judge import suits, unselected, unselected_by
+from function.scheduling.judge import refused_by_profile_selector, refused_by_selectors, satisfies_requirements
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.shape import replica_shape
 from function.scheduling.verdicts import DropCause, Dropped
 
 
-class Standing(Enum):
+class Retention(Enum):
     """What becomes of a placement."""
 
-    STAYS = "stays"
-    AGAIN = "again"
-    YIELDS = "yields"
+    KEEP = "keep"
+    RESCHEDULE = "reschedule"
+    EVICT = "evict"
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
     """Own placements by what becomes of them, each by name of its environment; at most one an environment."""
 
-    stays: tuple[Placement, ...] = ()
-    again: tuple[Placement, ...] = ()
+    retained: tuple[Placement, ...] = ()
+    to_reschedule: tuple[Placement, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
 
-def keep_first(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
+def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
     """Sorts placements so that those which shall stay longest come first: who is Ready, was once, has begun."""
-    served, begun = placement.served, placement.begun
+    served, begun = placement.was_ready, placement.has_resources
     return placement.deleting, not placement.ready, not served, not begun, placement.environment, placement.name
 
 
@@ -59,74 +59,76 @@ def retain(
     """Sort a deployment's own placements; `environments` are those that are not being deleted."""
     seen: set[str] = set()
     dropped: list[Dropped] = []
-    by_standing: dict[Standing, list[Placement]] = {standing: [] for standing in Standing}
-    for placement in sorted(own, key=keep_first):
+    by_standing: dict[Retention, list[Placement]] = {standing: [] for standing in Retention}
+    for placement in sorted(own, key=retention_order):
         if placement.environment in seen:
             dropped.append(Dropped(placement=placement, cause=DropCause.SCALED_DOWN))
             continue
         seen.add(placement.environment)
         environment = environments.get(placement.environment)
-        by_standing[_standing(request, environment, placement, ledger)].append(placement)
-    dropped += (Dropped(placement=placement, cause=DropCause.YIELDED) for placement in by_standing[Standing.YIELDS])
-    return Retained(tuple(by_standing[Standing.STAYS]), tuple(by_standing[Standing.AGAIN]), tuple(dropped))
+        by_standing[_decide_retention(request, environment, placement, ledger)].append(placement)
+    dropped += (Dropped(placement=placement, cause=DropCause.EVICTED) for placement in by_standing[Retention.EVICT])
+    return Retained(tuple(by_standing[Retention.KEEP]), tuple(by_standing[Retention.RESCHEDULE]), tuple(dropped))
 
 
-def profile_of(request: SchedulingRequest, name: str) -> Profile | None:
+def find_profile(request: SchedulingRequest, name: str) -> Profile | None:
     """Return the valid profile of a name, if there is one."""
     return next((p for p in request.model.profiles if p.name == name), None)
 
 
-def _standing(
+def _decide_retention(
     request: SchedulingRequest, environment: Environment | None, placement: Placement, ledger: Ledger
-) -> Standing:
+) -> Retention:
     if environment is None:
-        return Standing.AGAIN
+        return Retention.RESCHEDULE
     pool = environment.pool(placement.pool)
-    if pool is not None and not ledger.keeps(environment, pool, placement):
-        return Standing.YIELDS
-    if _waits_in_vain(environment, placement):
-        return Standing.YIELDS
-    if _outgrown(environment, placement) or not _stays(request, environment, pool, placement):
-        return Standing.AGAIN
-    return Standing.STAYS
+    if pool is not None and not ledger.keeps_place(environment, pool, placement):
+        return Retention.EVICT
+    if _admission_impossible(environment, placement):
+        return Retention.EVICT
+    if _new_shape_rejected(environment, placement) or not _is_still_valid(request, environment, pool, placement):
+        return Retention.RESCHEDULE
+    return Retention.KEEP
 
 
-def _waits_in_vain(environment: Environment, placement: Placement) -> bool:
+def _admission_impossible(environment: Environment, placement: Placement) -> bool:
     chosen_anew = environment.ready and not environment.broken
     admitted = not environment.uid or environment.find_grants(placement.uid)
-    return not (chosen_anew or admitted or placement.begun)
+    return not (chosen_anew or admitted or placement.has_resources)
 
 
-def _outgrown(environment: Environment, placement: Placement) -> bool:
+def _new_shape_rejected(environment: Environment, placement: Placement) -> bool:
     """Tell whether there is no room for another shape, or in another pool, than those it was admitted for."""
-    asks = placement.asks
-    if asks is None or (placement.uid, placement.pool) not in environment.yields:
+    asks = placement.requested
+    if asks is None or (placement.uid, placement.pool) not in environment.rejected:
         return False
     return not any(grant.share.is_like(asks) for grant in environment.find_grants(placement.uid))
 
 
-def _stays(request: SchedulingRequest, environment: Environment, pool: Pool | None, placement: Placement) -> bool:
+def _is_still_valid(
+    request: SchedulingRequest, environment: Environment, pool: Pool | None, placement: Placement
+) -> bool:
     if environment.broken:
         return True
-    if unselected(request, environment):
+    if refused_by_selectors(request, environment):
         return False
-    if _unreadable(request, environment, placement):
+    if _is_unreadable(request, environment, placement):
         return True
-    profile = profile_of(request, placement.profile)
-    if profile is None or pool is None or unselected_by(profile, environment) is not None:
+    profile = find_profile(request, placement.profile)
+    if profile is None or pool is None or refused_by_profile_selector(profile, environment) is not None:
         return False
-    if placement.model != request.deployment.model and not suits(request, environment, profile, pool):
+    if placement.model != request.deployment.model and not satisfies_requirements(request, environment, profile, pool):
         return False
-    return not _reshaped(request, profile, pool, placement)
+    return not _is_reshaped(request, profile, pool, placement)
 
 
-def _unreadable(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
+def _is_unreadable(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
     """Tell whether the profile or the pool is declared in a way that cannot be read."""
     broken = {profile.name for profile in request.model.broken}
     return placement.profile in broken or placement.pool in environment.broken_pools
 
 
-def _reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, placement: Placement) -> bool:
+def _is_reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, placement: Placement) -> bool:
     if placement.shape is None:
         return False
     if profile.shape is not None:

@@ -17,45 +17,55 @@ from typing import TypeAlias
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Preference
-from function.domain.quota import Excess
+from function.domain.quota import QuotaUsage
 from function.kube.names import hash_parts
 from function.reasons import Refused
-from function.scheduling.growth import keep
-from function.scheduling.judge import Judge, judge, judge_again
+from function.scheduling.growth import scale_existing
+from function.scheduling.judge import FilterFunc, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
 from function.scheduling.preference import smallest_first
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.retain import Retained, retain
-from function.scheduling.verdicts import Assignment, Decision, DropCause, Dropped, Field, Fit, Miss, Refusal, Verdict
+from function.scheduling.verdicts import (
+    Assignment,
+    Decision,
+    DropCause,
+    Dropped,
+    Feasible,
+    Field,
+    Infeasible,
+    Refusal,
+    Verdict,
+)
 from function.weights.faults import FaultKind, StorageFault
 
-Judging: TypeAlias = Callable[[SchedulingRequest], Judge]
+FilterFactory: TypeAlias = Callable[[SchedulingRequest], FilterFunc]
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _Snapshot:
     """What is looked at: environments by name save those that go, own placements, what others take."""
 
     request: SchedulingRequest
     environments: Mapping[str, Environment]
     own: tuple[Placement, ...]
     ledger: Ledger
-    judging: Judging
-    quota: Excess | None
+    filter_factory: FilterFactory
+    quota: QuotaUsage | None
 
 
-def anew(_: SchedulingRequest) -> Judge:
+def uncached(_: SchedulingRequest) -> FilterFunc:
     """Return what judges every request anew."""
-    return judge
+    return filter_environment
 
 
 def schedule(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    judging: Judging = anew,
-    quota: Excess | None = None,
+    judging: FilterFactory = uncached,
+    quota: QuotaUsage | None = None,
 ) -> Decision:
     """Decide where a deployment runs.
 
@@ -64,18 +74,18 @@ def schedule(
     `quota` is what the namespace takes of its quota, where it has one: of what is new, what does not fit beside that is
     looked for in a smaller size.
     """
-    scene = _scene(request, environments, placements, judging, quota)
+    scene = _take_snapshot(request, environments, placements, judging, quota)
     wanted = request.deployment.environments
     retained = retain(request, scene.environments, scene.own, scene.ledger)
-    staying = retained.stays[:wanted]
-    kept, stunted = _keep(scene, staying)
-    fault = _fault(scene)
+    staying = retained.retained[:wanted]
+    kept, stunted = _scale_staying(scene, staying)
+    fault = _find_fault(scene)
     refused = fault is not None
-    again = () if refused else _again(scene, retained.again, wanted - len(staying))
+    again = () if refused else _reschedule_in_place(scene, retained.to_reschedule, wanted - len(staying))
     taken = frozenset(a.environment for a in again).union(p.environment for p in staying)
-    fresh, misses = ((), ()) if refused else _fill(scene, retained, taken, wanted - len(taken))
+    fresh, misses = ((), ()) if refused else _fill_environments(scene, retained, taken, wanted - len(taken))
     assignments = tuple(sorted((*kept, *again, *fresh), key=lambda a: a.environment))
-    carried, dropped = _let_go(retained, staying, assignments, wanted)
+    carried, dropped = _split_carried_and_dropped(retained, staying, assignments, wanted)
     return Decision(
         assignments=assignments,
         carried=carried,
@@ -88,13 +98,13 @@ def schedule(
     )
 
 
-def _scene(
+def _take_snapshot(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    judging: Judging,
-    quota: Excess | None,
-) -> _Scene:
+    judging: FilterFactory,
+    quota: QuotaUsage | None,
+) -> _Snapshot:
     namespace, name = request.deployment.namespace, request.deployment.name
     own: list[Placement] = []
     others: list[Placement] = []
@@ -102,12 +112,12 @@ def _scene(
         mine = placement.deployment == name and placement.namespace == namespace
         (own if mine else others).append(placement)
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Scene(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), judging, quota)
+    return _Snapshot(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), judging, quota)
 
 
-def _fault(scene: _Scene) -> Refusal | None:
+def _find_fault(scene: _Snapshot) -> Refusal | None:
     """Return what rules out every environment at once."""
-    found = unsuited(scene.request, scene.environments.values())
+    found = unsatisfiable_storage(scene.request, scene.environments.values())
     if found is not None:
         return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=found)
     if not scene.environments:
@@ -115,7 +125,7 @@ def _fault(scene: _Scene) -> Refusal | None:
     return None
 
 
-def unsuited(
+def unsatisfiable_storage(
     request: SchedulingRequest,
     environments: Iterable[Environment],
     reasons: Collection[Refused] = (Refused.INVALID_DEPLOYMENT,),
@@ -126,7 +136,7 @@ def unsuited(
         for profile in request.model.profiles:
             if profile.shape is None:
                 return None  # what shape it takes is the pool's to say
-            faults = request.unstorable(environment, NO_POOL, profile.shape, request.deployment.replicas)
+            faults = request.storage_check(environment, NO_POOL, profile.shape, request.deployment.replicas)
             # That of an account is an environment's.
             blamed = [
                 each for each in faults if each.reason in reasons and each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
@@ -137,45 +147,47 @@ def unsuited(
     return fault
 
 
-def _keep(scene: _Scene, staying: Iterable[Placement]) -> tuple[tuple[Assignment, ...], tuple[Miss, ...]]:
+def _scale_staying(
+    scene: _Snapshot, staying: Iterable[Placement]
+) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
     """Return what stays and can be read, and why some of it has fewer replicas than wanted."""
     found = [
-        keep(scene.request, scene.environments[p.environment], p, p.shape, scene.ledger)
+        scale_existing(scene.request, scene.environments[p.environment], p, p.shape, scene.ledger)
         for p in staying
         if p.shape is not None
     ]
     return tuple(a for a, _ in found), tuple(m for _, m in found if m is not None)
 
 
-def _again(scene: _Scene, placements: Iterable[Placement], room: int) -> tuple[Assignment, ...]:
+def _reschedule_in_place(scene: _Snapshot, placements: Iterable[Placement], room: int) -> tuple[Assignment, ...]:
     """Decide placements again on their own environments, where those still have a pool for them."""
     found: list[Assignment] = []
     for placement in placements:
         environment = scene.environments.get(placement.environment)
         if environment is None or len(found) >= room:
             continue
-        verdict = judge_again(scene.request, environment, scene.ledger)
-        if isinstance(verdict, Fit):
-            found.append(_assign(scene, verdict, placement))
+        verdict = filter_for_reschedule(scene.request, environment, scene.ledger)
+        if isinstance(verdict, Feasible):
+            found.append(_make_assignment(scene, verdict, placement))
     return tuple(found)
 
 
-def _fill(
-    scene: _Scene, retained: Retained, taken: frozenset[str], room: int
-) -> tuple[tuple[Assignment, ...], tuple[Miss, ...]]:
+def _fill_environments(
+    scene: _Snapshot, retained: Retained, taken: frozenset[str], room: int
+) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
     """Choose environments by name until there is enough; what yielded may come back in another shape."""
-    yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.YIELDED}
+    yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
     found: list[Assignment] = []
-    misses: list[Miss] = []
-    verdicts, quota = _verdicts(scene, taken, contended=bool(yielded)), _Quota(scene)
+    misses: list[Infeasible] = []
+    verdicts, quota = _filter_in_order(scene, taken, contended=bool(yielded)), _Quota(scene)
     while len(found) < room and (verdict := next(verdicts, None)) is not None:
         there = yielded.get(verdict.environment)
         # What is there is charged already, and is judged with all that is.
         judged = verdict if there else quota.within(verdict)
-        if isinstance(judged, Miss):
+        if isinstance(judged, Infeasible):
             misses.append(judged)
             continue
-        found.append(_assign(scene, judged, there))
+        found.append(_make_assignment(scene, judged, there))
         if there is None:
             quota.charge(judged)
     return tuple(found), tuple(misses)
@@ -184,40 +196,40 @@ def _fill(
 class _Quota:
     """What is left of a namespace's quota while environments are chosen."""
 
-    def __init__(self, scene: _Scene) -> None:
+    def __init__(self, scene: _Snapshot) -> None:
         self._scene, self._taken = scene, scene.quota
-        self._judge: Judge | None = None
+        self._judge: FilterFunc | None = None
 
     def within(self, verdict: Verdict) -> Verdict:
         """Return a verdict; where what was chosen is beyond the quota, on what takes less on its environment."""
-        if self._taken is None or isinstance(verdict, Miss) or self._taken.of(self._gpus(verdict)) is None:
+        if self._taken is None or isinstance(verdict, Infeasible) or self._taken.of(self._gpus(verdict)) is None:
             return verdict
         scene = self._scene
-        request = replace(scene.request, excess=self._taken)
-        self._judge = self._judge or scene.judging(request)
+        request = replace(scene.request, quota_usage=self._taken)
+        self._judge = self._judge or scene.filter_factory(request)
         return self._judge(request, scene.environments[verdict.environment], scene.ledger)
 
-    def charge(self, fit: Fit) -> None:
+    def charge(self, fit: Feasible) -> None:
         """Charge one that was chosen."""
         if self._taken is not None:
             self._taken, self._judge = self._taken.beside(f"its own on {fit.environment}", self._gpus(fit)), None
 
-    def _gpus(self, fit: Fit) -> int:
+    def _gpus(self, fit: Feasible) -> int:
         return fit.shape.gpus * self._scene.request.deployment.replicas
 
 
-def _verdicts(scene: _Scene, taken: frozenset[str], *, contended: bool) -> Iterator[Verdict]:
+def _filter_in_order(scene: _Snapshot, taken: frozenset[str], *, contended: bool) -> Iterator[Verdict]:
     """Return what is said of environments in the order in which they are chosen: lazily, or all for the smallest."""
     me, others = scene.request.deployment, [name for name in scene.environments if name not in taken]
     if contended:
         # By a hash of the deployment's own, so that those who lost part.
         others.sort(key=lambda name: hash_parts(me.namespace, me.name, name))
-    judge = scene.judging(scene.request)
-    verdicts = (judge(scene.request, scene.environments[name], scene.ledger) for name in others)
+    filter_environment = scene.filter_factory(scene.request)
+    verdicts = (filter_environment(scene.request, scene.environments[name], scene.ledger) for name in others)
     return verdicts if me.prefer is Preference.DECLARED else smallest_first(verdicts, by_name=not contended)
 
 
-def _assign(scene: _Scene, fit: Fit, placement: Placement | None) -> Assignment:
+def _make_assignment(scene: _Snapshot, fit: Feasible, placement: Placement | None) -> Assignment:
     return Assignment(
         environment=fit.environment,
         profile=fit.profile,
@@ -229,18 +241,18 @@ def _assign(scene: _Scene, fit: Fit, placement: Placement | None) -> Assignment:
     )
 
 
-def _let_go(
+def _split_carried_and_dropped(
     retained: Retained, staying: tuple[Placement, ...], assignments: tuple[Assignment, ...], wanted: int
 ) -> tuple[tuple[Placement, ...], tuple[Dropped, ...]]:
     """Return what is carried and what is dropped: what moves stays until enough others are Ready."""
     reused = [a.placement for a in assignments if a.placement is not None]
-    moving = [p for p in retained.again if p not in reused]
+    moving = [p for p in retained.to_reschedule if p not in reused]
     ready = sum(p.ready and not p.deleting for p in staying)
     carry = max(0, wanted - ready)
     going = moving[carry:]
     dropped = (
         *(d for d in retained.dropped if d.placement not in reused),
-        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in retained.stays[len(staying) :]),
+        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in retained.retained[len(staying) :]),
         *(Dropped(placement=p, cause=DropCause.REPLACED) for p in going[:ready]),
         *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in going[ready:]),
     )

@@ -14,7 +14,7 @@ from function.domain.environment import Unusable
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import Problem, Shape
 from function.domain.placement import Placement
-from function.domain.quota import Excess
+from function.domain.quota import QuotaUsage
 from function.kube.selectors import Requirement
 from function.reasons import Outlook, Refused
 from function.weights.faults import StorageFault
@@ -62,7 +62,7 @@ Value: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class PoolUse:
     """How full a pool is without the deployment that asks; `nodes_in_use` have a GPU taken.
 
     `lost`: nodes of those declared that cannot be used now, and why, where that is known.
@@ -71,7 +71,7 @@ class Use:
     nodes: int
     nodes_in_use: int
     placements: int
-    lost: int = 0
+    unusable_nodes: int = 0
     unusable: tuple[Unusable, ...] = ()
 
 
@@ -89,10 +89,10 @@ class Refusal:
     wanted: Value = None
     found: Value = None
     shape: Shape | None = None
-    use: Use | None = None
-    whole: bool = False
+    use: PoolUse | None = None
+    exclusive_node: bool = False
     storage: StorageFault | None = None
-    excess: Excess | None = None
+    quota_usage: QuotaUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Feasible:
     """A pool that satisfies everything. `vram` in bytes where VRAM maths made the shape; `rank` where one counts."""
 
     environment: str
@@ -129,7 +129,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
+class Infeasible:
     """Every refusal of one environment's nearest pool, in the order of the checks; `step` says how far that
     came, in the order of `Refused` and finer.
 
@@ -138,8 +138,8 @@ class Miss:
 
     environment: str
     refusals: tuple[Refusal, ...]
-    step: int = 0
-    keeps: int | None = None
+    failed_at: int = 0
+    current_replicas: int | None = None
 
     @property
     def reason(self) -> Refused:
@@ -149,11 +149,11 @@ class Miss:
     @property
     def outlook(self) -> Outlook:
         """What the reason leaves to hope for, save that a quota which is too small is never had room in."""
-        excess = self.refusals[0].excess
-        return Outlook.NEVER if excess is not None and excess.never else self.reason.outlook
+        excess = self.refusals[0].quota_usage
+        return Outlook.NEVER if excess is not None and excess.exceeds_limit else self.reason.outlook
 
 
-Verdict: TypeAlias = Fit | Miss
+Verdict: TypeAlias = Feasible | Infeasible
 
 
 class DropCause(StrEnum):
@@ -161,7 +161,7 @@ class DropCause(StrEnum):
 
     SCALED_DOWN = "ScaledDown"
     REPLACED = "Replaced"
-    YIELDED = "Yielded"
+    EVICTED = "Evicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class Decision:
     assignments: tuple[Assignment, ...] = ()
     carried: tuple[Placement, ...] = ()
     dropped: tuple[Dropped, ...] = ()
-    refusals: tuple[Miss, ...] = ()
+    refusals: tuple[Infeasible, ...] = ()
     fault: Refusal | None = None
     unreadable: frozenset[str] = frozenset()
     candidates: int = 0

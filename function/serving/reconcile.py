@@ -58,7 +58,7 @@ class Written:
     secrets: Mapping[str, Composed] = field(default_factory=dict)
     uncopied: StorageState | None = None
     rejected: tuple[Problem, ...] = ()
-    takes: Share | None = None
+    allocated: Share | None = None
     stuck: bool = False
     tied: bool = False
 
@@ -83,7 +83,7 @@ def write(
         # As our own claims are refused: no pod comes that cannot mount it, and none that is there goes.
         may_grow_to = 0
     earlier = _earlier(writer, key, observed, min(placement.replicas, max(may_grow_to, running)), resolved)
-    if stored.plan is None or not admission.open or (unshared and not observed):
+    if stored.plan is None or not admission.may_compose or (unshared and not observed):
         return earlier
     replicas = min(granted, running) if unshared else granted
     if same:
@@ -98,7 +98,7 @@ def write(
     if not opened and text(observed, _URI) != stored.plan.uri:
         return earlier
     service = built
-    if observed and _runs(writer.read(key), served=placement.served):
+    if observed and _runs(writer.read(key), served=placement.was_ready):
         service = _scaled(_reuse_if_unchanged(built, observed), replicas)
     composed = _composed(writer, key, service)
     if observed and not (service == built == observed and replicas == granted):
@@ -109,8 +109,8 @@ def write(
         composed=written,
         secrets=writer.named(_pull_secrets(writer, request)),
         uncopied=_uncopied(writer, request),
-        takes=_takes(writer, resolved, written, key),
-        stuck=_stuck(observed, service, resolved.shape) and (tied or not admission.spare),
+        allocated=_takes(writer, resolved, written, key),
+        stuck=_stuck(observed, service, resolved.shape) and (tied or not admission.has_room_for_pod),
         tied=tied,
     )
 
@@ -151,7 +151,7 @@ def _earlier(writer: ObjectWriter, key: str, observed: Manifest, replicas: int, 
         composed |= writer.named({key: over_version(same, writer.observed[key])})
     secrets = writer.named({k: repeated(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)})
     return Written(
-        composed=composed, secrets=secrets, takes=_takes(writer, resolved, composed, key) if composed else None
+        composed=composed, secrets=secrets, allocated=_takes(writer, resolved, composed, key) if composed else None
     )
 
 
@@ -180,7 +180,7 @@ def _takes(
     }
     services = {name: mapping(m, _MIRRORED) for name, m in there.items() if name.startswith(SERVICE)}
     running = {name: service for name, service in services.items() if service}
-    asks, took = resolved.placement.asks, resolved.placement.takes
+    asks, took = resolved.placement.requested, resolved.placement.allocated
     desired = {name: mapping(item.manifest, _MANIFEST) for name, item in composed.items()}
     wanted = asks and replace(asks, labels=resolved.pool.labels)
     new = all(

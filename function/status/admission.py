@@ -26,14 +26,14 @@ def cannot_start() -> Condition:
     return Condition(type=ConditionType.ADMITTED, status=Status.FALSE, reason=Admitted.CANNOT_START, message=message)
 
 
-def stuck(placement: Placement, found: Admission, *, tied: bool) -> Event:
+def rollout_blocked(placement: Placement, found: Admission, *, tied: bool) -> Event:
     """Return what is said as an edit is written that Kubernetes cannot roll out: KServe says Ready all the while.
 
     `tied`: the new pod can only run where the old one does.
     """
-    asks = placement.asks
+    asks = placement.requested
     assert asks is not None  # a service was written for it
-    pod = wish(1, asks.nodes, asks.gpus_per_node, whole=found.whole)
+    pod = wish(1, asks.nodes, asks.gpus_per_node, exclusive_node=found.exclusive_node)
     room = f"pool {asks.pool} of {placement.environment} has no room for {pod} beside those that run, "
     room += _free(found.free)
     if tied:
@@ -53,33 +53,37 @@ def _message(placement: Placement, found: Admission) -> str:
         return _over_quota(placement, found)
     if found.reason is Admitted.CANNOT_START:
         return f"Its references resolve again: it starts once {placement.environment} has admitted it again"
-    asks = placement.asks
+    asks = placement.requested
     assert asks is not None  # what cannot be read comes to no environment
     if found.reason is Admitted.ADMITTED:
         size = wish(asks.replicas, asks.nodes, asks.gpus_per_node)
         return f"Admitted to pool {asks.pool} of {placement.environment}: {size}"
-    size = wish(asks.replicas, asks.nodes, asks.gpus_per_node, whole=found.whole)
+    size = wish(asks.replicas, asks.nodes, asks.gpus_per_node, exclusive_node=found.exclusive_node)
     wanted = f"pool {asks.pool} of {placement.environment}: {size} wanted"
     if found.replicas:
         wanted += f", {found.replicas} admitted"
     environment = f"InferenceEnvironment {placement.environment}"
-    if not found.judged:
-        others = f": there is no room for {found.bound} others there, and it names no more" if found.bound else " yet"
+    if not found.evaluated:
+        others = (
+            f": there is no room for {found.status_limit} others there, and it names no more"
+            if found.status_limit
+            else " yet"
+        )
         return f"{wanted}; {environment} has not judged it{others}"
-    then = "its deployment decides again" if found.reason is Admitted.YIELDS else _WAITS
-    if found.bound:
-        return f"{wanted}; {environment} has admitted {found.bound} placements and names no more; {then}"
-    if found.never:
+    then = "its deployment decides again" if found.reason is Admitted.REJECTED else _WAITS
+    if found.status_limit:
+        return f"{wanted}; {environment} has admitted {found.status_limit} placements and names no more; {then}"
+    if found.exceeds_pool:
         then = "lower what it asks for, or raise what the pool declares" if then == _WAITS else then
         return f"{wanted}, more than the pool holds were nobody there; {then}"
     return f"{wanted}, {_free(found.free)}; {then}"
 
 
 def _over_quota(placement: Placement, found: Admission) -> str:
-    if found.excess is None:
+    if found.quota_usage is None:
         return f"There is room in the quota again: it starts once {placement.environment} has admitted it anew"
-    kept = "it keeps what it has" if placement.begun else "nothing of it is composed"
-    return f"{count(found.excess.wanted, 'GPU')} wanted; {exceeded(found.excess)}; until there is room {kept}"
+    kept = "it keeps what it has" if placement.has_resources else "nothing of it is composed"
+    return f"{count(found.quota_usage.wanted, 'GPU')} wanted; {exceeded(found.quota_usage)}; until there is room {kept}"
 
 
 def _free(free: Free | None) -> str:

@@ -123,7 +123,7 @@ def ledger(environment: Environment, found: EnvironmentLedger, published: Manife
     pools: list[JSON] = [_pool(pool, found.pools[pool.name]) for pool in environment.pools]
     pools += _last_known(environment, published)
     admitted: list[JSON] = [_grant(grant) for grant in found.grants if grant.uid]
-    yields: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in found.yields]
+    rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in found.rejected]
     return {
         "pools": pools,
         "gpus": prune(
@@ -134,7 +134,7 @@ def ledger(environment: Environment, found: EnvironmentLedger, published: Manife
             }
         ),
         "admitted": admitted,
-        "yields": yields,
+        "rejected": rejected,
     }
 
 
@@ -150,7 +150,7 @@ def _last_known(environment: Environment, published: Manifest) -> list[JSON]:
 
 
 # What of the status is the ledger's.
-LEDGER = ("pools", "gpus", "admitted", "yields")
+LEDGER = ("pools", "gpus", "admitted", "rejected")
 
 
 def _grant(grant: Grant) -> Manifest:

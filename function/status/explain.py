@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
 from function.reasons import Refused, Scheduled, Status
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Assignment, Decision, Miss, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible, Refusal
 from function.status.sentences import describe, remedy, sentence, size
 
 UNPLACED = 32
@@ -68,23 +68,23 @@ def explain(request: SchedulingRequest, decision: Decision) -> Explanation:
     )
 
 
-def open_misses(decision: Decision) -> list[Miss]:
+def open_misses(decision: Decision) -> list[Infeasible]:
     """Return what is still to be mended, nearest first: once enough is placed, only what cannot grow."""
     short = decision.placed < decision.wanted
-    found = [miss for miss in decision.refusals if short or miss.keeps is not None]
-    return sorted(found, key=lambda miss: (-miss.step, miss.environment))
+    found = [miss for miss in decision.refusals if short or miss.current_replicas is not None]
+    return sorted(found, key=lambda miss: (-miss.failed_at, miss.environment))
 
 
-def _unplaced(miss: Miss) -> Unplaced:
+def _unplaced(miss: Infeasible) -> Unplaced:
     return Unplaced(environment=miss.environment, reason=miss.reason, message=truncate_middle(_why(miss)))
 
 
-def _why(miss: Miss) -> str:
-    kept = "" if miss.keeps is None else f"keeps its replicas ({miss.keeps}); "
+def _why(miss: Infeasible) -> str:
+    kept = "" if miss.current_replicas is None else f"keeps its replicas ({miss.current_replicas}); "
     return kept + describe(miss)
 
 
-def _reason(decision: Decision, misses: Sequence[Miss]) -> Scheduled | Refused:
+def _reason(decision: Decision, misses: Sequence[Infeasible]) -> Scheduled | Refused:
     if decision.fault is not None:
         return decision.fault.reason
     if 0 < decision.placed < decision.wanted:
@@ -103,7 +103,7 @@ def _place(assignment: Assignment) -> str:
     return f"{assignment.environment} (profile {assignment.profile}, pool {assignment.pool}, {how_big})"
 
 
-def _refused(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
+def _refused(request: SchedulingRequest, decision: Decision, misses: Sequence[Infeasible]) -> str:
     if decision.fault is not None:
         return _fit(sentence(decision.fault), (), [*_staying(decision), *_advice([decision.fault])])
     lines = [f"{miss.environment}: {_why(miss)}" for miss in misses[:MAX_ITEMS]]
@@ -117,10 +117,10 @@ def _advice(obstacle: Sequence[Refusal]) -> list[str]:
     return [text for text in map(remedy, obstacle) if text]
 
 
-def _header(request: SchedulingRequest, decision: Decision, misses: Sequence[Miss]) -> str:
-    counts = Counter(miss.reason for miss in misses if miss.keeps is None)
+def _header(request: SchedulingRequest, decision: Decision, misses: Sequence[Infeasible]) -> str:
+    counts = Counter(miss.reason for miss in misses if miss.current_replicas is None)
     clauses = [f"{counts[reason]} {PHRASES[reason]}" for reason in Refused if counts[reason]]
-    stunted = sum(miss.keeps is not None for miss in misses)
+    stunted = sum(miss.current_replicas is not None for miss in misses)
     if stunted:
         clauses.append(f"{stunted} cannot grow to {request.deployment.replicas} replicas")
     wanted = f" ({decision.wanted} wanted)" if decision.wanted > 1 else ""
@@ -128,7 +128,7 @@ def _header(request: SchedulingRequest, decision: Decision, misses: Sequence[Mis
     return f"{head}: {', '.join(clauses)}." if clauses else f"{head}."
 
 
-def _only_obstacle(misses: Sequence[Miss]) -> Sequence[Refusal]:
+def _only_obstacle(misses: Sequence[Infeasible]) -> Sequence[Refusal]:
     """Return the one refusal that stands between the deployment and its only nearest environment."""
     nearest = [miss for miss in misses if miss.reason is misses[0].reason]
     return nearest[0].refusals if len(nearest) == 1 and len(nearest[0].refusals) == 1 else ()

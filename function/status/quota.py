@@ -1,10 +1,10 @@
 """What is said of a namespace that is beyond its quota: both numbers, and who holds them."""
 
-from function.domain.quota import Excess
+from function.domain.quota import QuotaUsage
 from function.kube.messages import join_with_more
 
 
-def exceeded(found: Excess) -> str:
+def exceeded(found: QuotaUsage) -> str:
     """Say what is allowed, what is taken and by whom."""
     limits = found.limits
     allowed = (

@@ -10,13 +10,13 @@ from function.domain.model import Shape
 from function.kube.quantity import exact
 from function.kube.selectors import Requirement
 from function.reasons import Refused
-from function.scheduling.verdicts import Field, Miss, Refusal, Use, Value
+from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal, Value
 from function.status.hardware import unusable
 from function.status.quota import exceeded
 from function.weights.faults import SHARED_STORAGE
 
 
-def describe(miss: Miss) -> str:
+def describe(miss: Infeasible) -> str:
     """Say why an environment was refused, every fault of its nearest pool."""
     profile = miss.refusals[0].profile
     text = joined(map(sentence, miss.refusals))
@@ -41,9 +41,9 @@ def remedy(refusal: Refusal) -> str:
         return f"Declare {refusal.field} on pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
     if refusal.field is Field.LEDGER:
         return ""
-    if refusal.excess is not None and refusal.excess.never:
+    if refusal.quota_usage is not None and refusal.quota_usage.exceeds_limit:
         return "Ask for less, or have the platform raise its limits"
-    if refusal.reason is Refused.INSUFFICIENT_CAPACITY and refusal.use and refusal.use.lost:
+    if refusal.reason is Refused.INSUFFICIENT_CAPACITY and refusal.use and refusal.use.unusable_nodes:
         return f"See HardwareAsDeclared of InferenceEnvironment {refusal.environment}"
     return _REMEDIES.get(refusal.reason, "").format(refusal=refusal)
 
@@ -122,21 +122,25 @@ def _replicas(refusal: Refusal) -> str:
     assert shape is not None
     assert use is not None
     replicas = refusal.wanted if isinstance(refusal.wanted, int) else 0
-    wanted = f"{wish(replicas, shape.nodes, shape.gpus_per_node, whole=refusal.whole)} wanted"
+    wanted = f"{wish(replicas, shape.nodes, shape.gpus_per_node, exclusive_node=refusal.exclusive_node)} wanted"
     nodes = f"{count(use.nodes, 'node')}{_usable(use)}"
     if refusal.reason is Refused.POOL_TOO_SMALL:
         return f"pool {refusal.pool} is too small: {wanted}, the whole pool ({nodes}) holds {refusal.found}"
     by = f"by {count(use.placements, 'placement')} of others"
-    others = f"{nodes}, {use.nodes_in_use} in use {by}" if use.lost else f"{use.nodes_in_use} of {nodes} in use {by}"
+    others = (
+        f"{nodes}, {use.nodes_in_use} in use {by}"
+        if use.unusable_nodes
+        else f"{use.nodes_in_use} of {nodes} in use {by}"
+    )
     return f"pool {refusal.pool} has no room now: {wanted}, room for {refusal.found}: {others}"
 
 
-def _usable(use: Use) -> str:
+def _usable(use: PoolUse) -> str:
     """Say how many of the declared nodes can be used, where these are fewer, and why."""
-    if not use.lost:
+    if not use.unusable_nodes:
         return ""
     why = f" ({unusable(use.unusable)})" if use.unusable else ""
-    return f" declared, {use.nodes - use.lost} usable{why}"
+    return f" declared, {use.nodes - use.unusable_nodes} usable{why}"
 
 
 def _ledger(refusal: Refusal) -> str:
@@ -151,9 +155,9 @@ def size(replicas: int, shape: Shape) -> str:
     return wish(replicas, shape.nodes, shape.gpus_per_node)
 
 
-def wish(replicas: int, nodes: int, gpus: int, *, whole: bool = False) -> str:
-    """Say how big so many replicas are; `whole`: and that they share no node, though they leave GPUs of it."""
-    alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if whole else ""
+def wish(replicas: int, nodes: int, gpus: int, *, exclusive_node: bool = False) -> str:
+    """Say how big so many replicas are; `exclusive_node`: and that they share no node, though they leave GPUs of it."""
+    alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if exclusive_node else ""
     return f"{count(replicas, 'replica')} of {replica(nodes, gpus)}{alone}"
 
 
@@ -168,8 +172,8 @@ def count(number: int, noun: str) -> str:
 
 
 def _quota(refusal: Refusal) -> str:
-    assert refusal.excess is not None
-    return f"{count(refusal.excess.wanted, 'GPU')} wanted; {exceeded(refusal.excess)}"
+    assert refusal.quota_usage is not None
+    return f"{count(refusal.quota_usage.wanted, 'GPU')} wanted; {exceeded(refusal.quota_usage)}"
 
 
 def _not_ready(refusal: Refusal) -> str:

@@ -62,7 +62,7 @@ def _uri(placement: Placement) -> str:
     """
     if placement.applied_uri:
         return ""
-    return placement.serving_uri or ("" if placement.served else placement.planned_uri)
+    return placement.serving_uri or ("" if placement.was_ready else placement.planned_uri)
 
 
 def is_read(claims: Collection[str], known: Iterable[Reader], wanted: str = "") -> bool:

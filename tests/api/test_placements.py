@@ -60,14 +60,14 @@ def test_every_field_is_read() -> None:
         uid="1",
         created="2026-01-01T00:00:00Z",
         vram=1200 * GIB,
-        served=True,
+        was_ready=True,
         ready=True,
         deleting=True,
         phase=Phase.READY,
         url="http://chat",
         planned_uri="pvc://mine/models/0",
         labels=(("modelplane.ai/environment", "east"),),
-        takes=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
+        allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
     )
     assert parse_placement(given).problems == ()
 

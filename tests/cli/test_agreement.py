@@ -161,7 +161,7 @@ def test_each_row_says_what_the_decision_says(seed: int) -> None:
         assert {(r.environment, r.profile, r.pool) for r in plan.rows if r.serves} == chosen
         for miss in decision.refusals:
             rows = [r for r in plan.rows if r.environment == miss.environment]
-            assert miss.keeps is not None or miss.refusals in [r.refusals for r in rows]
+            assert miss.current_replicas is not None or miss.refusals in [r.refusals for r in rows]
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))

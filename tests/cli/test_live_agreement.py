@@ -19,7 +19,7 @@ def unpublished() -> list[Manifest]:
     control = controlled([m for m in example("kimi-k2-two-nodes") if m["kind"] != "ModelDeployment"])
     (ref,) = control.all("InferenceEnvironment")
     environment = copy.deepcopy(control.store[ref])
-    for ledger in ("pools", "gpus", "admitted", "yields"):
+    for ledger in ("pools", "gpus", "admitted", "rejected"):
         mapping(environment, "status").pop(ledger, None)
     control.store[ref] = environment
     control.apply([m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"])

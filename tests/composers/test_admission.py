@@ -14,7 +14,7 @@ from tests.composers.plane import change, fetched, only, plane, said
 from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
-LEDGER = ("pools", "gpus", "admitted", "yields")
+LEDGER = ("pools", "gpus", "admitted", "rejected")
 
 
 def _environment(control: ControlPlane) -> Manifest:
@@ -119,7 +119,7 @@ def test_what_was_composed_is_carried_until_it_is_admitted_again(gone: str) -> N
     environment, ref = _environment(control), only(control, "ModelPlacement")
     if gone == "uid":
         mapping(environment, "metadata")["uid"] = "another"
-    mapping(environment, "status").update({"admitted": [], "yields": []})
+    mapping(environment, "status").update({"admitted": [], "rejected": []})
     if gone == "status":
         del environment["status"]
     change(control, ref, "spec.replicas", 2)

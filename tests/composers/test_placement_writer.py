@@ -69,8 +69,8 @@ def test_what_is_not_known_is_not_written() -> None:
 
 @pytest.mark.parametrize("vram", [None, "80Gi"])
 def test_the_ledger_reads_what_was_written_of_replicas_apart(vram: str | None) -> None:
-    apart = replace(builders.placement(vram=vram), apart=True)
+    apart = replace(builders.placement(vram=vram), exclusive_replica_nodes=True)
     found = parse_placement(placement_manifest(builders.deployment(), apart, None)).value
     assert found
-    assert (found.asks, found.vram) == (apart.asks, apart.vram)
-    assert found.apart
+    assert (found.requested, found.vram) == (apart.requested, apart.vram)
+    assert found.exclusive_replica_nodes

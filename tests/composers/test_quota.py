@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.composers import compose
-from function.composers.deployment import Considered, consider
+from function.composers.deployment import Considered, decide
 from function.contract import Call, Outcome
 from function.domain.quota import Limits
 from function.domain.settings import Settings
@@ -15,7 +15,7 @@ from function.kube.manifests import Manifest, condition, get, integer, listing, 
 from function.scheduling.checks import Candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.shortage import capacity
+from function.scheduling.shortage import check_capacity
 from function.scheduling.verdicts import Refusal
 from tests.composers.plane import call, change, fetched, manifests, only, plane, said
 from tests.e2e import objects
@@ -367,9 +367,9 @@ def test_what_is_asked_about_a_decision_knows_what_the_quota_refused() -> None:
         control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=limit)
         ref = only(control, "ModelDeployment")
         first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": limit}})
-        found = consider(fetched(first, control.composites.values()), Settings(limits=Limits(gpus=limit)))
+        found = decide(fetched(first, control.composites.values()), Settings(limits=Limits(gpus=limit)))
         assert isinstance(found, Considered)
-        assert (found.request.excess is not None) is refused
+        assert (found.request.quota_usage is not None) is refused
 
 
 def test_what_the_quota_refuses_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,9 +382,9 @@ def test_what_the_quota_refuses_is_judged_once(monkeypatch: pytest.MonkeyPatch) 
 
     def counted(request: SchedulingRequest, candidate: Candidate, ledger: Ledger) -> Refusal | None:
         looked.append(candidate.environment.name)
-        return capacity(request, candidate, ledger)
+        return check_capacity(request, candidate, ledger)
 
-    monkeypatch.setattr("function.scheduling.judge.capacity", counted)
+    monkeypatch.setattr("function.scheduling.judge.check_capacity", counted)
     once = compose(found)
     again = len(looked)
     assert compose(found) == once

@@ -2,15 +2,15 @@
 
 import pytest
 
-from function.domain.quota import Excess, Limits
+from function.domain.quota import Limits, QuotaUsage
 
 HELD = (("a", 8), ("b", 2))
 
 
-def taken(placements: int = 0, gpus: int = 0) -> Excess:
+def taken(placements: int = 0, gpus: int = 0) -> QuotaUsage:
     """Return two placements with ten GPUs, under these limits."""
     limits = Limits(placements=placements, gpus=gpus)
-    return Excess(namespace="team", limits=limits, placements=2, gpus=10, wanted=0, holders=HELD)
+    return QuotaUsage(namespace="team", limits=limits, placements=2, gpus=10, wanted=0, holders=HELD)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_label_that_goes_frees_nothing(world: World) -> None:
 
 
 def test_a_wiped_status_is_written_again(world: World) -> None:
-    wiped: Manifest = {"status": {"admitted": None, "yields": None, "pools": None, "gpus": None}}
+    wiped: Manifest = {"status": {"admitted": None, "rejected": None, "pools": None, "gpus": None}}
     world.stack.hub.patch("InferenceEnvironment", PLACE, wiped, part="status")
     until("the ledger", lambda: admitted(world) == [mine(world)])
 

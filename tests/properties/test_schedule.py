@@ -79,7 +79,7 @@ def a_placement(draw: st.DrawFn, owner: str, where: str) -> Placement:
         replicas=draw(st.integers(0, 3)),
         created=f"2026-01-0{draw(st.integers(1, 3))}",
         uid=f"{owner}-{where}",
-        served=draw(st.booleans()),
+        was_ready=draw(st.booleans()),
         ready=draw(st.booleans()),
         deleting=draw(st.integers(0, 9)) == 0,
     )
@@ -104,16 +104,16 @@ def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
             prefer=draw(st.sampled_from(Preference)),
         ),
         model=asked,
-        unstorable=planner(asked, choice),
+        storage_check=planner(asked, choice),
     )
 
 
 def left(limit: int, others: Sequence[Placement]) -> int:
     """Return the free nodes of a pool after everybody else took theirs, in the order of the design."""
     free = limit
-    for other in sorted(others, key=lambda p: (not (p.served or p.ready), p.created, p.uid, p.namespace, p.name)):
+    for other in sorted(others, key=lambda p: (not (p.was_ready or p.ready), p.created, p.uid, p.namespace, p.name)):
         wanted = 0 if other.shape is None else other.shape.nodes * other.replicas
-        if other.served or other.ready:
+        if other.was_ready or other.ready:
             free = max(0, free - wanted)
         elif wanted <= free:
             free -= wanted

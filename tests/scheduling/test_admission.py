@@ -10,7 +10,7 @@ from function.domain.pods import PodAdditions
 from function.domain.shares import Free, Grant, Share
 from function.reasons import Admitted
 from function.scheduling import admission as module
-from function.scheduling.admission import MOST, MOST_NAMED, admission, admit
+from function.scheduling.admission import MAX_ADMITTED, MAX_REJECTED, admit_placements, check_admission
 from tests import builders
 
 LABELS = {"modelplane.ai/environment": "env"}
@@ -74,18 +74,21 @@ CASES = (
     Case(
         "no-room-to-grow",
         "judged: the second does not fit",
-        environment(admitted=(grant(1),), yields=frozenset({("me", "pool")})),
-        Admitted.YIELDS,
+        environment(admitted=(grant(1),), rejected=frozenset({("me", "pool")})),
+        Admitted.REJECTED,
         True,
         1,
     ),
     Case(
-        "yields", "no room, its deployment moves it", environment(yields=frozenset({("me", "pool")})), Admitted.YIELDS
+        "rejected",
+        "no room, its deployment moves it",
+        environment(rejected=frozenset({("me", "pool")})),
+        Admitted.REJECTED,
     ),
     Case(
         "by-hand",
         "no room, and nobody would move it",
-        environment(yields=frozenset({("me", "pool")})),
+        environment(rejected=frozenset({("me", "pool")})),
         Admitted.WAITING,
         placement=replace(MINE, owner=""),
     ),
@@ -114,9 +117,9 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_who_may_start(case: Case) -> None:
-    found = admission(case.placement, case.environment, LABELS)
-    assert (found.reason, found.open, found.replicas) == (case.want, case.open, case.replicas), case.reason
-    assert found.free == (FREE["pool"] if case.environment.uid and case.placement.asks else None), "for who waits"
+    found = check_admission(case.placement, case.environment, LABELS)
+    assert (found.reason, found.may_compose, found.replicas) == (case.want, case.open, case.replicas), case.reason
+    assert found.free == (FREE["pool"] if case.environment.uid and case.placement.requested else None), "for who waits"
     assert bool({**found.labels}) is (case.want is Admitted.LABEL_MISSING)
 
 
@@ -125,42 +128,42 @@ def test_who_waits_is_told_that_it_needs_nodes_of_its_own() -> None:
     for gpus, whole in ((4, True), (8, False)):
         own = builders.pool(gpus=8)
         there = environment(pools=(replace(own, pod=PodAdditions(host_network=True)),))
-        assert admission(replace(MINE, shape=builders.shape(1, gpus)), there, LABELS).whole is whole
+        assert check_admission(replace(MINE, shape=builders.shape(1, gpus)), there, LABELS).exclusive_node is whole
 
 
 def test_who_was_judged() -> None:
     """Whom there is no room for is published where a deployment composed it; of what users wrote nobody is."""
-    yielding = environment(yields=frozenset({("me", "pool")}))
-    assert [admission(MINE, there, LABELS).judged for there in (environment(), yielding)] == [False, True]
-    assert admission(replace(MINE, owner=""), environment(), LABELS).judged is True
+    yielding = environment(rejected=frozenset({("me", "pool")}))
+    assert [check_admission(MINE, there, LABELS).evaluated for there in (environment(), yielding)] == [False, True]
+    assert check_admission(replace(MINE, owner=""), environment(), LABELS).evaluated is True
 
 
 def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:
     wanted = {**LABELS, "modelplane.ai/cache": "weights"}
-    found = admission(MINE, environment(admitted=(grant(2),)), wanted)
-    assert (found.reason, found.open) == (Admitted.LABEL_MISSING, False)
+    found = check_admission(MINE, environment(admitted=(grant(2),)), wanted)
+    assert (found.reason, found.may_compose) == (Admitted.LABEL_MISSING, False)
     assert found.labels == {"modelplane.ai/cache": "weights"}
 
 
 def _uids(found: Environment, *placements: Placement) -> list[str]:
-    return [g.uid for g in admit(found, placements).grants]
+    return [g.uid for g in admit_placements(found, placements).grants]
 
 
 def test_what_is_not_labelled_counts_only_if_it_runs_or_was_admitted() -> None:
     unlabelled = replace(MINE, labels=())
     assert _uids(environment(), unlabelled) == []
-    assert _uids(environment(), replace(unlabelled, served=True, takes=unlabelled.asks)) == ["me"]
+    assert _uids(environment(), replace(unlabelled, was_ready=True, allocated=unlabelled.requested)) == ["me"]
     assert _uids(environment(admitted=(grant(2),)), unlabelled) == ["me"]
 
 
 def test_a_grant_of_a_pool_that_is_gone_ends_when_it_is_neither_asked_for_nor_taken() -> None:
     """The pool got another name, and the service moved to it; one that cannot be read is still asked for."""
     old, new = grant(2, pool="old"), grant(2)
-    moving = replace(MINE, takes=old.share)
+    moving = replace(MINE, allocated=old.share)
     there = environment(admitted=(old, new))
-    assert admit(there, [moving]).grants == (old, new), "its service has not let go yet"
-    assert admit(there, [replace(MINE, takes=new.share)]).grants == (new,)
-    assert admit(there, [replace(MINE, pool="old")]).grants == (old,), "nothing else of it is asked for"
+    assert admit_placements(there, [moving]).grants == (old, new), "its service has not let go yet"
+    assert admit_placements(there, [replace(MINE, allocated=new.share)]).grants == (new,)
+    assert admit_placements(there, [replace(MINE, pool="old")]).grants == (old,), "nothing else of it is asked for"
 
 
 def test_what_goes_unstarted_is_not_admitted_any_more() -> None:
@@ -176,15 +179,15 @@ def test_a_placement_that_names_another_environment_keeps_what_its_service_takes
     """It does not move: its objects are here until it is deleted."""
     there = environment(admitted=(grant(2),))
     renamed = replace(MINE, environment="elsewhere")
-    found = admit(there, [replace(renamed, takes=grant(2).share)])
+    found = admit_placements(there, [replace(renamed, allocated=grant(2).share)])
     assert found.grants == (grant(2),)
     assert found.pools["pool"].room.free == {8: 2, 0: 2}, "two of four nodes are taken"
-    assert found.yields == ()
-    assert admit(there, [renamed]).grants == (), "nothing of it is here"
+    assert found.rejected == ()
+    assert admit_placements(there, [renamed]).grants == (), "nothing of it is here"
 
 
 def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
-    found = admit(environment(pools=(), admitted=(grant(2),)), [MINE])
+    found = admit_placements(environment(pools=(), admitted=(grant(2),)), [MINE])
     assert [g.uid for g in found.grants] == ["me"]
     assert found.pools == {}
 
@@ -192,7 +195,7 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
 def test_of_what_users_wrote_only_who_is_admitted_is_published() -> None:
     """There may be any number of it, and nobody moves it: a list of all of it would fill the environment's status."""
     ours, theirs = replace(MINE, replicas=9), replace(MINE, uid="by-hand", name="by-hand", replicas=9, owner="")
-    assert admit(environment(), [ours, theirs]).yields == (("me", "pool"),)
+    assert admit_placements(environment(), [ours, theirs]).rejected == (("me", "pool"),)
 
 
 def _many(count: int, **more: object) -> list[Placement]:
@@ -201,36 +204,42 @@ def _many(count: int, **more: object) -> list[Placement]:
 
 
 def test_no_more_is_said_of_whom_there_is_no_room_for_than_a_status_has_room_for() -> None:
-    found = admit(environment(), _many(MOST_NAMED + 1))
-    assert len(found.yields) == MOST_NAMED
-    there = environment(yields=frozenset(found.yields))
-    first, last = (admission(p, there, LABELS) for p in (_many(1)[0], _many(MOST_NAMED + 1)[-1]))
-    assert (first.reason, first.judged, first.bound) == (Admitted.YIELDS, True, None)
-    assert (last.reason, last.judged, last.bound) == (Admitted.WAITING, False, MOST_NAMED), "it is not judged, and why"
+    found = admit_placements(environment(), _many(MAX_REJECTED + 1))
+    assert len(found.rejected) == MAX_REJECTED
+    there = environment(rejected=frozenset(found.rejected))
+    first, last = (check_admission(p, there, LABELS) for p in (_many(1)[0], _many(MAX_REJECTED + 1)[-1]))
+    assert (first.reason, first.evaluated, first.status_limit) == (Admitted.REJECTED, True, None)
+    assert (last.reason, last.evaluated, last.status_limit) == (Admitted.WAITING, False, MAX_REJECTED), (
+        "it is not judged, and why"
+    )
 
 
 def test_where_an_environment_has_admitted_all_that_it_can_name_the_bound_is_said() -> None:
-    full = environment(admitted=tuple(grant(1, f"{number}") for number in range(MOST)))
-    yielding = replace(full, yields=frozenset({("me", "pool")}))
-    assert admission(MINE, yielding, LABELS).bound == MOST
-    assert admission(MINE, full, LABELS).bound is None, "it is judged next"
-    there = replace(full, yields=frozenset({("7", "pool")}))
-    assert admission(replace(MINE, uid="7", replicas=1), there, LABELS).bound is None, "it is admitted"
-    assert admission(replace(MINE, uid="7", replicas=2), there, LABELS).bound is None, "who is there may grow"
+    full = environment(admitted=tuple(grant(1, f"{number}") for number in range(MAX_ADMITTED)))
+    yielding = replace(full, rejected=frozenset({("me", "pool")}))
+    assert check_admission(MINE, yielding, LABELS).status_limit == MAX_ADMITTED
+    assert check_admission(MINE, full, LABELS).status_limit is None, "it is judged next"
+    there = replace(full, rejected=frozenset({("7", "pool")}))
+    assert check_admission(replace(MINE, uid="7", replicas=1), there, LABELS).status_limit is None, "it is admitted"
+    assert check_admission(replace(MINE, uid="7", replicas=2), there, LABELS).status_limit is None, (
+        "who is there may grow"
+    )
 
 
 def test_the_placements_of_all_pools_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_ADMITTED", 2)
     there = environment(pools=(builders.pool(), builders.pool("other")), admitted=(grant(1),))
     mine = replace(MINE, replicas=1)
     more = [replace(mine, uid=uid, name=name, pool="other") for uid, name in (("b", "a-first"), ("c", "b-second"))]
-    found = admit(there, [mine, *more])
+    found = admit_placements(there, [mine, *more])
     assert [(g.name, g.share.pool) for g in found.grants] == [("a-first", "other"), ("chat-env", "pool")], "by name"
-    assert found.yields == (("c", "other"),)
+    assert found.rejected == (("c", "other"),)
 
 
 def test_in_files_everything_counts() -> None:
-    assert [g.name for g in admit(environment(uid=""), [replace(MINE, uid="", labels=())]).grants] == [MINE.name]
+    assert [g.name for g in admit_placements(environment(uid=""), [replace(MINE, uid="", labels=())]).grants] == [
+        MINE.name
+    ]
 
 
 @pytest.mark.parametrize(
@@ -241,12 +250,12 @@ def test_what_a_pool_would_never_hold_is_known(nodes: int, gpus: int, replicas: 
     """Four nodes of 8 GPUs: four replicas of one node, two of two, none of five, and no pod of 16."""
     wide = replace(MINE, shape=builders.shape(nodes, gpus), replicas=replicas)
     at = replace(environment(), pools=(builders.pool(nodes=4),))
-    assert admission(wide, at, LABELS).never == never
-    assert bool(admit(replace(at, admitted=()), [wide]).grants) == (not never)
+    assert check_admission(wide, at, LABELS).exceeds_pool == never
+    assert bool(admit_placements(replace(at, admitted=()), [wide]).grants) == (not never)
 
 
 @pytest.mark.parametrize(("replicas", "never"), [(4, False), (5, True)])
 def test_nor_would_it_hold_more_pods_than_nodes_where_each_takes_a_node(replicas: int, never: bool) -> None:
     ports = replace(builders.pool(nodes=4), pod=PodAdditions(host_network=True))
     half = replace(MINE, shape=builders.shape(1, 4), replicas=replicas)
-    assert admission(half, replace(environment(), pools=(ports,)), LABELS).never == never
+    assert check_admission(half, replace(environment(), pools=(ports,)), LABELS).exceeds_pool == never

@@ -8,10 +8,10 @@ from function.domain.cache import CacheChoice, CacheType, ManagedCache, ModelCac
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
 from function.reasons import Refused
-from function.scheduling.judge import judge
+from function.scheduling.judge import filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Field, Fit, Miss, Value
+from function.scheduling.verdicts import Feasible, Field, Infeasible, Value
 from function.weights.faults import FaultKind
 from tests.builders import (
     deployment,
@@ -320,13 +320,13 @@ def check(case: Case) -> None:
     request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),
         model=asked,
-        unstorable=planner(asked, case.choice, cache=case.cache, default_class=case.default_class),
+        storage_check=planner(asked, case.choice, cache=case.cache, default_class=case.default_class),
     )
-    verdict = judge(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
+    verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
     if case.refused is None:
-        assert isinstance(verdict, Fit), case.reason
+        assert isinstance(verdict, Feasible), case.reason
         return
-    assert isinstance(verdict, Miss), case.reason
+    assert isinstance(verdict, Infeasible), case.reason
     found = [(r.reason, r.field, r.wanted, r.found) for r in verdict.refusals]
     assert found == [(case.refused, case.field, case.wanted, case.found)], case.reason
     assert [r.storage and r.storage.kind for r in verdict.refusals] == [case.kind], case.reason

@@ -11,11 +11,11 @@ from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.reasons import Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, shared_storage
-from function.scheduling.growth import keep
+from function.scheduling.growth import scale_existing
 from function.scheduling.judge import NEVER, NOT_NOW
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Field, Miss, Refusal, Use
+from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal
 from function.weights.faults import FaultKind, StorageFault
 from tests.builders import GIB, deployment, environment, model, placement, pool, profile, shape
 
@@ -26,7 +26,7 @@ FOUR = environment("env", pool(nodes=4))
 
 def storage(*faults: StorageFault) -> SchedulingRequest:
     """Return a request for three replicas that the planner finds these faults with."""
-    return SchedulingRequest(deployment=deployment(replicas=3), model=model(), unstorable=lambda *_: faults)
+    return SchedulingRequest(deployment=deployment(replicas=3), model=model(), storage_check=lambda *_: faults)
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Case:
     id: str
     reason: str
     environment: Environment
-    want: Miss | None
+    want: Infeasible | None
     replicas: int = 1
     others: tuple[Placement, ...] = ()
     request: SchedulingRequest = storage()
     mine: Placement = placement()
 
 
-def room(reason: Refused, found: int, use: Use) -> Refusal:
+def room(reason: Refused, found: int, use: PoolUse) -> Refusal:
     return Refusal(
         reason=reason,
         field=Field.REPLICAS,
@@ -55,7 +55,7 @@ def room(reason: Refused, found: int, use: Use) -> Refusal:
     )
 
 
-def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Miss:
+def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Infeasible:
     storage = Refusal(
         reason=Refused.SHARED_STORAGE_MISSING,
         field=Field.STORAGE,
@@ -65,19 +65,23 @@ def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Miss:
         shape=ONE,
         storage=fault,
     )
-    return Miss(environment="env", refusals=(storage, *refusals), step=CHECKS.index(shared_storage), keeps=1)
+    return Infeasible(
+        environment="env", refusals=(storage, *refusals), failed_at=CHECKS.index(shared_storage), current_replicas=1
+    )
 
 
-def unread(field: Field, *broken: str) -> Miss:
+def unread(field: Field, *broken: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", found=broken or None
     )
-    return Miss(environment="env", refusals=(refusal,), step=FIRST_OF_POOL, keeps=1)
+    return Infeasible(environment="env", refusals=(refusal,), failed_at=FIRST_OF_POOL, current_replicas=1)
 
 
-FULL = room(Refused.INSUFFICIENT_CAPACITY, 2, Use(nodes=4, nodes_in_use=2, placements=1, lost=0, unusable=()))
-SMALL = room(Refused.POOL_TOO_SMALL, 2, Use(nodes=2, nodes_in_use=0, placements=0, lost=0, unusable=()))
-TAKEN = replace(SMALL, use=Use(nodes=2, nodes_in_use=1, placements=1, lost=0, unusable=()))
+FULL = room(
+    Refused.INSUFFICIENT_CAPACITY, 2, PoolUse(nodes=4, nodes_in_use=2, placements=1, unusable_nodes=0, unusable=())
+)
+SMALL = room(Refused.POOL_TOO_SMALL, 2, PoolUse(nodes=2, nodes_in_use=0, placements=0, unusable_nodes=0, unusable=()))
+TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1, unusable_nodes=0, unusable=()))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)
 DONE = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
@@ -98,12 +102,14 @@ UNREAD = Refusal(
 )
 CASES = (
     Case("room", "three of four nodes", FOUR, None, replicas=3),
-    Case("full", "two of four are another's", FOUR, Miss(environment="env", refusals=(FULL,), step=NOT_NOW, keeps=1),
+    Case("full", "two of four are another's", FOUR, Infeasible(environment="env", refusals=(FULL,), failed_at=NOT_NOW,
+              current_replicas=1),
          others=TWO_OF_OTHERS),
     Case("too-small", "it never fits", environment("env", pool(nodes=2)),
-         Miss(environment="env", refusals=(SMALL,), step=NEVER, keeps=1)),
+         Infeasible(environment="env", refusals=(SMALL,), failed_at=NEVER, current_replicas=1)),
     Case("too-small-and-full", "how many would fit were it empty: two", environment("env", pool(nodes=2)),
-         Miss(environment="env", refusals=(TAKEN,), step=NEVER, keeps=1), others=(placement(deployment="other"),)),
+         Infeasible(environment="env", refusals=(TAKEN,), failed_at=NEVER, current_replicas=1),
+         others=(placement(deployment="other"),)),
     Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
          others=TWO_OF_OTHERS),
@@ -119,7 +125,8 @@ CASES = (
     Case("broken-beside-its-pool", "a pool that can be read is no room where nothing is carried out",
          replace(FOUR, broken=True), unread(Field.ENVIRONMENT)),
     Case("broken-profile", "it is carried out once it can be read", FOUR,
-         Miss(environment="env", refusals=(UNREAD,), keeps=1), request=replace(storage(), model=UNREADABLE)),
+         Infeasible(environment="env", refusals=(UNREAD,), current_replicas=1),
+         request=replace(storage(), model=UNREADABLE)),
     Case("another-broken-profile", "what another one says is not its matter", FOUR, None, replicas=3,
          request=replace(storage(), model=model(*model().profiles, broken=UNREADABLE.broken[:1]))),
     Case("fewer-of-a-broken-profile", "always", FOUR, None, replicas=3, mine=placement(replicas=5),
@@ -131,7 +138,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_it_gets(case: Case) -> None:
-    assignment, miss = keep(case.request, case.environment, case.mine, ONE, Ledger(case.others))
+    assignment, miss = scale_existing(case.request, case.environment, case.mine, ONE, Ledger(case.others))
     assert miss == case.want, case.reason
     assert (assignment.environment, assignment.profile, assignment.pool) == ("env", "default", "pool")
     assert (assignment.shape, assignment.replicas, assignment.placement) == (ONE, case.replicas, case.mine)
@@ -147,7 +154,7 @@ def test_what_it_gets(case: Case) -> None:
 def test_the_memory_that_made_its_shape(declared: object, want: str, reason: str) -> None:
     asked = model(profile(shape=declared), vram="100Gi")  # type: ignore[arg-type]  # a shape or none
     request = SchedulingRequest(deployment=deployment(), model=asked)
-    assignment, _ = keep(request, FOUR, placement(vram="40Gi"), ONE, Ledger(()))
+    assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), ONE, Ledger(()))
     assert assignment.vram == int(want.removesuffix("Gi")) * GIB, reason
 
 
@@ -155,8 +162,11 @@ def test_the_memory_that_made_its_shape(declared: object, want: str, reason: str
 def test_one_that_has_to_yield_has_what_it_was_admitted_for(granted: tuple[int, ...], want: int) -> None:
     shares = (Share(pool="pool", nodes=1, gpus_per_node=8, replicas=replicas) for replicas in granted)
     grants = tuple(Grant(uid="me", namespace="team", name="chat-env", share=share) for share in shares)
-    there = environment("env", pool(nodes=4), uid="e", admitted=grants, yields=(("me", "pool"),))
-    mine, others = placement(uid="me", replicas=3), placement(deployment="other", replicas=4, uid="other", served=True)
+    there = environment("env", pool(nodes=4), uid="e", admitted=grants, rejected=(("me", "pool"),))
+    mine, others = (
+        placement(uid="me", replicas=3),
+        placement(deployment="other", replicas=4, uid="other", was_ready=True),
+    )
     request = replace(storage(), deployment=deployment(replicas=9))
-    assignment, _ = keep(request, there, mine, ONE, Ledger((others,), (mine,)))
+    assignment, _ = scale_existing(request, there, mine, ONE, Ledger((others,), (mine,)))
     assert assignment.replicas == want

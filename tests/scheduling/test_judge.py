@@ -11,10 +11,10 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode
 from function.domain.settings import Kserve
 from function.reasons import Refused
-from function.scheduling.judge import attempts, judge, judge_again
+from function.scheduling.judge import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Field, Fit, Miss, Use
+from function.scheduling.verdicts import Feasible, Field, Infeasible, PoolUse
 from function.serving.service import find_pool_problems
 from function.status.sentences import sentence
 from tests.builders import (
@@ -98,17 +98,17 @@ WINS = (
 
 @pytest.mark.parametrize("case", WINS, ids=lambda c: c.id)
 def test_which_pool_wins(case: Wins) -> None:
-    verdict = judge(case.request, case.environment, Ledger(case.others))
-    assert isinstance(verdict, Fit), case.reason
+    verdict = filter_environment(case.request, case.environment, Ledger(case.others))
+    assert isinstance(verdict, Feasible), case.reason
     assert (verdict.profile, verdict.pool) == case.want, case.reason
 
 
 def test_vram_is_recorded_where_it_made_the_shape() -> None:
     """810Gi on 8 x 80Gi: 2 nodes x 8."""
-    computed = judge(request(profile(), vram="810Gi"), environment("env", pool()), Ledger(()))
-    declared = judge(request(TWO_NODES, vram="810Gi"), environment("env", pool()), Ledger(()))
-    assert isinstance(computed, Fit)
-    assert isinstance(declared, Fit)
+    computed = filter_environment(request(profile(), vram="810Gi"), environment("env", pool()), Ledger(()))
+    declared = filter_environment(request(TWO_NODES, vram="810Gi"), environment("env", pool()), Ledger(()))
+    assert isinstance(computed, Feasible)
+    assert isinstance(declared, Feasible)
     assert (computed.shape, computed.vram) == (shape(2), 810 * 2**30)
     assert (declared.shape, declared.vram) == (shape(2), None)
 
@@ -201,8 +201,8 @@ NEAREST = (
 
 @pytest.mark.parametrize("case", NEAREST, ids=lambda c: c.id)
 def test_the_nearest_pool_gives_the_reason(case: Nearest) -> None:
-    verdict = judge(case.request, case.environment, Ledger(case.others))
-    assert isinstance(verdict, Miss), case.reason
+    verdict = filter_environment(case.request, case.environment, Ledger(case.others))
+    assert isinstance(verdict, Infeasible), case.reason
     first = verdict.refusals[0]
     assert (verdict.reason, first.pool, first.field) == case.want, case.reason
 
@@ -213,8 +213,8 @@ def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
         deployment=deployment(selector=selector(team="a")),
         model=model(TWO_NODES, selector=selector(tier="production", region="us")),
     )
-    verdict = judge(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), Ledger(()))
-    assert isinstance(verdict, Miss)
+    verdict = filter_environment(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), Ledger(()))
+    assert isinstance(verdict, Infeasible)
     fields = [(r.field, str(r.wanted[0]) if isinstance(r.wanted, tuple) else "") for r in verdict.refusals]
     assert fields == [
         (Field.DEPLOYMENT_SELECTOR, "team=a"),
@@ -225,32 +225,32 @@ def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
 def test_capacity_tells_never_from_not_now() -> None:
     """Two replicas of 2 x 8: three nodes never hold both, four do once the other placement left."""
     twice, other = request(TWO_NODES, replicas=2), taker("a")
-    never = judge(twice, environment("env", pool("a", nodes=3)), Ledger((other,)))
-    not_now = judge(twice, environment("env", pool("a", nodes=4)), Ledger((other,)))
-    assert isinstance(never, Miss)
-    assert isinstance(not_now, Miss)
+    never = filter_environment(twice, environment("env", pool("a", nodes=3)), Ledger((other,)))
+    not_now = filter_environment(twice, environment("env", pool("a", nodes=4)), Ledger((other,)))
+    assert isinstance(never, Infeasible)
+    assert isinstance(not_now, Infeasible)
     assert (never.reason, never.refusals[0].wanted, never.refusals[0].found) == (Refused.POOL_TOO_SMALL, 2, 1)
     assert (not_now.reason, not_now.refusals[0].wanted, not_now.refusals[0].found) == (
         Refused.INSUFFICIENT_CAPACITY,
         2,
         1,
     )
-    assert not_now.refusals[0].use == Use(nodes=4, nodes_in_use=1, placements=1)
+    assert not_now.refusals[0].use == PoolUse(nodes=4, nodes_in_use=1, placements=1)
 
 
 def test_an_environment_is_decided_again_although_it_is_not_ready() -> None:
     """An outage is no reason to leave it; anew it would not be chosen."""
     down = environment("env", pool(), ready=False)
-    assert isinstance(judge_again(request(ONE_GPU), down, Ledger(())), Fit)
-    assert isinstance(judge(request(ONE_GPU), down, Ledger(())), Miss)
+    assert isinstance(filter_for_reschedule(request(ONE_GPU), down, Ledger(())), Feasible)
+    assert isinstance(filter_environment(request(ONE_GPU), down, Ledger(())), Infeasible)
 
 
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
     asked = model(TWO_NODES, ONE_GPU)
     choice = ManagedCache(type=CacheType.EMPTY_DIR)
-    wanted = SchedulingRequest(deployment=deployment(), model=asked, unstorable=planner(asked, choice))
-    found = judge(wanted, environment("env", pool()), Ledger(()))
-    assert isinstance(found, Fit)
+    wanted = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
+    found = filter_environment(wanted, environment("env", pool()), Ledger(()))
+    assert isinstance(found, Feasible)
     assert found.profile == "one"
 
 
@@ -258,8 +258,8 @@ def test_flags_that_contradict_the_maths_name_the_argument() -> None:
     """The author wrote tensor 4 for a pool where 810Gi take 8 GPUs on each of 2 nodes."""
     args = engine(EngineName.VLLM, "--max-model-len=1", "--tensor-parallel-size=4")
     request = SchedulingRequest(deployment=deployment(), model=model(profile(engine=args), vram="810Gi"))
-    verdict = judge(request, environment("env", pool()), Ledger(()))
-    assert isinstance(verdict, Miss)
+    verdict = filter_environment(request, environment("env", pool()), Ledger(()))
+    assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.ENGINE_ARGS)
     assert "engine.args[1]" in str(refusal.found)
@@ -269,9 +269,9 @@ def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_els
     old = replace(engine(EngineName.SGLANG), image="lmsysorg/sglang:v0.5.9")
     request = SchedulingRequest(deployment=deployment(), model=model(profile("old", shape(), engine=old)))
     plain = environment("env", pool())
-    assert isinstance(judge(request, plain, Ledger(())), Fit)
-    verdict = judge(request, replace(plain, kserve=Kserve(tls=True)), Ledger(()))
-    assert isinstance(verdict, Miss)
+    assert isinstance(filter_environment(request, plain, Ledger(())), Feasible)
+    verdict = filter_environment(request, replace(plain, kserve=Kserve(tls=True)), Ledger(()))
+    assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.TLS)
     assert sentence(refusal) == (
@@ -284,10 +284,10 @@ def test_what_a_pools_preset_sets_no_profile_sets() -> None:
     given = InterNode(preset="eks-efa", preset_env=frozenset({"NCCL_NET"}))
     author = replace(engine(), env=({"name": "NCCL_NET", "value": "Socket"},))
     request = SchedulingRequest(
-        deployment=deployment(), model=model(profile("wide", shape(2), engine=author)), unservable=find_pool_problems
+        deployment=deployment(), model=model(profile("wide", shape(2), engine=author)), serving_check=find_pool_problems
     )
-    verdict = judge(request, environment("env", replace(pool("efa"), inter_node=given)), Ledger(()))
-    assert isinstance(verdict, Miss)
+    verdict = filter_environment(request, environment("env", replace(pool("efa"), inter_node=given)), Ledger(()))
+    assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.INTER_NODE)
     assert sentence(refusal) == (
@@ -307,10 +307,10 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
     )
     asked = model(profile(shape=shape(5, 16), requires=demanding))
     choice = ManagedCache(type=CacheType.EMPTY_DIR)
-    request = SchedulingRequest(deployment=deployment(), model=asked, unstorable=planner(asked, choice))
+    request = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
-    verdict = judge(request, poor, Ledger(()))
-    assert isinstance(verdict, Miss)
+    verdict = filter_environment(request, poor, Ledger(()))
+    assert isinstance(verdict, Infeasible)
     assert [r.field for r in verdict.refusals] == [
         Field.STORAGE,
         Field.MULTI_NODE,
@@ -331,17 +331,19 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
 def test_every_attempt_can_be_told() -> None:
     """Also those beyond the pool that wins, and with everything that refuses them."""
     here = environment("env", pool("fits"), pool("lone", multi_node=False), ready=False)
-    found = attempts(request(TWO_NODES), here, Ledger(()))
+    found = filter_candidates(request(TWO_NODES), here, Ledger(()))
     assert [(a.candidate.pool.name if a.candidate else None, [r.field for r in a.refusals]) for a in found] == [
         ("fits", [Field.READY]),
         ("lone", [Field.MULTI_NODE, Field.READY]),
     ]
-    up = attempts(request(TWO_NODES), environment("env", pool("fits")), Ledger(()))
+    up = filter_candidates(request(TWO_NODES), environment("env", pool("fits")), Ledger(()))
     assert [a.refusals for a in up] == [()]
 
 
 def test_an_environment_that_comes_to_no_pool_is_one_attempt() -> None:
-    (broken,) = attempts(request(TWO_NODES), environment("env", broken=True), Ledger(()))
-    (refused,) = attempts(request(TWO_NODES, selector=selector(tier="x")), environment("env", pool()), Ledger(()))
+    (broken,) = filter_candidates(request(TWO_NODES), environment("env", broken=True), Ledger(()))
+    (refused,) = filter_candidates(
+        request(TWO_NODES, selector=selector(tier="x")), environment("env", pool()), Ledger(())
+    )
     assert (broken.candidate, [r.field for r in broken.refusals]) == (None, [Field.ENVIRONMENT])
     assert (refused.candidate, [r.field for r in refused.refusals]) == (None, [Field.MODEL_SELECTOR])

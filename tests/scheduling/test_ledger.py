@@ -1,4 +1,4 @@
-"""Who is charged, in which order, and who yields."""
+"""Who is charged, in which order, and who is rejected."""
 
 from dataclasses import dataclass, replace
 
@@ -7,10 +7,10 @@ import pytest
 from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
 from function.domain.shares import Free, Grant, Share
-from function.scheduling.holdings import take
-from function.scheduling.ledger import Ledger, charge_order, use
+from function.scheduling.holdings import take_share
+from function.scheduling.ledger import Ledger, charge_order, pool_use
 from function.scheduling.pool_capacity import Demand, PoolCapacity
-from function.scheduling.verdicts import Use
+from function.scheduling.verdicts import PoolUse
 from tests.builders import environment, placement, pool, shape
 
 TWO_NODES = pool(nodes=2)
@@ -43,7 +43,7 @@ CASES = (
     Case(
         "served-beyond-the-pool",
         "it runs, so all that is there is taken",
-        (other("a", replicas=9, served=True),),
+        (other("a", replicas=9, was_ready=True),),
         0,
     ),
     Case(
@@ -83,13 +83,13 @@ def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     room = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).room(environment("env"), TWO_NODES)
-    assert use(room, TWO_NODES) == Use(nodes=2, nodes_in_use=2, placements=2)
+    assert pool_use(room, TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
 
 
 def test_the_order_is_served_then_creation_then_uid_then_name() -> None:
     want = [
         other("e", "2026-01-09", ready=True, uid="9"),
-        other("d", "2026-01-10", served=True, uid="9"),
+        other("d", "2026-01-10", was_ready=True, uid="9"),
         other("c", "2026-01-01", uid="2"),
         other("b", "2026-01-02", uid="1"),
         other("f", "2026-01-02", uid="2", namespace="a"),
@@ -119,18 +119,18 @@ TURNS = (
         "younger-other-served",
         "what served comes before what only was first",
         MINE,
-        (other("a", "2026-01-03", served=True, shape=BIG),),
+        (other("a", "2026-01-03", was_ready=True, shape=BIG),),
         False,
     ),
     Turn(
         "i-served",
         "nothing that served moves for capacity",
-        placement(shape=BIG, served=True),
-        (other("a", "2026-01-01", served=True, shape=BIG),),
+        placement(shape=BIG, was_ready=True),
+        (other("a", "2026-01-01", was_ready=True, shape=BIG),),
         True,
     ),
     Turn(
-        "older-other-yields-itself",
+        "older-other-is-rejected-itself",
         "5 x (1 x 8) never fit two nodes, so its deployment gives way",
         MINE,
         (other("a", "2026-01-01", replicas=5),),
@@ -141,17 +141,17 @@ TURNS = (
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
 def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
-    assert Ledger(turn.others).keeps(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
+    assert Ledger(turn.others).keeps_place(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
 
 
 def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
     """They are what a remembered answer depends on: those on an environment that is believed change nothing of it."""
     there = other("a", "2026-01-01")
-    assert Ledger((there,)).counted(environment("env", uid="e")) is None
-    assert Ledger((there,)).counted(environment("env")) == ((there,), frozenset())
-    assert Ledger((there,), (MINE,)).counted(environment("env", uid="e")) == ((there, MINE), frozenset())
+    assert Ledger((there,)).counted_placements(environment("env", uid="e")) is None
+    assert Ledger((there,)).counted_placements(environment("env")) == ((there,), frozenset())
+    assert Ledger((there,), (MINE,)).counted_placements(environment("env", uid="e")) == ((there, MINE), frozenset())
     admitted = environment("env", uid="e", admitted=(grant("m", 1), grant("other", 1)))
-    assert Ledger((there,), (MINE,)).counted(admitted) == ((there, MINE), frozenset({"m"}))
+    assert Ledger((there,), (MINE,)).counted_placements(admitted) == ((there, MINE), frozenset({"m"}))
 
 
 def grant(uid: str, replicas: int, pool: str = "pool") -> Grant:
@@ -164,7 +164,9 @@ def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is
     young = other("young", "2026-01-09", uid="young", replicas=3)
     old = other("old", "2026-01-01", uid="old", replicas=2)
     room = Ledger((young, old), (MINE,)).room(there, FOUR_NODES)
-    assert use(room, FOUR_NODES) == Use(nodes=4, nodes_in_use=3, placements=1), "the old one does not fit beside it"
+    assert pool_use(room, FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
+        "the old one does not fit beside it"
+    )
 
 
 def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() -> None:
@@ -172,7 +174,9 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
     left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
     admitted = (grant("a", 3), grant("b", 1, pool="other"))
     there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
-    assert use(Ledger(()).room(there, left), left) == Use(nodes=4, nodes_in_use=3, placements=1, lost=3)
+    assert pool_use(Ledger(()).room(there, left), left) == PoolUse(
+        nodes=4, nodes_in_use=3, placements=1, unusable_nodes=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,4 +185,4 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
 def test_a_share_of_no_size_takes_nothing(nodes: int, gpus: int, replicas: int) -> None:
     """A status may say anything."""
     share = Share(pool="a", nodes=nodes, gpus_per_node=gpus, replicas=replicas)
-    assert take(PoolCapacity(4, 8), share) == PoolCapacity(4, 8)
+    assert take_share(PoolCapacity(4, 8), share) == PoolCapacity(4, 8)

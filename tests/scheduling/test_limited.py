@@ -6,19 +6,19 @@ import pytest
 
 from function.domain.environment import Environment
 from function.domain.placement import Placement
-from function.domain.quota import Excess, Limits
+from function.domain.quota import Limits, QuotaUsage
 from function.domain.shares import Grant, Share
 from function.reasons import Admitted, Refused
-from function.scheduling.admission import Admission, limited
+from function.scheduling.admission import Admission, apply_quota
 from function.scheduling.judge import READINESS
-from function.scheduling.quota import within_quota
-from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
+from function.scheduling.quota import apply_quota_to_decision
+from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
 from tests.builders import environment, placement, pool, shape
 
 ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)
-BEYOND = Excess(namespace="team", limits=Limits(placements=1), placements=1, gpus=8, wanted=16, holders=(("a", 8),))
+BEYOND = QuotaUsage(namespace="team", limits=Limits(placements=1), placements=1, gpus=8, wanted=16, holders=(("a", 8),))
 MINE = placement(uid="me", replicas=2)
-SERVES = replace(MINE, served=True, takes=ONE)
+SERVES = replace(MINE, was_ready=True, allocated=ONE)
 GRANTED = environment("env", pool(), uid="e", admitted=(Grant(uid="me", namespace="team", name="chat-env", share=ONE),))
 NEW = environment("env", pool(), uid="e")
 FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, labels={})
@@ -31,17 +31,17 @@ class Case:
     reason: str
     placement: Placement
     environment: Environment
-    excess: Excess | None
+    quota_usage: QuotaUsage | None
     want: Admission
     found: Admission = FOUND
 
 
-def left(replicas: int, excess: Excess | None = BEYOND) -> Admission:
-    return replace(FOUND, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, excess=excess)
+def left(replicas: int, excess: QuotaUsage | None = BEYOND) -> Admission:
+    return replace(FOUND, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, quota_usage=excess)
 
 
 SAID_SO = replace(MINE, over_quota=True)
-HELD_BACK = replace(MINE, held_back=True)
+HELD_BACK = replace(MINE, cannot_start=True)
 CASES = (
     Case("within", "nothing is taken away", MINE, GRANTED, None, FOUND),
     Case("unlabelled", "that comes first", MINE, GRANTED, BEYOND, BARE, BARE),
@@ -65,7 +65,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_a_quota_leaves_of_an_admission(case: Case) -> None:
-    assert limited(case.found, case.placement, case.environment, case.excess) == case.want, case.reason
+    assert apply_quota(case.found, case.placement, case.environment, case.quota_usage) == case.want, case.reason
 
 
 def _assigned(name: str, there: Placement | None = None) -> Assignment:
@@ -77,21 +77,21 @@ def _made(assignment: Assignment) -> Placement:
 
 
 def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
-    mine = placement("b", name="b", served=True)
-    mine = replace(mine, takes=mine.asks)
-    earlier = Miss(environment="d", refusals=(Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
+    mine = placement("b", name="b", was_ready=True)
+    mine = replace(mine, allocated=mine.requested)
+    earlier = Infeasible(environment="d", refusals=(Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
     decision = Decision(
         assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), wanted=3
     )
-    found = within_quota(decision, _made, [mine], Limits(placements=2))
+    found = apply_quota_to_decision(decision, _made, [mine], Limits(placements=2))
     assert [a.environment for a in found.assignments] == ["a", "b"], "one of two new ones beside the one that is there"
-    beyond = Excess(
+    beyond = QuotaUsage(
         namespace="team", limits=Limits(placements=2), placements=2, gpus=16, wanted=8, holders=(("a", 8), ("b", 8))
     )
     miss, other = found.refusals
     assert other == earlier
-    assert (miss.environment, miss.keeps) == ("c", None)
-    assert miss.step > READINESS, "nothing else stood in its way"
+    assert (miss.environment, miss.current_replicas) == ("c", None)
+    assert miss.failed_at > READINESS, "nothing else stood in its way"
     assert miss.refusals == (
         Refusal(
             reason=Refused.QUOTA_EXCEEDED,
@@ -101,7 +101,7 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
             pool="pool",
             shape=shape(),
             wanted=8,
-            excess=beyond,
+            quota_usage=beyond,
         ),
     )
     assert replace(found, assignments=decision.assignments, refusals=decision.refusals) == decision
@@ -110,11 +110,11 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
 def test_what_is_there_stays_whatever_the_quota() -> None:
     there = [placement(name, name=name) for name in "ab"]
     decision = Decision(assignments=tuple(_assigned(each.environment, each) for each in there))
-    assert within_quota(decision, _made, there, Limits(placements=1)) == decision
+    assert apply_quota_to_decision(decision, _made, there, Limits(placements=1)) == decision
 
 
 def test_what_is_new_comes_after_everything_that_is_there() -> None:
     """Also after what has not begun: else each of two deployments would think that the other waits."""
     waits = placement("z", name="z")
-    found = within_quota(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))
+    found = apply_quota_to_decision(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))
     assert found.assignments == ()

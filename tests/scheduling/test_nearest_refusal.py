@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.environment import Environment
-from function.domain.quota import Excess, Limits
+from function.domain.quota import Limits, QuotaUsage
 from function.reasons import Refused
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
@@ -80,12 +80,12 @@ def test_reports_the_environment_that_the_fewest_changes_would_do_for(case: Case
         placement(name, deployment="other", namespace="other", shape=BIG if name == "b" else SMALL)
         for name in case.full
     ]
-    excess = Excess(
+    excess = QuotaUsage(
         namespace="team", limits=Limits(gpus=case.limit), placements=1, gpus=case.taken, wanted=0, holders=()
     )
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     decision = schedule(request, case.environments, others, quota=excess)
-    found = explain(replace(request, excess=excess), decision)
+    found = explain(replace(request, quota_usage=excess), decision)
     assert found.reason is case.want[1], case.reason
     name, reason = case.want
     assert {row.environment: row.reason for row in found.unplaced}[name] is reason

@@ -10,7 +10,7 @@ from function.domain.environment import Pool
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.shares import Grant, Share
-from function.scheduling.ledger import charge_order, kept, settle
+from function.scheduling.ledger import allocate_pool, charge_order, remaining_grant
 from function.scheduling.pool_capacity import PoolCapacity
 from tests.builders import placement, pool, shape
 
@@ -20,12 +20,13 @@ POOLS = (FIVE, replace(FIVE, pod=PodAdditions(host_network=True)), replace(FIVE,
 
 def charge_one_by_one(of: Pool, grants: Iterable[Grant]) -> PoolCapacity:
     """Return what is left of a pool after every grant was charged by itself, the hardest first."""
-    room = PoolCapacity(of.max_nodes, 8, whole=(of.needs_exclusive_node(1, 0), of.needs_exclusive_node(2, 0)))
+    room = PoolCapacity(of.max_nodes, 8, exclusive_nodes=(of.needs_exclusive_node(1, 0), of.needs_exclusive_node(2, 0)))
     shares = [grant.share for grant in grants if grant.share.replicas > 0]
     for s in sorted(
-        shares, key=lambda s: (not s.apart, -room.charged(s.nodes, s.gpus_per_node), -s.nodes, -s.replicas)
+        shares,
+        key=lambda s: (not s.exclusive_replica_nodes, -room.charged(s.nodes, s.gpus_per_node), -s.nodes, -s.replicas),
     ):
-        if room.take(s.nodes, s.gpus_per_node, s.replicas, s.together):
+        if room.take(s.nodes, s.gpus_per_node, s.replicas, s.max_replicas_per_node):
             room.free.clear()
         room.placements += 1
     return room
@@ -41,13 +42,15 @@ def settle_plainly(of: Pool, placements: Iterable[Placement], granted: Iterable[
     while True:
         held: Held = {uid: [] for uid in known}
         for grant in grants:
-            if found := kept(grant, known[grant.uid]):
+            if found := remaining_grant(grant, known[grant.uid]):
                 held[grant.uid].append(found)
         for p in known.values():
-            if p.takes and not any(g.share.is_like(p.takes) for g in held[p.uid]):
-                held[p.uid].append(_grant(p, p.takes))
+            if p.allocated and not any(g.share.is_like(p.allocated) for g in held[p.uid]):
+                held[p.uid].append(_grant(p, p.allocated))
         before = [g for each in held.values() for g in each]
-        waits = [p for p in known.values() if p.asks and p.asks.replicas and not _granted(of, p, p.asks, held)]
+        waits = [
+            p for p in known.values() if p.requested and p.requested.replicas and not _granted(of, p, p.requested, held)
+        ]
         grants = [g for each in held.values() for g in each]
         if grants == before:
             return held, waits
@@ -62,7 +65,7 @@ def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
     if any(g.share.is_like(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
         return True
     room = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
-    if room.fits(asks.nodes, asks.gpus_per_node, asks.replicas, asks.together) < asks.replicas:
+    if room.fits(asks.nodes, asks.gpus_per_node, asks.replicas, asks.max_replicas_per_node) < asks.replicas:
         return False
     held[p.uid] = [*(g for g in held[p.uid] if not g.share.is_like(asks)), _grant(p, asks)]
     return True
@@ -89,20 +92,20 @@ def test_what_is_charged_at_once_is_as_one_by_one(
     placements, grants = list[Placement](), list[Grant]()
     for number, (replicas, wide, fewer, state, apart, day) in enumerate(rows):
         made = placement(uid=str(number), shape=wide, replicas=replicas, created=f"2026-01-0{day}")  # type: ignore[arg-type]  # a shape
-        made = replace(made, apart=apart)
-        assert made.asks is not None
-        has = replace(made.asks, replicas=max(1, replicas - fewer))
+        made = replace(made, exclusive_replica_nodes=apart)
+        assert made.requested is not None
+        has = replace(made.requested, replicas=max(1, replicas - fewer))
         if state == "serves another shape":
-            has = Share(pool="pool", nodes=1, gpus_per_node=5, replicas=has.replicas, apart=apart)
+            has = Share(pool="pool", nodes=1, gpus_per_node=5, replicas=has.replicas, exclusive_replica_nodes=apart)
         if state.startswith("serves"):
-            made = replace(made, served=True, takes=has)
+            made = replace(made, was_ready=True, allocated=has)
         if state != "waits":
             grants.append(Grant(uid=made.uid, namespace=made.namespace, name=made.name, share=has))
         placements.append(made)
-    found, (held, waits) = settle(of, placements, grants), settle_plainly(of, placements, grants)
+    found, (held, waits) = allocate_pool(of, placements, grants), settle_plainly(of, placements, grants)
     every = [g for each in held.values() for g in each]
     assert set(found.grants) == set(every)
-    assert [p.uid for p in found.yields] == [p.uid for p in waits]
+    assert [p.uid for p in found.rejected] == [p.uid for p in waits]
     room = charge_one_by_one(of, every)
     assert _left(found.room) == _left(room)
     assert found.room.placements == room.placements

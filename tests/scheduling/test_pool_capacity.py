@@ -11,7 +11,7 @@ from function.domain.pods import PodAdditions
 from function.reasons import Refused
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand, PoolCapacity, empty_holds
-from function.scheduling.shortage import shortage
+from function.scheduling.shortage import find_shortage
 from tests.builders import environment, pool, shape
 
 
@@ -71,10 +71,10 @@ def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
 
 def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
     assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6)) == 6
-    assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6, apart=True)) == 3
-    assert PoolCapacity(3, 8).holds(Demand(shape(1, 8), 6, apart=True)) == 3
-    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 6, apart=True)) == 2
-    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 1, apart=True)) == 1
+    assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6, exclusive_replica_nodes=True)) == 3
+    assert PoolCapacity(3, 8).holds(Demand(shape(1, 8), 6, exclusive_replica_nodes=True)) == 3
+    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 6, exclusive_replica_nodes=True)) == 2
+    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 1
 
 
 def test_apart_takes_a_node_for_each_pod() -> None:
@@ -93,13 +93,13 @@ def test_what_runs_beyond_its_pool_takes_it_as_far_as_it_goes() -> None:
 
 def test_a_pod_that_has_its_node_to_itself_keeps_the_rest_of_it_from_others() -> None:
     """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
-    room = PoolCapacity(4, 8, whole=(False, True))
+    room = PoolCapacity(4, 8, exclusive_nodes=(False, True))
     assert room.holds(Demand(shape(2, 4), 3)) == 2
-    assert empty_holds(4, 8, Demand(shape(2, 4), 3), room.whole) == 2
+    assert empty_holds(4, 8, Demand(shape(2, 4), 3), room.exclusive_nodes) == 2
     room.take(1, 4, 1)
     assert room.holds(Demand(shape(2, 4), 2)) == 1
     assert room.packed(Demand(shape(2, 4), 1)) == 0
-    assert room.packed(Demand(shape(2, 4), 1, apart=True)) == 0
+    assert room.packed(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 0
     assert room.take(2, 4, 2) == 1, "three nodes for four pods"
     assert listed(room) == [0, 0, 0, 4]
     assert room.holds(Demand(shape(1, 4), 2)) == 1
@@ -114,9 +114,9 @@ def test_a_pool_too_small_for_pods_with_nodes_of_their_own_says_that_they_are() 
     for gpus, whole in ((4, True), (8, False)):
         own = replace(pool(nodes=2), pod=PodAdditions(host_network=True))
         room = Ledger(()).room(environment("env", own), own)
-        found = shortage(room, Demand(shape(1, gpus), 3), "env", "default", own)
+        found = find_shortage(room, Demand(shape(1, gpus), 3), "env", "default", own)
         assert found is not None
-        assert (found.reason, found.found, found.whole) == (Refused.POOL_TOO_SMALL, 2, whole)
+        assert (found.reason, found.found, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)
 
 
 def test_an_empty_pool_is_asked_without_counting_who_is_there() -> None:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
-from function.scheduling.judge import attempts, judge
+from function.scheduling.judge import filter_candidates, filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand, PoolCapacity
 from function.scheduling.preference import rank
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Decision, Fit, Rank
+from function.scheduling.verdicts import Decision, Feasible, Rank
 from tests.builders import GIB, deployment, environment, model, placement, planner, pool, profile, requires, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
 
@@ -32,7 +32,7 @@ def asked(wanted: Model, environments: int = 1, replicas: int = 1, name: str = "
             name, environments=environments, replicas=replicas, prefer=Preference.SMALLEST_SUFFICIENT
         ),
         model=wanted,
-        unstorable=planner(wanted),
+        storage_check=planner(wanted),
     )
 
 
@@ -101,8 +101,8 @@ def test_declared_order_is_unchanged_by_what_a_pool_leaves() -> None:
     request = replace(asked(GEMMA), deployment=deployment())
     (chosen,) = schedule(request, [environment("a", H200, A100)], []).assignments
     assert chosen.pool == "h200"
-    verdict = judge(request, environment("a", H200, A100), Ledger(()))
-    assert isinstance(verdict, Fit)
+    verdict = filter_environment(request, environment("a", H200, A100), Ledger(()))
+    assert isinstance(verdict, Feasible)
     assert verdict.rank is None
 
 
@@ -124,7 +124,7 @@ def test_what_is_decided_again_takes_the_smallest_of_its_own_environment() -> No
 def test_those_who_lost_spread_over_what_is_equally_small(who: list[tuple[str, str]]) -> None:
     """Whatever tells them apart, their names or those of their namespaces."""
     environments = [environment(letter, pool(nodes=1, memory="80Gi")) for letter in "abcdefgh"]
-    winner = placement("a", "pool", deployment="winner", created="2025", served=True)
+    winner = placement("a", "pool", deployment="winner", created="2025", was_ready=True)
     chosen = set()
     for namespace, name in who:
         lost = placement("a", "pool", deployment=name, namespace=namespace, profile="default")
@@ -161,7 +161,7 @@ def test_gpus_left_on_the_fullest_node_used(
 
 def test_apart_counts_as_the_profile_says() -> None:
     wanted = model(profile("one", shape(1, 4), replicas_across_nodes=Spread.REQUIRED), vram="60Gi")
-    (attempt,) = attempts(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
+    (attempt,) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
     assert attempt.candidate is not None
     assert rank(attempt.candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
 
@@ -186,7 +186,7 @@ def test_nothing_that_fits_is_smaller_than_what_is_chosen(
     )
     known = [e for e in environments if not e.deleting]
     ledger = Ledger(existing)
-    every = [a.candidate for e in known for a in attempts(wanted, e, ledger) if not a.refusals and a.candidate]
+    every = [a.candidate for e in known for a in filter_candidates(wanted, e, ledger) if not a.refusals and a.candidate]
     decision = schedule(wanted, environments, existing)
     assert bool(decision.assignments) == (bool(every) and decision.fault is None)
     for chosen in decision.assignments:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.placement import Placement
-from function.domain.quota import Excess, Limits
+from function.domain.quota import Limits, QuotaUsage
 from function.domain.shares import Share
-from function.scheduling.quota import excess, may_exceed, within_quota
+from function.scheduling.quota import apply_quota_to_decision, find_excess, may_exceed
 from function.scheduling.verdicts import Assignment, Decision
 from tests import builders
 
@@ -23,9 +23,9 @@ def placement(name: str, *, begun: bool = False, replicas: int = 1, has: int = 0
         created=f"2026-01-01T00:00:0{name[-1]}Z",
         shape=builders.shape(gpus=GPUS),
         replicas=replicas,
-        served=begun,
+        was_ready=begun,
     )
-    return replace(found, takes=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
+    return replace(found, allocated=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
 
 
 ONE = builders.shape(gpus=GPUS)
@@ -146,18 +146,18 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_who_is_beyond_the_quota(case: Case) -> None:
-    found = excess(case.me, case.others, case.limits)
-    want = case.taken and Excess(
+    found = find_excess(case.me, case.others, case.limits)
+    want = case.taken and QuotaUsage(
         namespace="team",
         limits=case.limits,
         placements=case.taken[0],
         gpus=case.taken[1],
-        wanted=(case.me.replicas - (case.me.takes.replicas if case.me.takes else 0)) * GPUS,
+        wanted=(case.me.replicas - (case.me.allocated.replicas if case.me.allocated else 0)) * GPUS,
         holders=case.holders,
     )
     assert found == want, case.reason
-    assert excess(case.me, case.others[::-1], case.limits) == found, "whatever the order"
-    assert excess(case.me, (*case.others, case.me), case.limits) == found, "once"
+    assert find_excess(case.me, case.others[::-1], case.limits) == found, "whatever the order"
+    assert find_excess(case.me, (*case.others, case.me), case.limits) == found, "once"
 
 
 # They have served, and leave nothing of any limit below.
@@ -183,12 +183,12 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
         replace(SERVES, over_quota=True, replicas=3),
         replace(placement("p9"), planned_uri="pvc://weights"),
     ],
-    ids=lambda p: f"{p.begun}-{p.replicas}-{p.takes and p.takes.replicas}-{p.shape and p.shape.gpus}",
+    ids=lambda p: f"{p.has_resources}-{p.replicas}-{p.allocated and p.allocated.replicas}-{p.shape and p.shape.gpus}",
 )
 def test_may_exceed_exactly_where_others_can_leave_no_room(me: Placement, limits: Limits) -> None:
     """A placement for which it is False is not told who else there is."""
-    assert may_exceed(me, limits) is (excess(me, GREEDY, limits) is not None)
-    assert excess(me, (), limits) is None or may_exceed(me, limits)
+    assert may_exceed(me, limits) is (find_excess(me, GREEDY, limits) is not None)
+    assert find_excess(me, (), limits) is None or may_exceed(me, limits)
 
 
 def test_what_is_beyond_and_has_nothing_waits_as_it_is() -> None:
@@ -196,4 +196,4 @@ def test_what_is_beyond_and_has_nothing_waits_as_it_is() -> None:
     mine = replace(placement("p2", replicas=5), over_quota=True)
     asked = Assignment(environment="env", profile="default", pool="pool", shape=ONE, replicas=5, placement=mine)
     decision = Decision(assignments=(asked,))
-    assert within_quota(decision, lambda _: mine, (FIRST, mine), Limits(gpus=4)) == decision
+    assert apply_quota_to_decision(decision, lambda _: mine, (FIRST, mine), Limits(gpus=4)) == decision

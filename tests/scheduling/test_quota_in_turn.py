@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from function.domain.environment import Environment
-from function.domain.quota import Excess, Limits
+from function.domain.quota import Limits, QuotaUsage
 from function.domain.shares import Share
 from function.reasons import Refused
 from function.scheduling import quota
@@ -23,10 +23,10 @@ def places(names: str, nodes: int = 4) -> list[Environment]:
     return [environment(name, pool(nodes=nodes)) for name in names]
 
 
-def taken(gpus: int, limit: int, placements: int = 0, most: int = 0) -> Excess:
+def taken(gpus: int, limit: int, placements: int = 0, most: int = 0) -> QuotaUsage:
     """Return what others of the namespace take."""
     limits = Limits(gpus=limit, placements=most)
-    return Excess(namespace="team", limits=limits, placements=placements, gpus=gpus, wanted=0, holders=())
+    return QuotaUsage(namespace="team", limits=limits, placements=placements, gpus=gpus, wanted=0, holders=())
 
 
 def chosen(decision: Decision) -> list[tuple[str, str]]:
@@ -43,7 +43,7 @@ def test_each_takes_what_those_before_it_left() -> None:
     assert chosen(decision) == [("a", "big"), ("b", "small"), ("c", "small")]
     (miss,) = decision.refusals
     assert (miss.environment, miss.reason) == ("d", Refused.QUOTA_EXCEEDED)
-    excess = miss.refusals[0].excess
+    excess = miss.refusals[0].quota_usage
     assert excess is not None
     assert excess.holders == (("its own on a", 8), ("its own on b", 2), ("its own on c", 2))
 
@@ -74,11 +74,11 @@ def test_nor_judged_against_itself() -> None:
 def test_what_others_of_the_namespace_take_is_counted_in_the_ledgers_order() -> None:
     """Sixteen run; of two that wait with eight each one has room in twenty-four, and what is elsewhere is no matter."""
     share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
-    runs = replace(placement(deployment="runs", uid="r", replicas=2, served=True), takes=share)
+    runs = replace(placement(deployment="runs", uid="r", replicas=2, was_ready=True), allocated=share)
     first, second = (placement(deployment=name, uid=name) for name in ("first", "second"))
     elsewhere = placement(deployment="elsewhere", uid="e", namespace="other")
-    found = quota.taken("team", [second, elsewhere, first, runs], Limits(gpus=24))
+    found = quota.namespace_usage("team", [second, elsewhere, first, runs], Limits(gpus=24))
     assert found is not None
     assert (found.placements, found.gpus, found.wanted) == (2, 24, 0)
     assert found.holders == (("runs-env", 16), ("first-env", 8))
-    assert quota.taken("team", [runs], Limits()) is None
+    assert quota.namespace_usage("team", [runs], Limits()) is None

@@ -6,16 +6,16 @@ import pytest
 
 from function.domain.environment import Environment, PoolFacts, Unfit, Unusable
 from function.domain.placement import Preference
-from function.domain.quota import Excess, Limits
+from function.domain.quota import Limits, QuotaUsage
 from function.domain.shares import Free
 from function.reasons import Outlook, Refused
 from function.scheduling.checks import CHECKS, FIRST_OF_POOL, gpus_per_node
-from function.scheduling.judge import NEVER, QUOTA, READINESS, SELECTION, judge, judge_again
-from function.scheduling.ledger import Ledger, use
+from function.scheduling.judge import NEVER, QUOTA, READINESS, SELECTION, filter_environment, filter_for_reschedule
+from function.scheduling.ledger import Ledger, pool_use
 from function.scheduling.pool_capacity import PoolCapacity
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import DropCause, Field, Fit, Miss, Refusal, Use
+from function.scheduling.verdicts import DropCause, Feasible, Field, Infeasible, PoolUse, Refusal
 from function.weights.faults import FaultKind, StorageFault
 from tests.builders import (
     GIB,
@@ -40,7 +40,7 @@ def asked(wanted: object = None, **more: object) -> SchedulingRequest:
     return SchedulingRequest(deployment=deployment(**more), model=wanted or model())  # type: ignore[arg-type]  # as named
 
 
-def not_selected(field: Field, profile: str = "") -> Miss:
+def not_selected(field: Field, profile: str = "") -> Infeasible:
     refusal = Refusal(
         reason=Refused.NO_ENVIRONMENT_MATCHES,
         field=field,
@@ -49,18 +49,18 @@ def not_selected(field: Field, profile: str = "") -> Miss:
         wanted=EUROPE.requirements,
         found=(("region", "asia"),),
     )
-    return Miss(environment="env", refusals=(refusal,), step=SELECTION)
+    return Infeasible(environment="env", refusals=(refusal,), failed_at=SELECTION)
 
 
-def unready(message: str) -> Miss:
+def unready(message: str) -> Infeasible:
     refusal = Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", found=message or None)
-    return Miss(environment="env", refusals=(refusal,), step=READINESS)
+    return Infeasible(environment="env", refusals=(refusal,), failed_at=READINESS)
 
 
-def unread(*broken: str) -> Miss:
+def unread(*broken: str) -> Infeasible:
     reason = Refused.NO_POOL_SATISFIES_REQUIREMENTS
     refusal = Refusal(reason=reason, field=Field.NODE_POOLS, environment="env", found=broken or None)
-    return Miss(environment="env", refusals=(refusal,), step=FIRST_OF_POOL)
+    return Infeasible(environment="env", refusals=(refusal,), failed_at=FIRST_OF_POOL)
 
 
 TOO_WIDE = Refusal(
@@ -80,7 +80,7 @@ class Case:
     id: str
     request: SchedulingRequest
     environment: Environment
-    want: Miss
+    want: Infeasible
 
 
 FULL = Refusal(
@@ -92,12 +92,12 @@ FULL = Refusal(
     wanted=5,
     found=4,
     shape=shape(),
-    use=Use(nodes=4, nodes_in_use=0, placements=0, lost=0, unusable=()),
+    use=PoolUse(nodes=4, nodes_in_use=0, placements=0, unusable_nodes=0, unusable=()),
 )
-TAKES = Excess(namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, wanted=16, holders=(("other", 4),))
+TAKES = QuotaUsage(namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, wanted=16, holders=(("other", 4),))
 
 
-def over_quota(wanted: int, step: int) -> Miss:
+def over_quota(wanted: int, step: int) -> Infeasible:
     refusal = Refusal(
         reason=Refused.QUOTA_EXCEEDED,
         field=Field.QUOTA,
@@ -106,18 +106,18 @@ def over_quota(wanted: int, step: int) -> Miss:
         pool="pool",
         shape=shape(gpus=wanted),
         wanted=wanted,
-        excess=replace(TAKES, wanted=wanted),
+        quota_usage=replace(TAKES, wanted=wanted),
     )
-    return Miss(environment="env", refusals=(refusal,), step=step)
+    return Infeasible(environment="env", refusals=(refusal,), failed_at=step)
 
 
 CASES = (
-    Case("beyond a quota", replace(asked(model(profile("default", shape(gpus=12)))), excess=TAKES),
+    Case("beyond a quota", replace(asked(model(profile("default", shape(gpus=12)))), quota_usage=TAKES),
          environment("env", pool(gpus=16)), over_quota(12, QUOTA)),
-    Case("beyond any quota", replace(asked(model(profile("default", shape(gpus=16)))), excess=TAKES),
+    Case("beyond any quota", replace(asked(model(profile("default", shape(gpus=16)))), quota_usage=TAKES),
          environment("env", pool(gpus=16)), over_quota(16, NEVER)),
     Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
-         Miss(environment="env", refusals=(FULL,), step=NEVER)),
+         Infeasible(environment="env", refusals=(FULL,), failed_at=NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
     Case("model's selector", asked(model(selector=EUROPE)), ASIA, not_selected(Field.MODEL_SELECTOR)),
     Case("profile's selector", asked(model(profile("here", shape(), selector=EUROPE))), ASIA,
@@ -127,13 +127,13 @@ CASES = (
     Case("broken pools", asked(), environment("env", broken_pools=("a", "b")), unread("a", "b")),
     Case("no pools", asked(), environment("env"), unread()),
     Case("a check", asked(WIDE), environment("env", pool()),
-         Miss(environment="env", refusals=(TOO_WIDE,), step=CHECKS.index(gpus_per_node))),
+         Infeasible(environment="env", refusals=(TOO_WIDE,), failed_at=CHECKS.index(gpus_per_node))),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_a_refusal_says_who_what_and_where(case: Case) -> None:
-    assert judge(case.request, case.environment, Ledger(())) == case.want
+    assert filter_environment(case.request, case.environment, Ledger(())) == case.want
 
 
 @pytest.mark.parametrize(
@@ -148,23 +148,23 @@ def test_what_a_quota_never_has_room_for_is_not_waited_for(wanted: int, outlook:
 @pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])
 def test_what_is_decided_again_where_it_is_is_not_asked_about_its_own_quota_twice(gpus: int, within: bool) -> None:
     """Eight of twelve are left; what it is charged for already is for `within_quota` to know."""
-    request = replace(asked(model(profile("default", shape(gpus=gpus)))), excess=TAKES)
+    request = replace(asked(model(profile("default", shape(gpus=gpus)))), quota_usage=TAKES)
     there = environment("env", pool(gpus=16))
-    assert isinstance(judge(request, there, Ledger(())), Fit) == within
-    assert isinstance(judge_again(request, there, Ledger(())), Fit)
+    assert isinstance(filter_environment(request, there, Ledger(())), Feasible) == within
+    assert isinstance(filter_for_reschedule(request, there, Ledger(())), Feasible)
 
 
 def test_how_full_a_pool_is_says_what_cannot_be_used() -> None:
     facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=Unfit.CORDONED, count=1, nodes=("n",)),))
-    room = PoolCapacity(4, 8, lost=1)
-    seen = use(room, replace(pool(nodes=4), facts=facts))
-    assert seen == Use(nodes=4, nodes_in_use=0, placements=0, lost=1, unusable=facts.unusable)
-    assert use(room, pool(nodes=4)) == replace(seen, unusable=())
+    room = PoolCapacity(4, 8, unusable_nodes=1)
+    seen = pool_use(room, replace(pool(nodes=4), facts=facts))
+    assert seen == PoolUse(nodes=4, nodes_in_use=0, placements=0, unusable_nodes=1, unusable=facts.unusable)
+    assert pool_use(room, pool(nodes=4)) == replace(seen, unusable=())
 
 
 def test_what_is_left_is_known_of_the_pools_that_were_published() -> None:
     there = environment("env", pool(), pool("new"), uid="e", free={"pool": Free(placements=0, nodes=((8, 4),))})
-    assert [Ledger(()).knows(there, each) for each in there.pools] == [True, False]
+    assert [Ledger(()).has_capacity_of(there, each) for each in there.pools] == [True, False]
 
 
 def test_what_is_left_is_what_was_published() -> None:
@@ -180,8 +180,8 @@ def test_what_is_left_is_what_was_published() -> None:
     ("free", "field"), [({}, Field.LEDGER), ({"pool": Free(placements=4, nodes=())}, Field.REPLICAS)]
 )
 def test_no_room_is_told_from_not_known_yet(free: dict[str, Free], field: Field) -> None:
-    found = judge(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
-    assert isinstance(found, Miss)
+    found = filter_environment(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
+    assert isinstance(found, Infeasible)
     (refusal,) = found.refusals
     said = (refusal.reason, refusal.field, refusal.environment, refusal.wanted, refusal.found)
     assert said == (Refused.INSUFFICIENT_CAPACITY, field, "env", 1, 0)
@@ -198,8 +198,8 @@ SMALLEST = Preference.SMALLEST_SUFFICIENT
 def test_spare_memory_is_that_of_a_replica(memory: str | None, spare: int) -> None:
     """Four GPUs of 80Gi; what is required is required of each."""
     four = model(profile("four", shape(1, 4), requires=requires(memory=memory)))
-    found = judge(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
-    assert isinstance(found, Fit)
+    found = filter_environment(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
+    assert isinstance(found, Feasible)
     assert found.rank is not None
     assert found.rank.spare == spare
 
@@ -210,8 +210,8 @@ def test_the_smallest_is_of_the_first_profile_that_anything_satisfies() -> None:
         profile("whole", shape(1, 8)), profile("elsewhere", shape(1, 1), selector=EUROPE), profile("one", shape(1, 1))
     )
     there = environment("env", pool("large", memory="141Gi"), pool("middle"), pool("also", memory="96Gi"))
-    found = judge(asked(two, prefer=SMALLEST), there, Ledger(()))
-    assert isinstance(found, Fit)
+    found = filter_environment(asked(two, prefer=SMALLEST), there, Ledger(()))
+    assert isinstance(found, Feasible)
     assert (found.profile, found.pool) == ("whole", "middle")
 
 
@@ -220,7 +220,7 @@ FAULT = StorageFault(kind=FaultKind.EMPTY_DIR, field="spec.modelCache.type")
 
 def test_a_fault_of_the_deployment_starts_nothing_and_says_what_it_is() -> None:
     """What stays and can be read is kept; neither is anything decided again nor anew, and nothing goes."""
-    request = replace(asked(environments=3), unstorable=lambda *_: (FAULT,))
+    request = replace(asked(environments=3), storage_check=lambda *_: (FAULT,))
     everywhere = [environment(name, pool()) for name in "abc"]
     moving = placement("b", pool="gone")
     decision = schedule(request, everywhere, [placement("a"), moving])
@@ -231,7 +231,7 @@ def test_a_fault_of_the_deployment_starts_nothing_and_says_what_it_is() -> None:
 
 
 def test_a_fault_needs_no_environment_to_be_seen() -> None:
-    request = replace(asked(), unstorable=lambda *_: (FAULT,))
+    request = replace(asked(), storage_check=lambda *_: (FAULT,))
     fault = schedule(request, [], []).fault
     assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
     none = schedule(asked(), [], []).fault
@@ -244,7 +244,7 @@ def test_a_fault_needs_no_environment_to_be_seen() -> None:
 def test_where_a_deployment_is_it_counts_and_does_not_believe() -> None:
     """What is published there counts its own replicas among those that are taken."""
     there = environment("a", pool(nodes=4), uid="e", free={"pool": Free(placements=1, nodes=())})
-    decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", served=True)])
+    decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", was_ready=True)])
     assert [a.replicas for a in decision.assignments] == [2]
 
 

@@ -8,7 +8,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.reasons import Admitted
-from function.scheduling.admission import admission, admit
+from function.scheduling.admission import admit_placements, check_admission
 from function.scheduling.ledger import Ledger
 from tests.builders import environment, placement, pool
 
@@ -24,8 +24,8 @@ def share(name: str, labels: tuple[tuple[str, str], ...] | None, replicas: int =
 
 def serves(name: str, labels: tuple[tuple[str, str], ...] | None, uid: str = "a") -> Placement:
     """Return a placement that serves two replicas of a node in a pool."""
-    made = placement("env", name, deployment=uid, uid=uid, replicas=2, served=True)
-    return replace(made, takes=share(name, labels), labels=tuple(LABELS.items()))
+    made = placement("env", name, deployment=uid, uid=uid, replicas=2, was_ready=True)
+    return replace(made, allocated=share(name, labels), labels=tuple(LABELS.items()))
 
 
 def newcomer(name: str, uid: str = "b") -> Placement:
@@ -45,7 +45,7 @@ def of(*pools: tuple[str, tuple[tuple[str, str], ...]], granted: tuple[Grant, ..
 
 def held(there: Environment, *placements: Placement) -> list[tuple[str, str]]:
     """Return who holds GPUs of which pool."""
-    return [(g.uid, g.share.pool) for g in admit(there, placements).grants]
+    return [(g.uid, g.share.pool) for g in admit_placements(there, placements).grants]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def test_charges_what_runs_to_the_pool_that_selects_its_nodes(case: Case) -> Non
     running, comes = serves("old", case.labels), newcomer("new")
     there = of(*case.pools, granted=(grant(running, "old"),))
     assert held(there, comes, running) == case.want, case.reason
-    again = replace(there, admitted=admit(there, (comes, running)).grants)
+    again = replace(there, admitted=admit_placements(there, (comes, running)).grants)
     assert held(again, comes, running) == case.want, "and stays so"
 
 
@@ -90,9 +90,9 @@ def test_a_renamed_pool_has_room_for_what_runs_in_it() -> None:
     assert Ledger((comes,), (running,)).room(there, new).free == {8: 2}
     assert Ledger((running,), (comes,)).room(there, new).free == {8: 0, 0: 2}
     moved = replace(running, pool="new")
-    published = replace(there, admitted=admit(there, (comes, moved)).grants)
+    published = replace(there, admitted=admit_placements(there, (comes, moved)).grants)
     assert held(published, comes, moved) == [("a", "new")]
-    assert admission(moved, published, LABELS).reason is Admitted.ADMITTED
+    assert check_admission(moved, published, LABELS).reason is Admitted.ADMITTED
 
 
 def test_pools_that_exchange_names_are_both_full_until_what_runs_has_moved() -> None:
@@ -100,8 +100,8 @@ def test_pools_that_exchange_names_are_both_full_until_what_runs_has_moved() -> 
     swapped = of(("a", Y), ("b", X), granted=(grant(one, "a"), grant(two, "b")))
     both = [("one", "a"), ("one", "b"), ("two", "a"), ("two", "b")]
     assert held(swapped, one, two, newcomer("a", "c"), newcomer("b", "d")) == both
-    there = replace(swapped, admitted=admit(swapped, (one, two)).grants)
-    moved = [replace(one, takes=share("a", Y)), replace(two, takes=share("b", X))]
+    there = replace(swapped, admitted=admit_placements(swapped, (one, two)).grants)
+    moved = [replace(one, allocated=share("a", Y)), replace(two, allocated=share("b", X))]
     assert held(there, *moved) == [("one", "a"), ("two", "b")]
 
 

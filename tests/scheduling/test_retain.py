@@ -1,4 +1,4 @@
-"""What stays, what is decided again, what yields: docs/design.md, "What stays"."""
+"""What stays, what is decided again, what is evicted: docs/design.md, "What stays"."""
 
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +27,7 @@ from tests.builders import (
     shape,
 )
 
-STAYS, AGAIN, YIELDS = "stays", "again", "yields"
+KEEP, RESCHEDULE, EVICT = "keep", "reschedule", "evict"
 MODEL = model(profile(shape=shape()))
 COMPUTED = model(profile(), vram="640Gi")
 
@@ -49,42 +49,42 @@ MINE = placement(uid="me")
 HALF = Grant(
     uid="me", namespace="team", name="chat-env", share=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1)
 )
-YIELDING = environment("env", pool(), uid="e", yields=(("me", "pool"),))
-FULL = tuple(placement(deployment=f"other-{n}", created="2025", served=True) for n in range(4))
+YIELDING = environment("env", pool(), uid="e", rejected=(("me", "pool"),))
+FULL = tuple(placement(deployment=f"other-{n}", created="2025", was_ready=True) for n in range(4))
 ANOTHER = ModelRef(kind="ClusterModel", name="another")
 CASES = (
-    Case(id="nothing-changed", reason="it stays", want=STAYS),
+    Case(id="nothing-changed", reason="it stays", want=KEEP),
     Case(
         id="environment-not-ready",
         reason="an outage moves nothing",
         environment=environment("env", pool(), ready=False),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="capabilities-drifted",
         reason="what was true when it was decided counts",
         model=model(profile(shape=shape(), requires=requires(memory="80Gi", interconnect="nvlink"))),
         environment=environment("env", pool(memory="40Gi", interconnect="pcie", multi_node=False)),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="fewer-gpus-per-node",
         reason="acceleratorCount is a capability as well",
         environment=environment("env", pool(gpus=4)),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="another-model-that-suits",
         reason="it can run where the other one ran",
         placement=placement(model=ANOTHER),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="another-model-that-does-not-suit",
         reason="no profile of another model was ever placed here: what it asks for was never true",
         model=model(profile(shape=shape(), requires=requires(memory="141Gi"))),
         placement=placement(model=ANOTHER),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="another-model-of-as-many-nodes",
@@ -92,7 +92,7 @@ CASES = (
         model=model(profile(), vram="1200Gi"),
         environment=environment("env", pool(multi_node=False)),
         placement=placement(model=ANOTHER, shape=shape(2)),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="another-model-of-one-node",
@@ -100,14 +100,14 @@ CASES = (
         model=COMPUTED,
         environment=environment("env", pool(multi_node=False)),
         placement=placement(model=ANOTHER),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="another-model-where-there-is-no-room",
         reason="room is no question for what has it",
-        placement=placement(model=ANOTHER, served=True),
+        placement=placement(model=ANOTHER, was_ready=True),
         others=FULL,
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="another-model-whose-weights-cannot-be-had",
@@ -115,104 +115,104 @@ CASES = (
         model=model(profile(shape=shape(2))),
         environment=environment("env", pool(), storage_class=None),
         placement=placement(model=ANOTHER, shape=shape(2)),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="another-model-in-an-outage",
         reason="an outage moves nothing",
         environment=environment("env", pool(), ready=False),
         placement=placement(model=ANOTHER),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="storage-class-removed",
         reason="its claim exists",
         environment=environment("env", pool(), storage_class=None),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="better-profile-possible",
         reason="a profile of higher priority moves nothing",
         model=model(profile("better", shape(1, 1)), profile(shape=shape())),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="overcommitted-but-served",
         reason="nothing that served moves for capacity",
-        placement=placement(served=True),
+        placement=placement(was_ready=True),
         others=FULL,
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="overcommitted-and-never-served",
         reason="it does not fit in its turn",
         others=FULL,
-        want=YIELDS,
+        want=EVICT,
     ),
     Case(
         id="profile-broken",
         reason="invalid input tears nothing down",
         model=model(profile("valid", shape()), broken=(broken_profile("default"),)),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="pool-broken",
         reason="invalid input tears nothing down",
         environment=environment("env", broken_pools=("pool",)),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="environment-broken",
         reason="not even its labels can be read",
         model=model(profile(shape=shape()), selector=selector(tier="production")),
         environment=environment("env", broken=True),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="topology-unreadable",
         reason="what is not understood is left alone",
         placement=placement(shape=None),
-        want=STAYS,
+        want=KEEP,
     ),
-    Case(id="environment-gone", reason="or being deleted", environment=None, want=AGAIN),
-    Case(id="pool-gone", reason="vanished", environment=environment("env", pool("new")), want=AGAIN),
-    Case(id="profile-gone", reason="vanished", model=model(profile("new", shape())), want=AGAIN),
+    Case(id="environment-gone", reason="or being deleted", environment=None, want=RESCHEDULE),
+    Case(id="pool-gone", reason="vanished", environment=environment("env", pool("new")), want=RESCHEDULE),
+    Case(id="profile-gone", reason="vanished", model=model(profile("new", shape())), want=RESCHEDULE),
     Case(
         id="shape-changed",
         reason="another number of nodes",
         model=model(profile(shape=shape(2))),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="parallelism-changed",
         reason="the shape includes how it is split",
         model=model(profile(shape=shape(1, 8, Parallelism(tensor=8, expert=True)))),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="deployment-selector-refuses",
         reason="no longer admitted",
         labels={"team": "a"},
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="model-selector-refuses",
         reason="no longer admitted",
         model=model(profile(shape=shape()), selector=selector(tier="production")),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="profile-selector-refuses",
         reason="no longer admitted",
         model=model(profile(shape=shape(), selector=selector(tier="production"))),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="selector-refuses-though-profile-broken",
         reason="where it may run is said clearly",
         model=model(profile("valid", shape()), broken=(broken_profile("default"),)),
         labels={"team": "a"},
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="vram-same",
@@ -220,84 +220,84 @@ CASES = (
         model=COMPUTED,
         environment=environment("env", pool(memory="40Gi")),
         placement=placement(vram="640Gi"),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="vram-changed-and-not-the-shape",
         reason="shapes are compared: 600Gi / 80Gi = 7.5 -> 8, as before",
         model=model(profile(), vram="600Gi"),
         placement=placement(vram="640Gi"),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="vram-changed-and-the-shape",
         reason="320Gi / 80Gi = 4",
         model=model(profile(), vram="320Gi"),
         placement=placement(vram="640Gi"),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="vram-not-recorded-same-shape",
         reason="640Gi / 80Gi = 8",
         model=COMPUTED,
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="vram-not-recorded-other-shape",
         reason="640Gi / 160Gi = 4",
         model=COMPUTED,
         environment=environment("env", pool(memory="160Gi")),
-        want=AGAIN,
+        want=RESCHEDULE,
     ),
     Case(
         id="waits-for-its-environment",
         reason="it was not judged yet",
         environment=environment("env", pool(), uid="e"),
         placement=MINE,
-        want=STAYS,
+        want=KEEP,
     ),
-    Case(id="no-room", reason="its environment says so", environment=YIELDING, placement=MINE, want=YIELDS),
+    Case(id="no-room", reason="its environment says so", environment=YIELDING, placement=MINE, want=EVICT),
     Case(
         id="never-admitted-and-not-ready",
         reason="nobody waits for an environment that would not be chosen any more",
         environment=environment("env", pool(), uid="e", ready=False),
         placement=MINE,
-        want=YIELDS,
+        want=EVICT,
     ),
     Case(
         id="admitted-and-not-ready",
         reason="it was admitted, so something may be composed at any moment",
         environment=environment("env", pool(), uid="e", ready=False, admitted=(HALF,)),
         placement=MINE,
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="begun-and-not-ready",
         reason="what was composed was admitted once",
         environment=environment("env", pool(), uid="e", ready=False),
         placement=replace(MINE, planned_uri="pvc://claim/models/0"),
-        want=STAYS,
+        want=KEEP,
     ),
     Case(
         id="no-room-for-another-shape",
         reason="it serves in the old one until there is room for the new one, here or elsewhere",
-        environment=environment("env", pool(), uid="e", admitted=(HALF,), yields=(("me", "pool"),)),
-        placement=replace(MINE, served=True),
-        want=AGAIN,
+        environment=environment("env", pool(), uid="e", admitted=(HALF,), rejected=(("me", "pool"),)),
+        placement=replace(MINE, was_ready=True),
+        want=RESCHEDULE,
     ),
     Case(
         id="no-room-to-grow",
         reason="it keeps what it has",
         environment=replace(YIELDING, admitted=(replace(HALF, share=replace(HALF.share, gpus_per_node=8)),)),
-        placement=replace(MINE, served=True, replicas=2),
-        want=STAYS,
+        placement=replace(MINE, was_ready=True, replicas=2),
+        want=KEEP,
     ),
     Case(
         id="vram-not-recorded-and-not-computable",
         reason="a pool that no longer declares its memory only drifted",
         model=COMPUTED,
         environment=environment("env", pool(memory=None)),
-        want=STAYS,
+        want=KEEP,
     ),
 )
 
@@ -305,11 +305,11 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_becomes_of_a_placement(case: Case) -> None:
     wanted = deployment(selector=selector(**case.labels))
-    request = SchedulingRequest(deployment=wanted, model=case.model, unstorable=planner(case.model))
+    request = SchedulingRequest(deployment=wanted, model=case.model, storage_check=planner(case.model))
     known = {} if case.environment is None else {"env": case.environment}
     found = retain(request, known, (case.placement,), Ledger(case.others))
-    yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.YIELDED)
-    got = {STAYS: found.stays, AGAIN: found.again, YIELDS: yielded}
+    yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.EVICTED)
+    got = {KEEP: found.retained, RESCHEDULE: found.to_reschedule, EVICT: yielded}
     assert {name for name, placements in got.items() if placements} == {case.want}, case.reason
 
 
@@ -318,7 +318,7 @@ def test_one_placement_an_environment() -> None:
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     ready, other = placement(name="b", ready=True), placement(name="a")
     found = retain(request, {"env": environment("env", pool())}, (other, ready), Ledger(()))
-    assert found.stays == (ready,)
+    assert found.retained == (ready,)
     assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
 
 
@@ -329,12 +329,12 @@ def test_those_that_shall_stay_longest_come_first() -> None:
     own = [placement(name, ready=name in "bc") for name in names]
     own[1] = replace(own[1], deleting=True)
     found = retain(SchedulingRequest(deployment=deployment(), model=MODEL), known, own, Ledger(()))
-    assert [p.environment for p in found.stays] == ["c", "a", "d", "b"]
+    assert [p.environment for p in found.retained] == ["c", "a", "d", "b"]
 
 
 def test_of_those_that_are_not_ready_the_one_that_served_is_carried() -> None:
     """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
-    own = [placement("a"), replace(placement("b"), planned_uri="pvc://x"), placement("c", served=True)]
-    request = SchedulingRequest(deployment=deployment(environments=1), model=model(), unstorable=planner(model()))
-    assert [p.environment for p in retain(request, {}, own, Ledger(())).again] == ["c", "b", "a"]
+    own = [placement("a"), replace(placement("b"), planned_uri="pvc://x"), placement("c", was_ready=True)]
+    request = SchedulingRequest(deployment=deployment(environments=1), model=model(), storage_check=planner(model()))
+    assert [p.environment for p in retain(request, {}, own, Ledger(())).to_reschedule] == ["c", "b", "a"]
     assert [p.environment for p in schedule(request, [], own).carried] == ["c"]

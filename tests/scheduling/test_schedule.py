@@ -41,7 +41,7 @@ def request(
     **fields: object,
 ) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
-    return SchedulingRequest(deployment=wanted, model=model, unstorable=planner(model, choice))
+    return SchedulingRequest(deployment=wanted, model=model, storage_check=planner(model, choice))
 
 
 def environments(names: str, nodes: int = 4) -> list[Environment]:
@@ -143,7 +143,7 @@ class TestFaults:
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["b"], [])
 
     def test_an_empty_list_of_environments_tears_nothing_down(self) -> None:
-        own = [placement("a", served=True, ready=True), placement("b")]
+        own = [placement("a", was_ready=True, ready=True), placement("b")]
         decision = schedule(request(2), [], own)
         assert decision.fault is not None
         assert decision.fault.reason is Refused.NO_ENVIRONMENTS
@@ -165,7 +165,7 @@ class TestScaleDown:
 
     def test_fewer_replicas_always_succeed(self) -> None:
         """Even where the pool shrank to less than what remains."""
-        own = placement("a", replicas=9, served=True)
+        own = placement("a", replicas=9, was_ready=True)
         decision = schedule(request(replicas=6), environments("a", nodes=4), [own])
         assert [a.replicas for a in decision.assignments] == [6]
         assert decision.refusals == ()
@@ -213,7 +213,7 @@ class TestMove:
     model = model(profile(shape=shape()), selector=selector(tier="new"))
     old = environment("old", pool(nodes=1), labels={"tier": "old"})
     new = environment("new", pool(nodes=1), labels={"tier": "new"})
-    own = placement("old", served=True, ready=True)
+    own = placement("old", was_ready=True, ready=True)
 
     def test_the_old_stays_until_the_new_is_ready(self) -> None:
         decision = schedule(request(model=self.model), [self.old, self.new], [self.own])
@@ -225,7 +225,7 @@ class TestMove:
         assert (placed(decision), carried(decision), dropped(decision)) == (["new"], ["old"], [])
 
     def test_once_the_new_is_ready(self) -> None:
-        own = [self.own, placement("new", served=True, ready=True)]
+        own = [self.own, placement("new", was_ready=True, ready=True)]
         decision = schedule(request(model=self.model), [self.old, self.new], own)
         assert (placed(decision), carried(decision)) == (["new"], [])
         assert dropped(decision) == [("old", DropCause.REPLACED)]
@@ -276,12 +276,12 @@ class TestYield:
     def test_what_never_served_and_does_not_fit_is_decided_again(self) -> None:
         decision = schedule(request(), environments("ab", nodes=1), [placement("a"), self.other])
         assert placed(decision) == ["b"]
-        assert dropped(decision) == [("a", DropCause.YIELDED)]
+        assert dropped(decision) == [("a", DropCause.EVICTED)]
 
     def test_and_dropped_where_nothing_fits(self) -> None:
         decision = schedule(request(), environments("a", nodes=1), [placement("a"), self.other])
         assert (placed(decision), carried(decision)) == ([], [])
-        assert dropped(decision) == [("a", DropCause.YIELDED)]
+        assert dropped(decision) == [("a", DropCause.EVICTED)]
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
 
     def test_it_comes_back_to_the_same_environment_in_place(self) -> None:
@@ -309,7 +309,7 @@ class TestYield:
         assert [p.deployment for p in view] == ["two"], "same second, lower uid"
 
     def test_a_served_one_does_not_yield_to_an_older_one(self) -> None:
-        own = placement("a", served=True, created="2026")
+        own = placement("a", was_ready=True, created="2026")
         decision = schedule(request(), environments("ab", nodes=1), [own, self.other])
         assert placed(decision) == ["a"]
 
@@ -325,20 +325,20 @@ class TestGrowth:
         decision = schedule(request(replicas=4), environments("a", nodes=4), [placement("a"), other])
         assert [a.replicas for a in decision.assignments] == [1]
         (miss,) = decision.refusals
-        assert (miss.reason, miss.keeps) == (Refused.INSUFFICIENT_CAPACITY, 1)
+        assert (miss.reason, miss.current_replicas) == (Refused.INSUFFICIENT_CAPACITY, 1)
         assert (miss.refusals[0].wanted, miss.refusals[0].found) == (4, 3)
 
     def test_no_further_than_its_environment_admitted(self) -> None:
         """Three replicas stand in its spec, two were admitted, and somebody else has the other two of four nodes."""
         share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
         grant = Grant(uid="me", namespace=NAMESPACE, name="chat-a", share=share)
-        there = environment("a", pool(nodes=4), uid="e", admitted=(grant,), yields=(("me", "pool"),))
-        mine = placement("a", uid="me", replicas=3, served=True)
-        other = placement("a", deployment="other", replicas=2, served=True)
+        there = environment("a", pool(nodes=4), uid="e", admitted=(grant,), rejected=(("me", "pool"),))
+        mine = placement("a", uid="me", replicas=3, was_ready=True)
+        other = placement("a", deployment="other", replicas=2, was_ready=True)
         decision = schedule(request(replicas=3), [there], [mine, other])
         assert [a.replicas for a in decision.assignments] == [2]
         (miss,) = decision.refusals
-        assert (miss.reason, miss.keeps) == (Refused.INSUFFICIENT_CAPACITY, 2)
+        assert (miss.reason, miss.current_replicas) == (Refused.INSUFFICIENT_CAPACITY, 2)
 
     def test_beyond_the_pool(self) -> None:
         decision = schedule(request(replicas=5), environments("a", nodes=4), [placement("a")])

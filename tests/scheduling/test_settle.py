@@ -11,7 +11,7 @@ from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.shares import Grant, Share
-from function.scheduling.ledger import PoolLedger, settle
+from function.scheduling.ledger import PoolLedger, allocate_pool
 from tests.builders import placement, pool, shape
 
 FOUR = pool("pool", gpus=8, nodes=4)
@@ -45,7 +45,7 @@ class Case:
     placements: tuple[Placement, ...]
     granted: tuple[Grant, ...]
     want: dict[str, int]
-    yields: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
 
 
 OLD, YOUNG = "2026-01-01", "2026-01-09"
@@ -60,7 +60,7 @@ CASES = (
     Case(
         "replicas-apart",
         "two of half a node each are on two nodes, so that of four one is left to who needs two",
-        (asks("a", 2, shape=shape(1, 4), apart=True), asks("b"), asks("c", shape=TWO, created=YOUNG)),
+        (asks("a", 2, shape=shape(1, 4), exclusive_replica_nodes=True), asks("b"), asks("c", shape=TWO, created=YOUNG)),
         (),
         {"a": 2, "b": 1},
         ("c",),
@@ -68,7 +68,7 @@ CASES = (
     Case(
         "no-room-apart",
         "three half nodes are not three nodes",
-        (asks("a", 2), asks("b", 3, YOUNG, shape=shape(1, 4), apart=True)),
+        (asks("a", 2), asks("b", 3, YOUNG, shape=shape(1, 4), exclusive_replica_nodes=True)),
         (),
         {"a": 2},
         ("b",),
@@ -76,7 +76,7 @@ CASES = (
     Case(
         "granted-apart",
         "what was granted is on as many nodes as it runs on",
-        (asks("a", 3, shape=shape(1, 4), apart=True), asks("b", 2, YOUNG)),
+        (asks("a", 3, shape=shape(1, 4), exclusive_replica_nodes=True), asks("b", 2, YOUNG)),
         (grant("a", share(3, gpus=4)),),
         {"a": 3},
         ("b",),
@@ -108,14 +108,14 @@ CASES = (
     Case(
         "served-beyond",
         "it runs, with or without a grant, and beyond what there is",
-        (asks("a", 3, served=True), asks("b", 3, served=True)),
+        (asks("a", 3, was_ready=True), asks("b", 3, was_ready=True)),
         (),
         {"a": 3, "b": 3},
     ),
     Case(
         "no-more-than-granted",
         "a grant is for so many replicas, also of what served",
-        (asks("a", 3, served=True, takes=share(2)), asks("b", 2)),
+        (asks("a", 3, was_ready=True, allocated=share(2)), asks("b", 2)),
         (grant("a", share(2)), grant("b", share(2))),
         {"a": 2, "b": 2},
         ("a",),
@@ -123,7 +123,7 @@ CASES = (
     Case(
         "grows",
         "where there is room a grant grows",
-        (asks("a", 3, served=True, takes=share(2)),),
+        (asks("a", 3, was_ready=True, allocated=share(2)),),
         (grant("a", share(2)),),
         {"a": 3},
     ),
@@ -152,7 +152,7 @@ CASES = (
     Case(
         "shrinks-when-it-has-let-go",
         "less is asked for, and the service still has three",
-        (asks("a", 1, served=True, takes=share(3)), asks("b", 2)),
+        (asks("a", 1, was_ready=True, allocated=share(3)), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
         ("b",),
@@ -160,14 +160,14 @@ CASES = (
     Case(
         "has-let-go",
         "the service has one left, so two are free",
-        (asks("a", 1, served=True, takes=share(1)), asks("b", 2)),
+        (asks("a", 1, was_ready=True, allocated=share(1)), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 1, "b": 2},
     ),
     Case(
         "other-pool",
         "it holds its nodes here until its service is there",
-        (asks("a", 3, pool="other", served=True, takes=share(3)), asks("b", 2)),
+        (asks("a", 3, pool="other", was_ready=True, allocated=share(3)), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
         ("b",),
@@ -182,7 +182,7 @@ CASES = (
     Case(
         "other-shape",
         "four nodes do not hold both shapes beside another's; its own old one counts until it has gone",
-        (asks("a", 1, shape=TWO, served=True, takes=share(2)), asks("b", 1)),
+        (asks("a", 1, shape=TWO, was_ready=True, allocated=share(2)), asks("b", 1)),
         (grant("a", share(2)),),
         {"a": 2},
         ("b",),
@@ -207,7 +207,7 @@ CASES = (
     Case(
         "overcommitted",
         "a pool that holds more than fits has nothing left",
-        (asks("a", 5, served=True), asks("b", 1)),
+        (asks("a", 5, was_ready=True), asks("b", 1)),
         (),
         {"a": 5},
         ("b",),
@@ -217,18 +217,18 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_who_holds_four_nodes(case: Case) -> None:
-    found = settle(FOUR, case.placements, case.granted)
+    found = allocate_pool(FOUR, case.placements, case.granted)
     assert held(found) == case.want, case.reason
-    assert tuple(p.uid for p in found.yields) == case.yields, case.reason
+    assert tuple(p.uid for p in found.rejected) == case.rejected, case.reason
 
 
 def test_both_shapes_are_held_while_one_replaces_the_other() -> None:
     """Two nodes of one replica replace two replicas of one: until the old ones are gone nobody else gets either."""
-    moving = asks("a", 1, shape=TWO, served=True, takes=share(2))
-    found = settle(FOUR, (moving,), (grant("a", share(2)),))
+    moving = asks("a", 1, shape=TWO, was_ready=True, allocated=share(2))
+    found = allocate_pool(FOUR, (moving,), (grant("a", share(2)),))
     assert [g.share for g in found.grants] == [share(2), share(1, nodes=2)]
     assert found.room.free.get(8) == 0, "four of four"
-    gone = settle(FOUR, (replace(moving, takes=share(1, nodes=2)),), found.grants)
+    gone = allocate_pool(FOUR, (replace(moving, allocated=share(1, nodes=2)),), found.grants)
     assert [g.share for g in gone.grants] == [share(1, nodes=2)]
     assert gone.room.free[8] == 2
 
@@ -249,10 +249,10 @@ WORLDS = st.lists(
 def _world(rows: list[tuple[int, int, int, bool, bool, int]]) -> tuple[list[Placement], list[Grant]]:
     placements, grants = [], []
     for number, (replicas, nodes, gpus, served, granted, day) in enumerate(rows):
-        made = asks(str(number), replicas, f"2026-01-0{day}", shape=shape(nodes, gpus), served=served)
+        made = asks(str(number), replicas, f"2026-01-0{day}", shape=shape(nodes, gpus), was_ready=served)
         placements.append(made)
-        if granted and made.asks:
-            grants.append(grant(made.uid, replace(made.asks, replicas=max(0, replicas - day % 2))))
+        if granted and made.requested:
+            grants.append(grant(made.uid, replace(made.requested, replicas=max(0, replicas - day % 2))))
     return placements, grants
 
 
@@ -266,13 +266,13 @@ def test_a_ledger_is_one_whatever_the_order_and_comes_to_rest(
     rows: list[tuple[int, int, int, bool, bool, int]], of: Pool, turn: random.Random
 ) -> None:
     placements, grants = _world(rows)
-    found = settle(of, placements, grants)
+    found = allocate_pool(of, placements, grants)
     turn.shuffle(placements)
     turn.shuffle(grants)
-    assert settle(of, placements, grants) == found
-    again = settle(of, placements, found.grants)
+    assert allocate_pool(of, placements, grants) == found
+    again = allocate_pool(of, placements, found.grants)
     assert again.grants == found.grants, "nothing moves without a change"
-    assert [p.uid for p in again.yields] == [p.uid for p in found.yields]
+    assert [p.uid for p in again.rejected] == [p.uid for p in found.rejected]
     assert again.room == found.room
 
 
@@ -280,9 +280,11 @@ def test_a_ledger_is_one_whatever_the_order_and_comes_to_rest(
 def test_what_is_granted_anew_fits(rows: list[tuple[int, int, int, bool, bool, int]], of: Pool) -> None:
     """GPUs of what neither served nor was granted before are within what the others leave."""
     placements, grants = _world(rows)
-    found = settle(of, placements, grants)
+    found = allocate_pool(of, placements, grants)
     total = sum(g.share.gpus + _idle(of, g.share) for g in found.grants)
-    before = {g.uid: g.share.gpus for g in grants} | {p.uid: p.asks.gpus for p in placements if p.served and p.asks}
+    before = {g.uid: g.share.gpus for g in grants} | {
+        p.uid: p.requested.gpus for p in placements if p.was_ready and p.requested
+    }
     grown = [g for g in found.grants if g.share.gpus > before.get(g.uid, 0)]
     assert not grown or total <= 32
     free = sum(gpus * nodes for gpus, nodes in found.room.free.items())
@@ -296,12 +298,12 @@ def _idle(of: Pool, share: Share) -> int:
 
 
 def test_no_more_placements_are_granted_than_a_status_has_room_for() -> None:
-    found = settle(FOUR, (asks("a"), asks("b"), asks("c")), (grant("a", share()),), 2)
+    found = allocate_pool(FOUR, (asks("a"), asks("b"), asks("c")), (grant("a", share()),), 2)
     assert held(found) == {"a": 1, "b": 1}
-    assert [p.uid for p in found.yields] == ["c"]
-    grown = settle(FOUR, (asks("a", 2), asks("b")), (grant("a", share()), grant("b", share())), 2)
+    assert [p.uid for p in found.rejected] == ["c"]
+    grown = allocate_pool(FOUR, (asks("a", 2), asks("b")), (grant("a", share()), grant("b", share())), 2)
     assert held(grown) == {"a": 2, "b": 1}, "who is there may grow"
-    beside = settle(FOUR, (asks("a", 2), asks("b", 1, YOUNG)), (grant("a", share()),), 2)
+    beside = allocate_pool(FOUR, (asks("a", 2), asks("b", 1, YOUNG)), (grant("a", share()),), 2)
     assert held(beside) == {"a": 2, "b": 1}, "and takes no second row"
 
 
@@ -313,7 +315,7 @@ class Lost:
     placements: tuple[Placement, ...]
     granted: tuple[Grant, ...]
     want: dict[str, int]
-    yields: tuple[str, ...]
+    rejected: tuple[str, ...]
     free: int
 
 
@@ -321,7 +323,7 @@ LOST = (
     Lost("room", "three of four nodes for what is new", 3, (asks("a", 3),), (), {"a": 3}, (), 0),
     Lost("no-room", "not four", 3, (asks("a", 4),), (), {}, ("a",), 3),
     Lost("admitted", "an admission outlives its nodes", 0, (asks("a", 2),), (grant("a", share(2)),), {"a": 2}, (), 0),
-    Lost("served", "so does what serves", 0, (asks("a", 2, served=True),), (), {"a": 2}, (), 0),
+    Lost("served", "so does what serves", 0, (asks("a", 2, was_ready=True),), (), {"a": 2}, (), 0),
     Lost("beside", "what stays is charged first", 3, (asks("a", 2), asks("b", 2, YOUNG)), (grant("a", share(2)),),
          {"a": 2}, ("b",), 1),
     Lost("over", "nothing is left beside what holds more than can be used", 1, (asks("a", 2), asks("b", 1, YOUNG)),
@@ -335,9 +337,9 @@ LOST = (
 @pytest.mark.parametrize("case", LOST, ids=lambda c: c.id)
 def test_four_nodes_of_which_some_cannot_be_used(case: Lost) -> None:
     pool = replace(FOUR, facts=PoolFacts(nodes=4, usable=case.usable))
-    found = settle(pool, case.placements, case.granted)
+    found = allocate_pool(pool, case.placements, case.granted)
     assert held(found) == case.want, case.reason
-    assert tuple(p.uid for p in found.yields) == case.yields, case.reason
+    assert tuple(p.uid for p in found.rejected) == case.rejected, case.reason
     assert found.room.free.get(8, 0) == case.free, case.reason
 
 
@@ -353,13 +355,16 @@ def test_four_nodes_of_which_some_cannot_be_used(case: Lost) -> None:
 )
 def test_what_is_in_use_of_four_nodes_that_cannot_be_used(shares: tuple[Share, ...], want: int, reason: str) -> None:
     pool = replace(FOUR, facts=PoolFacts(nodes=4, usable=0))
-    found = settle(pool, (), [grant(str(number), each) for number, each in enumerate(shares)])
+    found = allocate_pool(pool, (), [grant(str(number), each) for number, each in enumerate(shares)])
     assert found.room.nodes_in_use == want, reason
 
 
 def test_what_is_apart_is_charged_before_nodes_are_packed() -> None:
     """Both fit, a GPU pair and four GPUs on each of two nodes; packed first, the fours would leave one node alone."""
-    spread, packed = asks("a", 2, shape=shape(1, 2), apart=True), asks("b", 2, YOUNG, shape=shape(1, 4))
-    found = settle(pool("pool", gpus=8, nodes=2), (spread, packed))
+    spread, packed = (
+        asks("a", 2, shape=shape(1, 2), exclusive_replica_nodes=True),
+        asks("b", 2, YOUNG, shape=shape(1, 4)),
+    )
+    found = allocate_pool(pool("pool", gpus=8, nodes=2), (spread, packed))
     assert held(found) == {"a": 2, "b": 2}
     assert {level: nodes for level, nodes in found.room.free.items() if nodes} == {2: 2}

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
-from function.scheduling.ledger import settle
+from function.scheduling.ledger import allocate_pool
 from tests.builders import shape
 from tests.scheduling.test_settle import FOUR, OWN_DEVICES, OWN_NETWORK, YOUNG, asks, grant, held, share
 
@@ -27,22 +27,26 @@ def test_no_two_pods_share_a_node_whose_ports_or_devices_one_of_them_takes(
     of: Pool, placements: tuple[Placement, ...], want: dict[str, int], yields: list[str], empty: int
 ) -> None:
     """By replicas of half nodes: of one node they share it, unless the pool gives them its network."""
-    found = settle(of, placements)
-    assert (held(found), [p.uid for p in found.yields]) == (want, yields)
+    found = allocate_pool(of, placements)
+    assert (held(found), [p.uid for p in found.rejected]) == (want, yields)
     assert found.room.free.get(8, 0) == empty
 
 
 def test_a_pool_that_turns_to_the_nodes_network_takes_nothing_from_who_runs() -> None:
     """Eight halves ran on four nodes, which is twice as many as fit now."""
-    found = settle(OWN_NETWORK, (asks("a", 8, shape=HALF, served=True),), (grant("a", share(8, gpus=4)),))
-    assert (held(found), found.yields, sum(found.room.free.values())) == ({"a": 8}, (), 0)
+    found = allocate_pool(OWN_NETWORK, (asks("a", 8, shape=HALF, was_ready=True),), (grant("a", share(8, gpus=4)),))
+    assert (held(found), found.rejected, sum(found.room.free.values())) == ({"a": 8}, (), 0)
     assert found.room.nodes_in_use == 4
 
 
 def test_replicas_apart_are_on_nodes_of_their_own_also_on_those_that_are_lost() -> None:
     """Three halves ran on three of four nodes, of which one can be used now; together they would be on two."""
-    three = asks("a", 3, shape=HALF, served=True)
+    three = asks("a", 3, shape=HALF, was_ready=True)
     lost = replace(FOUR, facts=PoolFacts(nodes=4, usable=1))
     for apart, nodes in ((True, 3), (False, 2)):
-        found = settle(lost, (replace(three, apart=apart),), (grant("a", replace(share(3, gpus=4), apart=apart)),))
+        found = allocate_pool(
+            lost,
+            (replace(three, exclusive_replica_nodes=apart),),
+            (grant("a", replace(share(3, gpus=4), exclusive_replica_nodes=apart)),),
+        )
         assert (found.room.nodes_in_use, sum(found.room.free.values())) == (nodes, 0)

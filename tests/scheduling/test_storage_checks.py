@@ -306,6 +306,6 @@ def test_a_size_below_disk_keeps_only_those_from_growing_that_have_no_bytes(
     asked = model(profile(shape=shape()), disk="960Gi")
     there = replace(placement("a"), serving_uri=serving_uri)
     choice = replace(CLAIM, size=GIB)
-    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, unstorable=planner(asked, choice))
+    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, storage_check=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])
     assert [a.replicas for a in decision.assignments] == [replicas], reason

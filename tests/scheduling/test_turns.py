@@ -11,8 +11,8 @@ from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.domain.shares import Grant, Share
 from function.reasons import Refused
-from function.scheduling.admission import admit
-from function.scheduling.growth import keep
+from function.scheduling.admission import admit_placements
+from function.scheduling.growth import scale_existing
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
@@ -36,7 +36,7 @@ def asks(uid: str, replicas: int, of: Shape = ONE, created: str = "2026-01-05", 
 
 def serves(uid: str, replicas: int, of: Shape = ONE) -> Placement:
     """Return a placement whose service has all that it asks for."""
-    return asks(uid, replicas, of, served=True, takes=share(replicas, of))
+    return asks(uid, replicas, of, was_ready=True, allocated=share(replicas, of))
 
 
 def grant(who: Placement, replicas: int, of: Shape = ONE) -> Grant:
@@ -46,15 +46,15 @@ def grant(who: Placement, replicas: int, of: Shape = ONE) -> Grant:
 def published(nodes: int, placements: list[Placement], *granted: Grant) -> Environment:
     """Return an environment that has judged these placements, from what it had granted."""
     there = environment("env", pool(nodes=nodes), uid="e", admitted=granted)
-    found = admit(there, placements)
-    return replace(there, admitted=found.grants, yields=frozenset(found.yields))
+    found = admit_placements(there, placements)
+    return replace(there, admitted=found.grants, rejected=frozenset(found.rejected))
 
 
 def decided(there: Environment, me: Placement, others: list[Placement], replicas: int, of: Shape = ONE) -> Decision:
     """Return what the deployment of a placement decides where it wants so many replicas of a shape."""
     asked = model(profile(shape=of))
     request = SchedulingRequest(
-        deployment=deployment(me.deployment, replicas=replicas), model=asked, unstorable=planner(asked)
+        deployment=deployment(me.deployment, replicas=replicas), model=asked, storage_check=planner(asked)
     )
     return schedule(request, [there], [me, *others])
 
@@ -91,9 +91,9 @@ def test_what_only_waits_holds_nothing(case: Case) -> None:
     (assignment,) = decided(there, case.me, others, case.replicas, case.shape).assignments
     assert (assignment.replicas, assignment.shape) == (case.want, case.shape), case.reason
     asked = replace(case.me, replicas=assignment.replicas, shape=assignment.shape)
-    grown = admit(there, [asked, *others])
+    grown = admit_placements(there, [asked, *others])
     assert assignment.placement == case.me
-    assert asked.asks in [g.share for g in grown.grants if g.uid == "me"], "its environment admits what is decided"
+    assert asked.requested in [g.share for g in grown.grants if g.uid == "me"], "its environment admits what is decided"
 
 
 def test_the_message_names_those_who_hold_the_nodes() -> None:
@@ -125,13 +125,13 @@ def test_one_that_comes_first_and_has_room_keeps_its_turn() -> None:
 
 def test_grant_stays_until_the_placement_has_seen_its_present_spec() -> None:
     """It had just grown to two by this grant when it was edited, and its status said one still (history 188)."""
-    edited = replace(asks("edited", 2, HALF, OLD), served=True, takes=share(1))
+    edited = replace(asks("edited", 2, HALF, OLD), was_ready=True, allocated=share(1))
     there = environment("env", pool(nodes=3), uid="e", admitted=(grant(edited, 2),))
     newcomer = asks("newcomer", 2, created=YOUNG)
-    unseen = admit(there, [replace(edited, acknowledged=False), newcomer])
+    unseen = admit_placements(there, [replace(edited, acknowledged=False), newcomer])
     assert [g.share.replicas for g in unseen.grants if g.uid == "edited" and g.share.gpus_per_node == 8] == [2]
-    assert [p.uid for p in unseen.pools["pool"].yields] == ["newcomer"]
-    seen = admit(there, [edited, newcomer])
+    assert [p.uid for p in unseen.pools["pool"].rejected] == ["newcomer"]
+    seen = admit_placements(there, [edited, newcomer])
     assert [g.share.replicas for g in seen.grants if g.uid == "edited" and g.share.gpus_per_node == 8] == [1]
 
 
@@ -155,7 +155,7 @@ def _placed(uid: str, row: tuple[int, Shape, str, int]) -> tuple[Placement, list
         return made, []
     has = max(1, replicas - 1) if state == "less" else replicas
     if state in {"serves", "less"}:
-        made = replace(made, served=True, takes=share(has, of))
+        made = replace(made, was_ready=True, allocated=share(has, of))
     return made, [grant(made, has, of)]
 
 
@@ -178,13 +178,13 @@ def test_deployment_and_environment_agree(
     others = [p for p, _ in made]
     there = published(nodes, [me, *others], *own, *(g for _, each in made for g in each))
     asked = model(profile(shape=of))
-    request = SchedulingRequest(deployment=deployment("me", replicas=wanted), model=asked, unstorable=planner(asked))
+    request = SchedulingRequest(deployment=deployment("me", replicas=wanted), model=asked, storage_check=planner(asked))
     found = schedule(request, [there], [me, *others])
-    for assignment in (a for a in found.assignments if a.placement == me and (me.takes or a.shape == me.shape)):
+    for assignment in (a for a in found.assignments if a.placement == me and (me.allocated or a.shape == me.shape)):
         grown = replace(me, shape=assignment.shape, replicas=assignment.replicas)
-        assert grown.asks is not None
-        admitted = [g.share for g in admit(there, [grown, *others]).grants if g.uid == "me"]
-        assert any(held.is_like(grown.asks) and held.replicas >= grown.asks.replicas for held in admitted)
+        assert grown.requested is not None
+        admitted = [g.share for g in admit_placements(there, [grown, *others]).grants if g.uid == "me"]
+        assert any(held.is_like(grown.requested) and held.replicas >= grown.requested.replicas for held in admitted)
 
 
 @given(rows=WORLDS, mine=MINE, nodes=st.integers(1, 8))
@@ -201,9 +201,11 @@ def test_nothing_that_only_waits_blocks_growth(
     asked = model(profile(shape=me.shape))
     for wanted in range(me.replicas, me.replicas + 4):
         request = SchedulingRequest(
-            deployment=deployment("me", replicas=wanted), model=asked, unstorable=planner(asked)
+            deployment=deployment("me", replicas=wanted), model=asked, storage_check=planner(asked)
         )
-        found = [keep(request, there, me, me.shape, Ledger(seen, (me,)))[0].replicas for seen in (others, holders)]
+        found = [
+            scale_existing(request, there, me, me.shape, Ledger(seen, (me,)))[0].replicas for seen in (others, holders)
+        ]
         assert found[0] == found[1]
 
 
@@ -213,7 +215,7 @@ def test_none_waits_beside_room(rows: list[tuple[int, Shape, str, int]], nodes: 
     made = [_placed(str(number), row) for number, row in enumerate(rows)]
     others = [p for p, _ in made]
     there = published(nodes, others, *(g for _, each in made for g in each))
-    room = admit(there, others).pools["pool"].room
+    room = admit_placements(there, others).pools["pool"].room
     for waiting in (p for p in others if not there.find_grants(p.uid)):
         assert waiting.shape is not None
         assert room.fits(waiting.shape.nodes, waiting.shape.gpus_per_node, waiting.replicas) < waiting.replicas

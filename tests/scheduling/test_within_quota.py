@@ -11,17 +11,18 @@ from function.domain.placement import Placement
 from function.domain.quota import Limits
 from function.domain.shares import Share
 from function.reasons import Refused
-from function.scheduling.quota import within_quota
-from function.scheduling.verdicts import Assignment, Decision, Field, Miss, Refusal
+from function.scheduling.quota import apply_quota_to_decision
+from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
 from tests import builders
 
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
 OTHER = Placement(
     namespace="team", name="other", deployment="x", model=builders.model().ref, environment="a", profile="default",
-    pool="pool", shape=HALF, uid="other", served=True, takes=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1),
+    pool="pool", shape=HALF, uid="other", was_ready=True,
+    allocated=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1),
 )  # fmt: skip
 MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")
-NEW = replace(MINE, uid="", name="new", served=False, takes=None, created="")
+NEW = replace(MINE, uid="", name="new", was_ready=False, allocated=None, created="")
 # It was told before that its namespace may not have what its deployment wrote, and has what it had.
 BEYOND = replace(MINE, over_quota=True)
 
@@ -41,7 +42,7 @@ class Case:
     kept: int | None = None
     carried: bool = False
     wanted: int | None = None
-    keeps: int | None = None
+    current_replicas: int | None = None
 
 
 CASES = (
@@ -58,7 +59,7 @@ CASES = (
         gpus=15,
         kept=1,
         wanted=8,
-        keeps=1,
+        current_replicas=1,
     ),
     Case(
         id="written-beyond",
@@ -68,7 +69,7 @@ CASES = (
         gpus=15,
         kept=1,
         wanted=8,
-        keeps=1,
+        current_replicas=1,
     ),
     Case(id="larger", reason="4 + 4 + 4 of 12", has=MINE, made=replace(MINE, shape=WHOLE), gpus=12, kept=1),
     Case(
@@ -117,7 +118,7 @@ def test_what_is_kept_of_a_decision(case: Case) -> None:
         replicas=case.made.replicas,
         placement=case.has,
     )
-    found = within_quota(
+    found = apply_quota_to_decision(
         Decision(assignments=(asked,)), lambda _: case.made, (OTHER, *filter(None, (case.has,))), Limits(gpus=case.gpus)
     )
     assert found.assignments == (() if case.kept is None else (replace(asked, replicas=case.kept),)), case.reason
@@ -127,7 +128,11 @@ def test_what_is_kept_of_a_decision(case: Case) -> None:
         return
     (miss,) = found.refusals
     (refusal,) = miss.refusals
-    assert (miss.environment, miss.reason, miss.keeps) == ("env", Refused.QUOTA_EXCEEDED, case.keeps)
+    assert (miss.environment, miss.reason, miss.current_replicas) == (
+        "env",
+        Refused.QUOTA_EXCEEDED,
+        case.current_replicas,
+    )
     assert (refusal.field, refusal.wanted) == (Field.QUOTA, case.wanted)
 
 
@@ -138,18 +143,18 @@ def asked(environment: str, there: Placement | None = None) -> Assignment:
     return Assignment(environment=environment, profile="default", pool="pool", shape=HALF, replicas=1, placement=there)
 
 
-def within(made: dict[str, Placement], *assignments: Assignment, before: tuple[Miss, ...] = ()) -> Decision:
+def within(made: dict[str, Placement], *assignments: Assignment, before: tuple[Infeasible, ...] = ()) -> Decision:
     """Return what is kept of some assignments beside the other's and what stays, 4 + 4 GPUs of 12."""
     carried = replace(OTHER, environment="d")
     decision = Decision(assignments=assignments, carried=(carried,), refusals=before)
-    return within_quota(decision, lambda each: made[each.environment], (carried, STAYS), Limits(gpus=12))
+    return apply_quota_to_decision(decision, lambda each: made[each.environment], (carried, STAYS), Limits(gpus=12))
 
 
 NEWS = {name: replace(NEW, environment=name, name=name) for name in "bc"}
 
 
 def test_of_two_new_ones_the_first_is_made_whatever_their_names() -> None:
-    before = Miss(environment="bb", refusals=(Refusal(reason=Refused.POOL_TOO_SMALL, field=Field.REPLICAS),))
+    before = Infeasible(environment="bb", refusals=(Refusal(reason=Refused.POOL_TOO_SMALL, field=Field.REPLICAS),))
     larger = replace(STAYS, shape=builders.shape(2, 8))
     found = within({**NEWS, "a": larger}, asked("c"), asked("b"), asked("a", STAYS), before=(before,))
     assert found.assignments == (asked("c"),)
@@ -175,7 +180,7 @@ def test_of_two_that_grow_the_older_one_does() -> None:
     old = replace(STAYS, environment="e", name="old")
     made = {"a": replace(young, replicas=2), "e": replace(old, replicas=2)}
     asks = [replace(asked(each.environment, each), replicas=2) for each in (young, old)]
-    found = within_quota(
+    found = apply_quota_to_decision(
         Decision(assignments=tuple(asks)), lambda each: made[each.environment], (young, old), Limits(gpus=12)
     )
     assert [(each.environment, each.replicas) for each in found.assignments] == [("a", 1), ("e", 2)]
@@ -185,7 +190,7 @@ def test_what_waits_grows_before_what_came_later() -> None:
     """Neither has anything: 12 GPUs are the older one's."""
     old, young = (replace(NEW, name=name, uid=name, created=f"2026-01-0{day}") for name, day in (("old", 1), ("y", 5)))
     asks = replace(asked("env", old), replicas=3)
-    found = within_quota(
+    found = apply_quota_to_decision(
         Decision(assignments=(asks,)), lambda _: replace(old, replicas=3), (old, young), Limits(gpus=12)
     )
     assert found.assignments == (asks,)

@@ -11,12 +11,12 @@ class Worked:
     """A queue whose reconciles take a second and end as told: never again, with backoff (None), or after seconds."""
 
     def __init__(self, *ends: float | None, workers: int = 10) -> None:
-        self.kernel, self.begun = Kernel(), list[tuple[float, str]]()
+        self.kernel, self.has_resources = Kernel(), list[tuple[float, str]]()
         self._ends = list(ends)
         self.queue = WorkQueue(self.kernel, workers, self._reconcile)
 
     def _reconcile(self, ref: Ref) -> "Process[float | None]":
-        self.begun.append((self.kernel.now, ref.name))
+        self.has_resources.append((self.kernel.now, ref.name))
         yield 1.0
         return self._ends.pop(0) if self._ends else 0.0
 
@@ -26,7 +26,7 @@ def test_what_waits_is_there_once() -> None:
     for ref in (A, B, B):
         worked.queue.add(ref)
     assert worked.kernel.run(10)
-    assert worked.begun == [(0.0, "a"), (1.0, "b")]
+    assert worked.has_resources == [(0.0, "a"), (1.0, "b")]
 
 
 def test_what_changes_meanwhile_is_done_once_more_and_never_twice_at_once() -> None:
@@ -35,14 +35,14 @@ def test_what_changes_meanwhile_is_done_once_more_and_never_twice_at_once() -> N
     for delay in (0.2, 0.4):
         worked.kernel.at(delay, lambda: worked.queue.add(A))
     assert worked.kernel.run(10)
-    assert worked.begun == [(0.0, "a"), (1.0, "a")]
+    assert worked.has_resources == [(0.0, "a"), (1.0, "a")]
 
 
 def test_what_failed_is_tried_again_later_and_later() -> None:
     worked = Worked(None, None, None)
     worked.queue.add(A)
     assert worked.kernel.run(60)
-    assert [time for time, _ in worked.begun] == [0.0, 2.0, 5.0, 10.0]
+    assert [time for time, _ in worked.has_resources] == [0.0, 2.0, 5.0, 10.0]
 
 
 def test_a_ttl_wakes_once_and_nobody_waits_for_it() -> None:
@@ -52,4 +52,4 @@ def test_a_ttl_wakes_once_and_nobody_waits_for_it() -> None:
     assert worked.kernel.run(100)
     assert worked.kernel.now == 6
     worked.kernel.pass_time(100)
-    assert [time for time, _ in worked.begun] == [0.0, 5.0, 36.0]
+    assert [time for time, _ in worked.has_resources] == [0.0, 5.0, 36.0]

@@ -39,14 +39,14 @@ CASES = (
     ),
     Case(
         "beyond-whom-a-status-names",
-        Admission(reason=Admitted.WAITING, bound=1000, labels={}),
+        Admission(reason=Admitted.WAITING, status_limit=1000, labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has not judged it: there is no room for 1000 others there, and it "
         "names no more",
     ),
     Case(
         "beyond-whom-a-status-admits",
-        Admission(reason=Admitted.YIELDS, judged=True, bound=4000, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, status_limit=4000, free=FREE, labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has admitted 4000 placements and names no more; its deployment decides "
         "again",
@@ -59,32 +59,32 @@ CASES = (
     ),
     Case(
         "by-hand",
-        Admission(reason=Admitted.WAITING, judged=True, free=NOTHING, labels={}),
+        Admission(reason=Admitted.WAITING, evaluated=True, free=NOTHING, labels={}),
         "False",
         f"{WANTED}, no GPU is free; it is admitted when there is room",
     ),
     Case(
         "more-than-the-pool-by-hand",
-        Admission(reason=Admitted.WAITING, judged=True, never=True, free=FREE, labels={}),
+        Admission(reason=Admitted.WAITING, evaluated=True, exceeds_pool=True, free=FREE, labels={}),
         "False",
         f"{WANTED}, more than the pool holds were nobody there; lower what it asks for, or raise what the pool "
         "declares",
     ),
     Case(
         "more-than-the-pool",
-        Admission(reason=Admitted.YIELDS, judged=True, never=True, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, exceeds_pool=True, free=FREE, labels={}),
         "False",
         f"{WANTED}, more than the pool holds were nobody there; its deployment decides again",
     ),
     Case(
         "no-room-to-grow",
-        Admission(reason=Admitted.YIELDS, judged=True, replicas=1, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, replicas=1, free=FREE, labels={}),
         "False",
         f"{WANTED}, 1 admitted, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment decides again",
     ),
     Case(
         "a-node-to-itself",
-        Admission(reason=Admitted.YIELDS, judged=True, whole=True, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, exclusive_node=True, free=FREE, labels={}),
         "False",
         "pool pool of env: 2 replicas of 1 node x 8 GPUs, each pod with a node to itself (ports of the node's network, "
         "or its devices), wanted, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment decides again",

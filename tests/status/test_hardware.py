@@ -9,7 +9,7 @@ from function.reasons import HardwareAsDeclared, Status
 from function.remote.collection import Sight, Unobserved
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import Demand
-from function.scheduling.shortage import shortage
+from function.scheduling.shortage import find_shortage
 from function.status.hardware import as_declared, lost, usable
 from function.status.sentences import remedy, sentence
 from tests.builders import environment, placement, shape
@@ -105,13 +105,13 @@ def test_a_refusal_says_which_nodes_are_missing() -> None:
     four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))
     other = placement("env", "frontier", deployment="other", shape=shape(2, 8))
     where = environment("env", four)
-    found = shortage(Ledger((other,)).room(where, four), Demand(shape(2, 8), 1), "env", "default", four)
+    found = find_shortage(Ledger((other,)).room(where, four), Demand(shape(2, 8), 1), "env", "default", four)
     assert found is not None
     assert sentence(found) == (
         "pool frontier has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0: 4 nodes declared, 3 usable "
         "(gpu-3 cordoned), 2 in use by 1 placement of others"
     )
     assert remedy(found) == "See HardwareAsDeclared of InferenceEnvironment env"
-    never = shortage(Ledger(()).room(where, four), Demand(shape(5, 8), 1), "env", "default", four)
+    never = find_shortage(Ledger(()).room(where, four), Demand(shape(5, 8), 1), "env", "default", four)
     assert never is not None
     assert "the whole pool (4 nodes declared, 3 usable (gpu-3 cordoned)) holds 0" in sentence(never)

@@ -8,7 +8,7 @@ import pytest
 from function.domain.cache import ManagedCache
 from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.settings import BUILT_IN
-from function.scheduling.request import Unstorable
+from function.scheduling.request import StorageCheck
 from function.weights import placed
 from function.weights.faults import StorageFault, find_faults
 from function.weights.placed import PlacedWeights
@@ -30,7 +30,7 @@ ENVIRONMENTS: Sequence[Environment] = [
 ]
 
 
-def _all(ask: Unstorable) -> list[tuple[StorageFault, ...]]:
+def _all(ask: StorageCheck) -> list[tuple[StorageFault, ...]]:
     return [
         ask(environment, builders.pool(name, memory=memory), builders.shape(nodes, gpus), replicas)
         for environment in ENVIRONMENTS

@@ -220,7 +220,7 @@ CASES = (
     Case(
         "silent",
         "an earlier release did not say what it served",
-        replace(ON_IT, served=True, planned_uri="pvc://c/n"),
+        replace(ON_IT, was_ready=True, planned_uri="pvc://c/n"),
         [""],
     ),
     Case("left", "its service has not moved yet", builders.placement(name="p"), []),

@@ -16,15 +16,15 @@ from function.api.parse_cache import CacheStats
 from function.contract import never
 from function.domain.environment import Environment
 from function.domain.placement import Placement
-from function.scheduling.judge import Judge, judge
+from function.scheduling.judge import FilterFunc, filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.verdicts import Verdict
 
 # As many different needs as may be pending in a fleet. They are compared one by one.
-MOST_NEEDS = 64
+MAX_REQUESTS = 64
 # A verdict takes 0.6 kB (docs/performance.md), so that all of them take 40 MB.
-MOST_VERDICTS = 64_000
+MAX_VERDICTS = 64_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +34,33 @@ class _Known:
     verdict: Verdict
 
 
-class Verdicts:
+class VerdictCache:
     """Judges, and remembers."""
 
     def __init__(self) -> None:
         self._needs: list[tuple[SchedulingRequest, dict[str, _Known]]] = []
         self.stats = CacheStats()
 
-    def judging(
+    def cached_filter(
         self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = never
-    ) -> Judge:
+    ) -> FilterFunc:
         """Return what judges these environments for a request as `judge` does; `pause` is called before each that is
         not known.
         """
-        need = _need(request)
+        need = _cache_key(request)
         before: dict[str, _Known] = next((known for asked, known in self._needs if asked == need), {})
         known = {e.name: before[e.name] for e in environments if e.name in before}
-        others = [each for each in self._needs if each[0] != need][: MOST_NEEDS - 1]
+        others = [each for each in self._needs if each[0] != need][: MAX_REQUESTS - 1]
         taken = accumulate((len(verdicts) for _, verdicts in others), initial=len(environments))
-        kept = sum(total <= MOST_VERDICTS for total in taken) - 1
+        kept = sum(total <= MAX_VERDICTS for total in taken) - 1
         self._needs = [(need, known), *others[: max(0, kept)]]
 
         def remembered(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
-            counted = ledger.counted(environment)
+            counted = ledger.counted_placements(environment)
             found = known.get(environment.name)
             if found is None or found.environment is not environment or found.counted != counted:
                 pause()
-                found = _Known(environment, counted, judge(request, environment, ledger))
+                found = _Known(environment, counted, filter_environment(request, environment, ledger))
                 known[environment.name] = found
                 self.stats.misses += 1
             else:
@@ -70,6 +70,6 @@ class Verdicts:
         return remembered
 
 
-def _need(request: SchedulingRequest) -> SchedulingRequest:
+def _cache_key(request: SchedulingRequest) -> SchedulingRequest:
     """Return what verdicts depend on: neither on who asks nor on how many environments are wanted."""
     return replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))

@@ -13,19 +13,19 @@ from function.api.parse_cache import CacheStats
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.shares import Free, Grant, Share
-from function.scheduling import remembered
-from function.scheduling.judge import judge
+from function.scheduling import verdict_cache
+from function.scheduling.judge import filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.remembered import Verdicts
 from function.scheduling.request import SchedulingRequest
 from function.scheduling.schedule import schedule
+from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Verdict
 from function.status.explain import explain
 from tests.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
 
 TWO_NODES = model(profile(shape=shape(2)))
-ASKED = SchedulingRequest(deployment=deployment(), model=TWO_NODES, unstorable=planner(TWO_NODES))
+ASKED = SchedulingRequest(deployment=deployment(), model=TWO_NODES, storage_check=planner(TWO_NODES))
 EAST, WEST = environment("east", pool("p", nodes=4)), environment("west", pool("p", nodes=4))
 OTHER, ANOTHER = placement("east", "p", deployment="other"), placement("east", "p", deployment="another")
 
@@ -36,7 +36,7 @@ class Case:
 
     id: str
     reason: str
-    judged: str
+    evaluated: str
     request: SchedulingRequest = ASKED
     environments: Sequence[Environment] = (EAST, WEST)
     placements: Sequence[Placement] = field(default=(OTHER,))
@@ -72,35 +72,35 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counting(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
         names.append(environment.name)
-        return judge(request, environment, ledger)
+        return filter_environment(request, environment, ledger)
 
-    monkeypatch.setattr(remembered, "judge", counting)
+    monkeypatch.setattr(verdict_cache, "filter_environment", counting)
     return names
 
 
 def ask(
-    verdicts: Verdicts, request: SchedulingRequest, environments: Sequence[Environment], others: Sequence[Placement]
+    verdicts: VerdictCache, request: SchedulingRequest, environments: Sequence[Environment], others: Sequence[Placement]
 ) -> list[Verdict]:
     """Judge every environment, and see that nothing else is said than without a memory."""
-    judging = verdicts.judging(request, environments)
+    judging = verdicts.cached_filter(request, environments)
     found = [judging(request, e, Ledger(others)) for e in environments]
-    assert found == [judge(request, e, Ledger(others)) for e in environments]
+    assert found == [filter_environment(request, e, Ledger(others)) for e in environments]
     return found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_is_judged_again(judged: list[str], case: Case) -> None:
-    verdicts = Verdicts()
+    verdicts = VerdictCache()
     ask(verdicts, ASKED, (EAST, WEST), (OTHER,))
     judged.clear()
     ask(verdicts, case.request, case.environments, case.placements)
-    assert " ".join(judged) == case.judged, case.reason
-    anew = 2 + len(case.judged.split())
+    assert " ".join(judged) == case.evaluated, case.reason
+    anew = 2 + len(case.evaluated.split())
     assert verdicts.stats == CacheStats(hits=4 - anew, misses=anew), "two environments are looked up in each call"
 
 
 def test_placements_count_in_any_order(judged: list[str]) -> None:
-    verdicts = Verdicts()
+    verdicts = VerdictCache()
     ask(verdicts, ASKED, (EAST,), (OTHER, ANOTHER))
     judged.clear()
     ask(verdicts, ASKED, (EAST,), (ANOTHER, OTHER))
@@ -121,14 +121,14 @@ def granted(*owners: str) -> Environment:
 )
 def test_who_is_there_himself_is_told_nothing_that_others_were(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
     """Nobody else is listed there any more, so that only the grants tell what each of them leaves."""
-    verdicts, there, two = Verdicts(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
+    verdicts, there, two = VerdictCache(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
     for own in (mine, yours, mine):
         ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
-        assert verdicts.judging(two, [there])(two, there, ledger) == judge(two, there, ledger)
+        assert verdicts.cached_filter(two, [there])(two, there, ledger) == filter_environment(two, there, ledger)
 
 
 def test_an_environment_that_goes_is_forgotten(judged: list[str]) -> None:
-    verdicts = Verdicts()
+    verdicts = VerdictCache()
     for environments in ((EAST, WEST), (EAST,), (EAST, WEST)):
         ask(verdicts, ASKED, environments, ())
     assert judged == ["east", "west", "west"]
@@ -140,7 +140,7 @@ def replicas(count: int) -> SchedulingRequest:
 
 
 def test_keeps_the_verdicts_of_as_many_pending_needs_as_a_fleet_has(judged: list[str]) -> None:
-    verdicts, needs = Verdicts(), [replicas(n) for n in range(64)]
+    verdicts, needs = VerdictCache(), [replicas(n) for n in range(64)]
     for need in needs:
         ask(verdicts, need, (EAST,), ())
     judged.clear()
@@ -150,7 +150,7 @@ def test_keeps_the_verdicts_of_as_many_pending_needs_as_a_fleet_has(judged: list
 
 
 def test_forgets_the_need_that_was_asked_longest_ago_beyond_64(judged: list[str]) -> None:
-    verdicts, needs = Verdicts(), [replicas(n) for n in range(65)]
+    verdicts, needs = VerdictCache(), [replicas(n) for n in range(65)]
     for need in needs:
         ask(verdicts, need, (EAST,), ())
     judged.clear()
@@ -163,8 +163,8 @@ def test_keeps_a_bounded_number_of_verdicts_and_always_those_of_the_last_need(
     judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a bound of three verdicts: two for two environments, and beside them those of no other need."""
-    monkeypatch.setattr(remembered, "MOST_VERDICTS", 3)
-    verdicts, both = Verdicts(), (EAST, WEST)
+    monkeypatch.setattr(verdict_cache, "MAX_VERDICTS", 3)
+    verdicts, both = VerdictCache(), (EAST, WEST)
     for asked, environments, found in (
         (1, both, "east west"),
         (2, (EAST,), "east"),
@@ -182,7 +182,7 @@ def test_keeps_a_bounded_number_of_verdicts_and_always_those_of_the_last_need(
         assert " ".join(judged) == found
 
 
-_MEMORY = Verdicts()
+_MEMORY = VerdictCache()
 
 
 @profiled
@@ -200,6 +200,6 @@ def test_a_memory_is_invisible(
         plain = schedule(asked, environments, existing)
         random.Random(seed).shuffle(environments)
         random.Random(seed).shuffle(existing)
-        found = schedule(asked, environments, existing, partial(_MEMORY.judging, environments=environments))
+        found = schedule(asked, environments, existing, partial(_MEMORY.cached_filter, environments=environments))
         assert found == plain
         assert explain(asked, found) == explain(asked, plain)

@@ -28,14 +28,14 @@ _MOST = 100  # environments of a deployment (apis/modeldeployments/definition.ya
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class Scope:
     """What is seen of what was `asked`. `others` are placements of everybody else, `orphans` those of ours that were
     not observed, by composition-resource-name.
 
     `answered` False: something is outstanding.
     """
 
-    asked: Mapping[str, Requirement]
+    requirements: Mapping[str, Requirement]
     answered: bool = False
     environments: tuple[Environment, ...] = ()
     own: tuple[Placement, ...] = ()
@@ -44,12 +44,12 @@ class View:
     cache: ModelCache | None = None
 
     @property
-    def of_files(self) -> bool:
+    def has_file_environments(self) -> bool:
         """Whether an environment stands in a file and keeps no ledger."""
         return any(not environment.uid for environment in self.environments)
 
 
-def near(call: Call, deployment: Deployment, settings: Settings) -> View:
+def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
     """Return what is seen of a deployment's own.
 
     A placement of its status that is neither observed nor listed is asked for by name: its label may be gone.
@@ -73,8 +73,8 @@ def near(call: Call, deployment: Deployment, settings: Settings) -> View:
     if isinstance(deployment.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
     caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
-    return View(
-        asked=asked | used,
+    return Scope(
+        requirements=asked | used,
         answered=not any(call.answer(name) is Answer.PENDING for name in asked | used),
         environments=tuple(_environments(there, settings)),
         own=own,
@@ -83,32 +83,34 @@ def near(call: Call, deployment: Deployment, settings: Settings) -> View:
     )
 
 
-def wider(call: Call, seen: View, labels: Mapping[str, str], settings: Settings) -> Iterator[View]:
+def fleet_scopes(call: Call, seen: Scope, labels: Mapping[str, str], settings: Settings) -> Iterator[Scope]:
     """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere.
 
     Only something new, or more of what is there, can be beyond the quota of the namespace, whose placements are
     therefore required here. Once all environments were answered there is no need to ask for some of them as well.
     """
-    asked = {**seen.asked, **_on(seen.own), **_namespace(call, settings)}
+    asked = {**seen.requirements, **_on(seen.own), **_namespace(call, settings)}
     of_files = False
     if labels and call.answer(requirements.ENVIRONMENTS) is Answer.PENDING:
         selected = _seen(call, seen, asked | _wide(labels), settings)
-        of_files = selected.of_files
+        of_files = selected.has_file_environments
         if not selected.answered or not of_files:
             yield selected
     asked |= _wide({})
     everything = _seen(call, seen, asked, settings)
-    if of_files or everything.of_files:
+    if of_files or everything.has_file_environments:
         everything = _seen(call, seen, {**asked, requirements.PLACEMENTS: requirements.placements()}, settings)
     yield everything
 
 
-def asks(call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings) -> dict[str, Requirement]:
+def required_resources(
+    call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings
+) -> dict[str, Requirement]:
     """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
-    seen = near(call, deployment, settings)
+    seen = own_scope(call, deployment, settings)
     everything = {requirements.PLACEMENTS: requirements.placements()}
     further = _namespace(call, settings) | _wide(labels) | _on(seen.own) | _wide({}) | everything
-    return {**seen.asked, **{name: asked for name, asked in further.items() if name in call.answers}}
+    return {**seen.requirements, **{name: asked for name, asked in further.items() if name in call.answers}}
 
 
 def placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
@@ -145,7 +147,7 @@ def _wide(labels: Mapping[str, str]) -> dict[str, Requirement]:
     return {name: requirements.environments(labels)}
 
 
-def _seen(call: Call, seen: View, asked: Mapping[str, Requirement], settings: Settings) -> View:
+def _seen(call: Call, seen: Scope, asked: Mapping[str, Requirement], settings: Settings) -> Scope:
     """Return what is seen of environments and of placements on them; names that are not asked for are not looked at."""
     widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in asked else requirements.SELECTED
     found = call.answer(widest)
@@ -154,11 +156,11 @@ def _seen(call: Call, seen: View, asked: Mapping[str, Requirement], settings: Se
     awaited = [*answers, *(call.answer(name) for name in _namespace(call, settings))]
     if found is Answer.PENDING or Answer.PENDING in awaited:
         known = () if found is Answer.PENDING else ENVIRONMENTS.parse(found, settings)
-        return replace(seen, asked=asked, answered=False, environments=(*known, *seen.environments))
+        return replace(seen, requirements=asked, answered=False, environments=(*known, *seen.environments))
     environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.parse(found, settings))}
     return replace(
         seen,
-        asked=asked,
+        requirements=asked,
         answered=True,
         environments=tuple(environments.values()),
         others=tuple(_others(answers, seen.own, _name(call))),
@@ -169,7 +171,7 @@ def _name(call: Call) -> tuple[str, str]:
     return text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
 
 
-def _listed(seen: View) -> list[str]:
+def _listed(seen: Scope) -> list[str]:
     return [requirements.on(name) for name in _used(seen.own)]
 
 
