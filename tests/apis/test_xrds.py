@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -115,6 +116,17 @@ def test_every_field_is_explained(definition: Path) -> None:
         if not text(schema, "description") and ("properties" in schema or not path.endswith(("[]", "{}")))
     ]
     assert silent == [], "kubectl explain would show nothing"
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
+def test_descriptions_name_the_default(definition: Path) -> None:
+    silent = [
+        path
+        for path, schema in _walk(_schema(definition), "spec")
+        if isinstance(schema.get("default"), str | int | bool)
+        and f"Defaults to {json.dumps(schema['default']).strip(chr(34))}." not in text(schema, "description")
+    ]
+    assert silent == []
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)

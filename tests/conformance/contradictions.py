@@ -301,7 +301,9 @@ CACHE_BLOCKS: tuple[tuple[str, Manifest, str], ...] = (
     ("claim-and-retain", {"claimName": "d", "retain": True}, "spec.modelCache.claimName"),
 )
 CACHE = [
-    Case(f"{kind.lower()}-{name}", "one of three forms", kind, {"modelCache": block}, at, "stands alone")
+    Case(
+        f"{kind.lower()}-{name}", "one of three forms", kind, {"modelCache": block}, at, "must not be set together with"
+    )
     for kind in ("ModelDeployment", "ModelPlacement")
     for name, block, at in CACHE_BLOCKS
 ]
@@ -331,7 +333,7 @@ OTHERS = [
         "ModelCache",
         {"storage.claimName": "c"},
         "spec.storage.claimName",
-        "stands alone",
+        "must not be set together with",
     ),
     Case(
         "cache-empty-dir",
