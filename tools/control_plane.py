@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from function.cli.composing import composite_status, reconcile
+from function.cli.composing import build_status, reconcile
 from function.cli.store import Ref, Store, is_known, is_ours, set_owner
 from function.composers import COMPOSERS
 from function.contract import Call, Outcome
@@ -147,6 +147,6 @@ def render_in_process(store: Store, ref: Ref, ask: Callable[[Call], Outcome]) ->
     xr = store[ref]
     _, outcome = reconcile(store, xr, ask)
     return Rendered(
-        composite={**xr, "status": composite_status(xr, outcome)},
+        composite={**xr, "status": build_status(xr, outcome)},
         composed={key: item.manifest for key, item in outcome.composed.items()},
     )

@@ -21,12 +21,10 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
-from function.cli import files
-from function.cli.candidates import Row
-from function.cli.inputs import World
+from function.cli.inputs import Inventory, read_files
 from function.cli.options import Form
 from function.cli.pictures import draw_plans
-from function.cli.planning import Plan, plan_deployments
+from function.cli.planning import Plan, Row, plan_deployments
 from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, set_namespaces
 from function.cli.tables import structured
@@ -84,7 +82,7 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    return list(set_namespaces((found.manifest for found in files.read(paths) if is_known(found.manifest)), "default"))
+    return list(set_namespaces((found.manifest for found in read_files(paths) if is_known(found.manifest)), "default"))
 
 
 def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:
@@ -92,8 +90,8 @@ def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:
     ready: dict[Ref, Manifest] = {
         ref: {"conditions": [*listing(store[ref], "status.conditions")]} for ref in store.refs(*BASE)
     }
-    world = World(Store({**m, "status": ready[Ref.of(m)]} if Ref.of(m) in ready else m for m in manifests), "")
-    return plan_deployments(world, world.deployments())
+    world = Inventory(Store({**m, "status": ready[Ref.of(m)]} if Ref.of(m) in ready else m for m in manifests), "")
+    return plan_deployments(world, world.list_deployments())
 
 
 def tell(store: Store, decided: Plan) -> None:
@@ -108,7 +106,7 @@ def tell(store: Store, decided: Plan) -> None:
 def print_table(rows: Iterable[Row]) -> None:
     """Print candidates in columns, each as wide as it must be."""
     cells = [("ENVIRONMENT", "POOL", "REPLICA", "WANTED", "FOUND", "VERDICT")]
-    cells += [(r.environment, r.pool or "-", r.replica or "-", r.wanted, r.found, str(r.verdict)) for r in rows]
+    cells += [(r.environment, r.pool or "-", r.replica or "-", r.required, r.available, str(r.verdict)) for r in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -9,7 +9,7 @@ import click
 
 from function.api.model_cache import parse_model_cache
 from function.api.problems import find_nearest
-from function.cli.inputs import gather
+from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
 from function.cli.options import (
     EVERY_FORM,
@@ -232,7 +232,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
     """List ModelCaches, one line for each environment, with size, state and users."""
 
     def look() -> str:
-        world = gather(sources, _KINDS, within=True)
+        world = load_inventory(sources, _KINDS, one_namespace=True)
         return format_entries(list_entries(world.store, world.namespace), form)
 
     show(look, watch=watch)

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import click
 
+from function.cli.gpus import GPU_RESOURCES
 from function.cli.live import Answer, Cluster, connect
-from function.cli.nodes import GPU_RESOURCES
 from function.cli.options import Code, Form, Target, examples, form
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import Manifest, condition, flag, listing, text

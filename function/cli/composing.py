@@ -1,6 +1,6 @@
 """Runs the composers of the function over a store, as Crossplane would over a control plane.
 
-`first_call` follows a Composition: the function's input, and the EnvironmentConfigs that steps of
+`build_first_call` follows a Composition: the function's input, and the EnvironmentConfigs that steps of
 function-environment-configs before it read. `reconcile` answers what a composer requires.
 """
 
@@ -19,105 +19,96 @@ from function.scheduling.admission import admit_placements
 from function.status.environments import ledger
 
 CONFIG = "EnvironmentConfig"
-_OURS, _CONFIGS = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
+INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
-def first_call(store: Store, xr: Manifest) -> Call:
+def build_first_call(store: Store, xr: Manifest) -> Call:
     """Return the first call that Crossplane would make for a composite."""
-    composition = composition_of(store, xr)
     environment: Manifest = {}
-    given: Manifest = {}
-    for step in listing(composition, "spec.pipeline"):
-        found = mapping(step, "input")
-        if text(found, "apiVersion").startswith(_OURS):
-            given = found
+    input_: Manifest = {}
+    for step in listing(find_composition(store, xr), "spec.pipeline"):
+        step_input = mapping(step, "input")
+        if text(step_input, "apiVersion").startswith(INPUT_GROUP):
+            input_ = step_input
             break
-        if asks_for_configs(step):
-            data = mapping(found, "spec.defaultData")
-            for source in _read_sources(store, xr, environment, mapping(found, "spec")):
+        if reads_environment_configs(step):
+            data = mapping(step_input, "spec.defaultData")
+            for source in _read_sources(store, xr, environment, mapping(step_input, "spec")):
                 data = _merge(data, source)
             environment = _merge(environment, data)
     context: Manifest = {ENVIRONMENT_KEY: environment} if environment else {}
-    return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=given, context=context)
+    return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=input_, context=context)
 
 
-def asks_for_configs(step: Manifest) -> bool:
+def reads_environment_configs(step: Manifest) -> bool:
     """Tell whether a step of a pipeline reads EnvironmentConfigs."""
-    return text(step, "input.apiVersion").startswith(_CONFIGS)
+    return text(step, "input.apiVersion").startswith(_CONFIGS_GROUP)
 
 
-def composition_of(store: Store, xr: Manifest) -> Manifest | None:
+def find_composition(store: Store, xr: Manifest) -> Manifest | None:
     """Return the Composition that a composite names, else its XRD's default, else the first for its kind."""
-    wanted = {"apiVersion": xr.get("apiVersion"), "kind": xr.get("kind")}
-    fitting = {
-        text(c, "metadata.name"): c for c in store.all("Composition") if get(c, "spec.compositeTypeRef") == wanted
+    type_ref = {"apiVersion": xr.get("apiVersion"), "kind": xr.get("kind")}
+    matching = {
+        text(c, "metadata.name"): c for c in store.all("Composition") if get(c, "spec.compositeTypeRef") == type_ref
     }
-    names = (text(xr, "spec.crossplane.compositionRef.name"), f"{text(xr, 'kind').lower()}s", *fitting)
-    return next((fitting[name] for name in names if name in fitting), None)
+    names = (text(xr, "spec.crossplane.compositionRef.name"), f"{text(xr, 'kind').lower()}s", *matching)
+    return next((matching[name] for name in names if name in matching), None)
 
 
 def _read_sources(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
-    """Return the data of every source in order, at the path where it goes."""
+    """Return the data of every source in order, below its `toFieldPath`."""
     optional = text(spec, "policy.resolution") == "Optional"
     for source in listing(spec, "environmentConfigs"):
         if text(source, "type") == "Selector":
-            found = _select_configs(store, xr, environment, mapping(source, "selector"))
+            configs = _select_configs(store, xr, environment, mapping(source, "selector"))
         else:
-            found = _find_named(store, text(source, "ref.name"), optional=optional)
-        for config in found:
-            data: JSON = mapping(config, "data")
+            name = text(source, "ref.name")
+            configs = [config for config in [store.get(Ref(CONFIG, "", name))] if config is not None]
+            if not configs and not optional:
+                raise _refuse(f"{CONFIG} {name}, which does not exist")
+        for config in configs:
+            data = mapping(config, "data")
             for key in reversed(_split_path(text(source, "toFieldPath"))):
                 data = {key: data}
-            yield data if isinstance(data, dict) else {}
-
-
-def _find_named(store: Store, name: str, *, optional: bool) -> Sequence[Manifest]:
-    found = store.get(Ref(CONFIG, "", name))
-    if found is None and not optional:
-        raise _refuse(f"{CONFIG} {name}, which does not exist")
-    return [] if found is None else [found]
+            yield data
 
 
 def _select_configs(store: Store, xr: Manifest, environment: Manifest, selector: Manifest) -> Sequence[Manifest]:
-    wanted = dict(_resolve_labels(xr, environment, selector))
-    if not wanted:
+    labels = dict(_resolve_labels(xr, environment, selector))
+    if not labels:
         return []
-    found = [c for c in store.all(CONFIG) if wanted.items() <= strings(c, "metadata.labels").items()]
-    what = f"{CONFIG}s with {','.join(f'{key}={value}' for key, value in wanted.items())}"
+    matching = [c for c in store.all(CONFIG) if labels.items() <= strings(c, "metadata.labels").items()]
+    what = f"{CONFIG}s with {','.join(f'{key}={value}' for key, value in labels.items())}"
     if text(selector, "mode") != "Multiple":
-        if len(found) != 1:
-            raise _refuse(f"exactly one of the {what}; there are {len(found)}")
-        return found
-    least = integer(selector, "minMatch")
-    if len(found) < least:
-        raise _refuse(f"at least {least} {what}; there are {len(found)}")
-    most = selector.get("maxMatch")
-    ordered = _sort_configs(found, text(selector, "sortByFieldPath") or "metadata.name")
-    return ordered[:most] if isinstance(most, int) else ordered
+        if len(matching) != 1:
+            raise _refuse(f"exactly one of the {what}; there are {len(matching)}")
+        return matching
+    minimum, maximum = integer(selector, "minMatch"), selector.get("maxMatch")
+    if len(matching) < minimum:
+        raise _refuse(f"at least {minimum} {what}; there are {len(matching)}")
+    ordered = _sort_configs(matching, text(selector, "sortByFieldPath") or "metadata.name")
+    return ordered[:maximum] if isinstance(maximum, int) else ordered
 
 
 def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> Iterator[tuple[str, str]]:
-    read: Mapping[str, Manifest] = {"": xr, "FromCompositeFieldPath": xr, "FromEnvironmentFieldPath": environment}
+    roots: Mapping[str, Manifest] = {"": xr, "FromCompositeFieldPath": xr, "FromEnvironmentFieldPath": environment}
     for matcher in listing(selector, "matchLabels"):
         type_, path = text(matcher, "type"), text(matcher, "valueFromFieldPath")
-        value = matcher.get("value") if type_ == "Value" else _get_at(read.get(type_, {}), path)
+        value = matcher.get("value") if type_ == "Value" else _get_at(roots.get(type_, {}), path)
         if isinstance(value, str):
             yield text(matcher, "key"), value
         elif text(matcher, "fromFieldPathPolicy") != "Optional":
-            raise _refuse(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which says nothing")
+            raise _refuse(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which is not set")
 
 
 def _sort_configs(configs: Sequence[Manifest], path: str) -> list[Manifest]:
-    """Return the configs by the value at a path, which is all text or all numbers; without one comes first."""
+    """Sort configs by the value at a path, which is text in all or a number in all; those without one come first."""
     values = [_get_at(config, path) for config in configs]
     if any(isinstance(value, str) for value in values):
         return [c for _, c in sorted(zip(values, configs, strict=True), key=lambda item: str(item[0] or ""))]
-    return sorted(configs, key=lambda config: _read_number(_get_at(config, path)))
-
-
-def _read_number(value: JSON) -> float:
-    return value if isinstance(value, int | float) else 0
+    numbers = [value if isinstance(value, int | float) else 0 for value in values]
+    return [c for _, c in sorted(zip(numbers, configs, strict=True), key=lambda item: item[0])]
 
 
 def _split_path(path: str) -> list[str]:
@@ -125,16 +116,15 @@ def _split_path(path: str) -> list[str]:
     return [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
 
 
-def _get_at(manifest: JSON, path: str) -> JSON:
-    found = manifest
+def _get_at(value: JSON, path: str) -> JSON:
     for key in _split_path(path):
-        if isinstance(found, dict):
-            found = found.get(key)
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
         else:
             return None
-    return found
+    return value
 
 
 def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
@@ -147,7 +137,7 @@ def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
 
 def _refuse(what: str) -> CliError:
     return CliError(
-        f"the Composition asks for {what}, and Crossplane composes nothing until that is mended. "
+        f"the Composition requires {what}, and Crossplane composes nothing until that is corrected. "
         f"Give the {CONFIG} with -f, or correct the Composition",
         Code.REFUSED,
     )
@@ -158,77 +148,78 @@ _CALLS, _ROUNDS = 6, 6
 _LAST = "9999-12-31T23:59:59Z"
 
 
-def reconcile(store: Store, xr: Manifest, ask: Callable[[Call], Outcome] = compose) -> tuple[Call, Outcome]:
+def reconcile(store: Store, xr: Manifest, answer: Callable[[Call], Outcome] = compose) -> tuple[Call, Outcome]:
     """Return the last of the calls that Crossplane would make for a composite, and its outcome."""
-    call = first_call(store, xr)
-    outcome = ask(call)
+    call = build_first_call(store, xr)
+    outcome = answer(call)
     for _ in range(_CALLS):
         if set(outcome.requirements) == set(call.answers):
             break
-        answers = {name: store.find(wanted) for name, wanted in outcome.requirements.items()}
+        answers = {name: store.find(requirement) for name, requirement in outcome.requirements.items()}
         call = Call(xr=xr, observed=call.observed, answers=answers, input=call.input, context=call.context)
-        outcome = ask(call)
+        outcome = answer(call)
     return call, outcome
 
 
 def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -> None:
-    """Write the placements of a deployment to the store, and charge the new ones to their environments' ledgers."""
+    """Write the placements of a deployment to the store, and publish the ledgers of environments that change."""
     before = {name: mapping(manifest, "spec") for name, manifest in store.owned(ref).items()}
-    _replace_owned(store, ref, (set_owner(store[ref], key, _identify(c.manifest)) for key, c in composed.items()))
+    placements = []
+    for key, item in composed.items():
+        identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": _LAST}
+        metadata = {**mapping(item.manifest, "metadata"), **identity}
+        placements.append(set_owner(store[ref], key, {**item.manifest, "metadata": metadata}))
+    _replace_owned(store, ref, placements)
     after = store.owned(ref)
-    changed = {key for key in before.keys() | after.keys() if before.get(key) != mapping(after.get(key), "spec")}
-    for name in {text(after[key], "spec.inferenceEnvironmentRef.name") for key in changed & after.keys()}:
+    changed = {key for key in after if before.get(key) != mapping(after[key], "spec")}
+    for name in {text(after[key], "spec.inferenceEnvironmentRef.name") for key in changed}:
         publish_ledger(store, Ref("InferenceEnvironment", "", name))
 
 
 def publish_ledger(store: Store, ref: Ref) -> None:
-    """Publish again what an environment has published: its spec or its placements have changed.
+    """Compute the published ledger of an environment again: its spec or its placements have changed.
 
-    An environment that has published nothing stays as it is, and so does one from a file, which has no uid.
+    An environment that has published nothing is left alone, and so is one from a file, which has no uid.
     """
     manifest = store.get(ref) or {}
     published = any("free" in pool for pool in listing(manifest, "status.pools"))
     if not published or not text(manifest, "metadata.uid"):
         return
-    call = first_call(store, manifest)
+    call = build_first_call(store, manifest)
     environment = parse_environment(manifest, parse_settings(call.input, call.context).value).value
     placements = [p for p in (parse_placement(m).value for m in store.all("ModelPlacement")) if p]
-    found = ledger(environment, admit_placements(environment, placements), mapping(manifest, "status"))
-    store.put({**manifest, "status": {**mapping(manifest, "status"), **found}})
+    status = mapping(manifest, "status")
+    store.put(
+        {**manifest, "status": {**status, **ledger(environment, admit_placements(environment, placements), status)}}
+    )
 
 
 def compose_up(store: Store, ref: Ref) -> Outcome:
     """Compose a composite with everything that it composes reported as up, and keep both in the store.
 
-    The status of an environment stays as it was read: whether its cluster answers is not known.
+    The status of an environment is kept as it was read: whether its cluster answers is not known.
     """
     for _ in range(_ROUNDS):
         xr, before = store[ref], store.owned(ref)
         _, outcome = reconcile(store, xr)
-        _replace_owned(store, ref, (report_up(set_owner(xr, k, c.manifest)) for k, c in outcome.composed.items()))
+        _replace_owned(store, ref, (_report_up(set_owner(xr, k, c.manifest)) for k, c in outcome.composed.items()))
         if ref.kind != "InferenceEnvironment":
-            store.put({**xr, "status": composite_status(xr, outcome)})
+            store.put({**xr, "status": build_status(xr, outcome)})
         if store[ref] == xr and store.owned(ref) == before:
             break
     return outcome
 
 
-def _replace_owned(store: Store, owner: Ref, wanted: Iterable[Manifest]) -> None:
-    """Make these the objects that a composite owns. What is there keeps its identity and its status."""
-    manifests = list(wanted)
-    for gone in {Ref.of(m) for m in store.owned(owner).values()} - {Ref.of(m) for m in manifests}:
-        store.drop(gone)
-    for manifest in manifests:
+def _replace_owned(store: Store, owner: Ref, manifests: Iterable[Manifest]) -> None:
+    """Make these the objects that a composite owns. Those that exist keep their identity and their status."""
+    composed = list(manifests)
+    for deleted in {Ref.of(m) for m in store.owned(owner).values()} - {Ref.of(m) for m in composed}:
+        store.drop(deleted)
+    for manifest in composed:
         store.lay_over(manifest)
 
 
-def _identify(placement: Manifest) -> Manifest:
-    """Return a placement with what the API server adds; what exists keeps its own."""
-    identity: Manifest = {"uid": f"planned-{Ref.of(placement)}", "creationTimestamp": _LAST}
-    return {**placement, "metadata": {**mapping(placement, "metadata"), **identity}}
-
-
-def composite_status(xr: Manifest, outcome: Outcome) -> Manifest:
+def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
     """Return the status that Crossplane writes from an outcome, with its own conditions Synced and Ready."""
     unready = [name for name, item in sorted(outcome.composed.items()) if not item.ready]
     ready = not unready and outcome.ready is not False
@@ -250,7 +241,7 @@ def composite_status(xr: Manifest, outcome: Outcome) -> Manifest:
     return {**outcome.status, "conditions": [*others, *conditions, *core]}
 
 
-def report_up(resource: Manifest) -> Manifest:
+def _report_up(resource: Manifest) -> Manifest:
     """Return a composed resource with the status that it has once it is up; a composite has its own status."""
     if is_ours(resource):
         return resource
@@ -259,41 +250,28 @@ def report_up(resource: Manifest) -> Manifest:
         return {**resource, "status": {"conditions": conditions}}
     manifest = copy_manifest(mapping(resource, "spec.forProvider.manifest"))
     manifest["metadata"] = {**mapping(manifest, "metadata"), "uid": f"planned-{Ref.of(manifest)}", "generation": 1}
-    manifest |= _REPORTS.get(text(manifest, "kind"), _report_nothing)(manifest)
+    manifest |= _report_remote_up(manifest)
     return {**resource, "status": {"atProvider": {"manifest": manifest}, "conditions": conditions}}
 
 
-def _report_claim(manifest: Manifest) -> Manifest:
-    size = text(manifest, "spec.resources.requests.storage") or "4Ti"
-    modes = get(manifest, "spec.accessModes") or ["ReadWriteMany"]
-    spec: Manifest = {"accessModes": modes, "volumeName": "planned", **mapping(manifest, "spec")}
-    return {"spec": spec, "status": {"phase": "Bound", "accessModes": modes, "capacity": {"storage": size}}}
-
-
-def _report_job(_: Manifest) -> Manifest:
-    return {"status": {"succeeded": 1, "completionTime": _LAST, "conditions": _build_conditions("Complete")}}
-
-
-def _report_class(_: Manifest) -> Manifest:
-    return {"provisioner": "planned", "volumeBindingMode": "WaitForFirstConsumer"}
-
-
-def _report_service(manifest: Manifest) -> Manifest:
-    workload = "WorkerWorkloadReady" if "worker" in mapping(manifest, "spec") else "MainWorkloadReady"
-    conditions = _build_conditions("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
-    return {"status": {"observedGeneration": 1, "conditions": conditions}}
-
-
-def _report_nothing(_: Manifest) -> Manifest:
-    return {}
-
-
-_REPORTS: Mapping[str, Callable[[Manifest], Manifest]] = {
-    "PersistentVolumeClaim": _report_claim,
-    "Job": _report_job,
-    "StorageClass": _report_class,
-    "LLMInferenceService": _report_service,
-}
+def _report_remote_up(manifest: Manifest) -> Manifest:
+    match text(manifest, "kind"):
+        case "PersistentVolumeClaim":
+            size = text(manifest, "spec.resources.requests.storage") or "4Ti"
+            modes = get(manifest, "spec.accessModes") or ["ReadWriteMany"]
+            spec: Manifest = {"accessModes": modes, "volumeName": "planned", **mapping(manifest, "spec")}
+            return {"spec": spec, "status": {"phase": "Bound", "accessModes": modes, "capacity": {"storage": size}}}
+        case "Job":
+            completed = _build_conditions("Complete")
+            return {"status": {"succeeded": 1, "completionTime": _LAST, "conditions": completed}}
+        case "StorageClass":
+            return {"provisioner": "planned", "volumeBindingMode": "WaitForFirstConsumer"}
+        case "LLMInferenceService":
+            workload = "WorkerWorkloadReady" if "worker" in mapping(manifest, "spec") else "MainWorkloadReady"
+            conditions = _build_conditions("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
+            return {"status": {"observedGeneration": 1, "conditions": conditions}}
+        case _:
+            return {}
 
 
 def _build_conditions(*types: str) -> list[JSON]:

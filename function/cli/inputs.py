@@ -1,86 +1,283 @@
 """Reads files, a live control plane, or both, into one store of objects, and names what is wrong with them.
 
-Files are applied over what is live. An environment from a file without a status counts as Ready, since its author asks
-where deployments would go once everything is up; --strict takes every status as it is.
+Files are applied over the live objects. An environment from a file without a status counts as Ready, since its author
+asks where deployments would be placed once everything is up; --strict takes every status as it is.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
+from pathlib import Path
 
 import click
 import yaml
 
 from function.api.cluster_model import parse_model
-from function.api.inference_environment import parse_environment
+from function.api.inference_environment import ParsedEnvironment, parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
 from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields
-from function.cli import files
-from function.cli.composing import CONFIG, asks_for_configs
+from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
-from function.cli.store import Ref, Store, adopt_placements, is_known, is_ours, set_namespaces
+from function.cli.store import Ref, Store, adopt_placements, is_known, is_ours, normalize_json, set_namespaces
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON, Manifest, copy_manifest, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, text
+
+KINDS = tuple(COMPOSERS)
+PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
+    "ClusterModel": parse_model,
+    "Model": parse_model,
+    "InferenceEnvironment": lambda manifest: parse_environment(manifest, BUILT_IN),
+    "ModelPlacement": parse_placement,
+    "ModelDeployment": parse_deployment,
+    "ModelCache": parse_model_cache,
+}
+_SUFFIXES = (".yaml", ".yml", ".json")
+_ADVICE = "Put --- between objects, or leave one out"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it was built in, which is ten times as fast
+    """Reads a time as text, as JSON has it, and refuses a key that a map has twice."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # yaml's own class attribute
+        first: [(tag, regexp) for tag, regexp in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002  # yaml's signature
+        """Return a map. YAML forbids duplicate keys, and PyYAML would silently take the last one."""
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line
+            if key.value in lines:
+                message = f"{key.value} is given already in line {lines[key.value] + 1}"
+                raise yaml.MarkedYAMLError(problem=f"{message}. {_ADVICE}", problem_mark=key.start_mark)
+            lines[key.value] = line
+        constructed: dict[object, object] = super().construct_mapping(node, deep)
+        return constructed
+
+
+@dataclass(frozen=True, slots=True)
+class FileManifest:
+    """A manifest and the file that it was read from."""
+
+    manifest: Manifest
+    file: str
+
+
+def read_files(paths: Iterable[str]) -> list[FileManifest]:
+    """Read the manifests of files, folders and standard input (`-`), in their order.
+
+    Raises:
+        CliError: A file cannot be read, is not YAML, or holds something else than manifests.
+    """
+    return [item for path in paths for name, content in _read_path(path) for item in _parse_manifests(name, content)]
+
+
+def _read_path(path: str) -> Iterator[tuple[str, str]]:
+    if path == "-":
+        yield "standard input", sys.stdin.read()
+        return
+    files = [Path(path)]
+    if files[0].is_dir():
+        files = sorted(file for file in files[0].rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        if not files:
+            raise CliError(f"{path}: the folder holds no {', '.join(_SUFFIXES)}. Name another")
+    for file in files:
+        try:
+            yield str(file), file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise CliError(f"cannot read {file}: {reason}. Name a file, a folder or -") from error
+
+
+def _parse_manifests(file: str, content: str) -> Iterator[FileManifest]:
+    for line, document in _parse_documents(file, content):
+        where = f"{file} line {line}"
+        if not isinstance(document, dict) or not text(document, "kind"):
+            raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
+        if not text(document, "kind").endswith("List") or "items" not in document:
+            yield FileManifest(document, file)
+            continue
+        items = get(document, "items")
+        for index, item in enumerate(items if isinstance(items, list) else []):
+            if not isinstance(item, dict) or not text(item, "kind"):
+                raise CliError(f"{where}: items[{index}] has no kind. Correct or remove it")
+            yield FileManifest(item, file)
+
+
+def _parse_documents(file: str, content: str) -> Iterator[tuple[int, JSON]]:
+    """Return every document that is not empty, with the line on which it starts."""
+    loader, line = _Loader(content), 1
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            line = node.start_mark.line + 1
+            document = normalize_json(loader.construct_document(node))
+            if document is not None:
+                yield line, document
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it is not YAML"
+        advice = "" if _ADVICE in problem else ". Correct the YAML"
+        raise CliError(f"{file} line {mark.line + 1 if mark else line}: {problem}{advice}") from error
+    except RecursionError as error:
+        raise CliError(f"{file} line {line}: it is nested too deeply, or contains itself. Correct the YAML") from error
+    finally:
+        loader.dispose()
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Everything that was read."""
+
+    store: Store
+    namespace: str  # the one in scope; empty: all are
+    given: frozenset[Ref] = frozenset()  # the composites in the files of -f
+    chosen: bool = False  # the namespace was given; the context's own does not exclude what files hold
+    before: "Inventory | None" = None  # without the values of --set; None where there are none
+    edited: frozenset[Ref] = frozenset()  # environments whose spec may differ from the one they published a ledger for
+
+    def list_deployments(self, names: Sequence[str] = ()) -> list[Ref]:
+        """Return the deployments that are named, else those in files, else all that are in scope."""
+        if names:
+            return [self._find_named(name) for name in names]
+        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
+        chosen = [ref for ref in in_scope if ref in self.given] or in_scope
+        if not chosen:
+            where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
+            raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
+        return chosen
+
+    def find_deployment(self, name: str | None) -> Ref:
+        """Return the deployment of a name, or the only one."""
+        if name:
+            return self._find_named(name)
+        refs = self.list_deployments()
+        if len(refs) > 1:
+            raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")
+        return refs[0]
+
+    def _find_named(self, name: str) -> Ref:
+        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
+        matching = [ref for ref in in_scope if ref.name == name]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            namespaces = ", ".join(ref.namespace for ref in matching)
+            raise CliError(f"ModelDeployment {name} is in the namespaces {namespaces}. Choose one with -n")
+        close = get_close_matches(name, [ref.name for ref in in_scope], n=1)
+        advice = f" Did you mean {close[0]}?" if close else " Look for it with -n NAMESPACE or -A"
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        raise CliError(f"there is no ModelDeployment {name}{where}.{advice}", Code.NOT_FOUND)
+
+    def in_scope(self, ref: Ref) -> bool:
+        """Tell whether an object is in the namespace that is in scope, or in none."""
+        return not ref.namespace or self.namespace in ("", ref.namespace) or (ref in self.given and not self.chosen)
+
+
+def load_inventory(sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False) -> Inventory:
+    """Read the sources; with `one_namespace` only the namespace in scope, and no settings."""
+    target, store = sources.target, Store()
+    # Without a control plane there is no context that has a namespace.
+    namespace = target.namespace or ""
+    if sources.connects:
+        cluster = connect(target)
+        namespace = cluster.namespace
+        narrow = namespace if one_namespace and not target.everywhere else ""
+        for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
+            store.put(manifest)
+    manifests = [item.manifest for item in read_files(sources.files) if is_known(item.manifest)]
+    from_files = list(set_namespaces(manifests, namespace or "default"))
+    for manifest in from_files:
+        store.lay_over(manifest)
+    given = frozenset(Ref.of(manifest) for manifest in from_files if is_ours(manifest))
+    environments = frozenset(ref for ref in given if ref.kind == "InferenceEnvironment")
+    for ref in environments if not sources.strict else ():
+        if not store[ref].get("status"):
+            ready: JSON = [{"type": "Ready", "status": "True", "reason": "Assumed"}]
+            store.put({**store[ref], "status": {"conditions": ready}})
+    adopt_placements(store, given)
+    scope = "" if target.everywhere else namespace
+    inventory = Inventory(store, scope, given, chosen=bool(target.namespace), edited=environments)
+    if sources.sets:
+        inventory.before = replace(inventory, store=Store(store.values()))
+        inventory.edited |= _set_values(store, sources.sets)
+    return inventory
+
+
+def _load_settings(cluster: Cluster) -> list[Manifest]:
+    """Return what sets the function's input; warn where the caller may not read it."""
+    try:
+        compositions = cluster.objects(["Composition"])
+        steps = (step for composition in compositions for step in listing(composition, "spec.pipeline"))
+        return [*compositions, *(cluster.objects([CONFIG]) if any(map(reads_environment_configs, steps)) else [])]
+    except CliError as error:
+        if error.code != Code.NOT_FOUND:
+            click.echo(f"warning: {error.message}; the built-in settings are assumed", err=True)
+        return []
+
 
 _SET = re.compile(r"([^/=]+)/([^./=]+)\.([A-Za-z0-9.]+)=(.*)")
 
 
-def set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
-    """Change values of pools, each as ENVIRONMENT/POOL.FIELD=VALUE with YAML as its value; return the environments."""
-    changed = set[Ref]()
-    for each in values:
-        found = _SET.fullmatch(each)
-        if found is None:
-            raise CliError(f"--set {each} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.maxNodeCount=8")
-        environment, pool, field, value = found.groups()
+def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
+    """Set values of pools, each as ENVIRONMENT/POOL.FIELD=VALUE with a YAML value; return the environments."""
+    edited = set[Ref]()
+    for value in values:
+        match = _SET.fullmatch(value)
+        if match is None:
+            raise CliError(f"--set {value} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.maxNodeCount=8")
+        environment, pool, field, content = match.groups()
         ref = Ref("InferenceEnvironment", "", environment)
-        manifest = store.get(ref)
-        if manifest is None:
-            raise _refuse_value(each, str(ref), environment, [other.name for other in store.refs(ref.kind)])
-        pools = [text(item, "name") for item in listing(manifest, "spec.nodePools")]
+        before = store.get(ref)
+        if before is None:
+            names = [other.name for other in store.refs(ref.kind)]
+            raise _refuse_unknown(value, str(ref), environment, names)
+        after = copy_manifest(before)
+        pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
         if pool not in pools:
-            raise _refuse_value(each, f"pool {pool} of {ref}", pool, pools)
+            raise _refuse_unknown(value, f"pool {pool} of {ref}", pool, [*pools])
         try:
-            parsed: JSON = yaml.safe_load(value)
+            _set_field(pools[pool], field, yaml.safe_load(content))
         except yaml.YAMLError as error:
-            raise CliError(f"--set {each}: {value} is not YAML") from error
-        edited = copy_manifest(manifest)
-        (target,) = (item for item in listing(edited, "spec.nodePools") if text(item, "name") == pool)
-        *path, last = field.split(".")
-        for key in path:
-            inner = mapping(target, key)
-            target[key] = inner
-            target = inner
-        if parsed is None:
-            target.pop(last, None)
-        else:
-            target[last] = parsed
-        _check_fields(each, manifest, edited)
-        store.put(edited)
-        changed.add(ref)
-    return frozenset(changed)
+            raise CliError(f"--set {value}: {content} is not YAML") from error
+        unknown = [set(find_unknown_fields(SPECS[ref.kind], mapping(m, "spec"), "spec")) for m in (before, after)]
+        for problem in sorted(unknown[1] - unknown[0]):
+            raise CliError(f"--set {value}: {problem}")
+        store.put(after)
+        edited.add(ref)
+    return frozenset(edited)
 
 
-def _refuse_value(said: str, what: str, name: str, known: Sequence[str]) -> CliError:
+def _set_field(target: Manifest, field: str, value: JSON) -> None:
+    *path, last = field.split(".")
+    for key in path:
+        inner = mapping(target, key)
+        target[key] = inner
+        target = inner
+    if value is None:
+        target.pop(last, None)
+    else:
+        target[last] = value
+
+
+def _refuse_unknown(value: str, what: str, name: str, known: Sequence[str]) -> CliError:
     close = find_nearest(name, known)
     advice = f"Did you mean {close}?" if close else f"There are {', '.join(known) or 'none'}"
-    return CliError(f"--set {said}: there is no {what}. {advice}", Code.NOT_FOUND)
-
-
-def _check_fields(said: str, before: Manifest, after: Manifest) -> None:
-    unknown = [
-        set(find_unknown_fields(SPECS["InferenceEnvironment"], mapping(m, "spec"), "spec")) for m in (before, after)
-    ]
-    for problem in sorted(unknown[1] - unknown[0]):
-        raise CliError(f"--set {said}: {problem}")
+    return CliError(f"--set {value}: there is no {what}. {advice}", Code.NOT_FOUND)
 
 
 _POOL = re.compile(r"(.*\.nodePools\[[0-9]+\])")
@@ -88,10 +285,10 @@ _POOL = re.compile(r"(.*\.nodePools\[[0-9]+\])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidPool:
-    """A pool with all of its faults; one that has no name is called by its path."""
+    """A pool with all of its faults."""
 
     environment: Environment
-    name: str
+    name: str  # its path where it has no name
     faults: tuple[Problem, ...]
 
     @property
@@ -102,166 +299,27 @@ class InvalidPool:
 
 def find_invalid_pools(store: Store, environments: Iterable[Environment]) -> list[InvalidPool]:
     """Return the invalid pools of some environments, in their order."""
-    found: list[InvalidPool] = []
+    invalid: list[InvalidPool] = []
     for environment in (e for e in environments if e.broken_pools):
         parsed = parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN)
-        # As they stand in the manifest, which is how the names are listed, too.
-        by_pool = [(path, tuple(sorted(faults))) for path, faults in groupby(parsed.pool_problems, key=_pool_path)]
-        found += (
+        # Both the problems and the names are in the order of the manifest.
+        by_path = groupby(parsed.pool_problems, key=lambda problem: _POOL.split(problem.path)[1])
+        by_pool = [(path, tuple(sorted(faults))) for path, faults in by_path]
+        invalid += (
             InvalidPool(environment=environment, name=name or path, faults=faults)
             for name, (path, faults) in zip(environment.broken_pools, by_pool, strict=True)
         )
-    return found
-
-
-def _pool_path(problem: Problem) -> str:
-    return _POOL.split(problem.path)[1]
-
-
-READ: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
-    "ClusterModel": parse_model,
-    "Model": parse_model,
-    "InferenceEnvironment": lambda manifest: parse_environment(manifest, BUILT_IN),
-    "ModelPlacement": parse_placement,
-    "ModelDeployment": parse_deployment,
-    "ModelCache": parse_model_cache,
-}
+    return invalid
 
 
 def warn_of_invalid(store: Store, kinds: Iterable[str]) -> None:
-    """Name objects of some kinds that have faults, and pools that are left out, on standard error."""
-    for kind in kinds:
-        found = _find_invalid_environments(store) if kind == "InferenceEnvironment" else _find_invalid(store, kind)
-        for what, faults in found:
-            click.echo(f"warning: {what}: {faults}", err=True)
-
-
-def _find_invalid(store: Store, kind: str) -> Iterator[tuple[str, str]]:
-    for manifest in store.all(kind):
-        problems = READ[kind](manifest).problems
+    """Warn of objects of some kinds that have faults, and of pools that are left out, on standard error."""
+    for manifest in (manifest for kind in kinds for manifest in store.all(kind)):
+        ref = Ref.of(manifest)
+        parsed = PARSERS[ref.kind](manifest)
+        environment = parsed if isinstance(parsed, ParsedEnvironment) else None
+        problems = environment.other_problems if environment else parsed.problems
         if problems:
-            yield str(Ref.of(manifest)), "; ".join(map(str, problems))
-
-
-def _find_invalid_environments(store: Store) -> Iterator[tuple[str, str]]:
-    for manifest in store.all("InferenceEnvironment"):
-        read = parse_environment(manifest, BUILT_IN)
-        if read.other_problems:
-            yield str(Ref.of(manifest)), "; ".join(map(str, read.other_problems))
-        for pool in find_invalid_pools(store, [read.value]):
-            yield f"pool {pool.name} of {Ref.of(manifest)} is left out", pool.message
-
-
-KINDS = tuple(COMPOSERS)
-_READY: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason": "Assumed"}]}
-
-
-@dataclass(slots=True)
-class World:
-    """Everything that was read.
-
-    `given`: the composites in the files of -f. `namespace` empty: all are in scope. `chosen` False: the namespace is
-    only the context's own, which does not exclude files. `edited`: environments whose spec may differ from the one for
-    which they published their ledger. `before`: the world without the values of --set, None where there are none.
-    """
-
-    store: Store
-    namespace: str
-    given: frozenset[Ref] = frozenset()
-    chosen: bool = False
-    before: "World | None" = None
-    edited: frozenset[Ref] = frozenset()
-
-    def deployments(self, names: Sequence[str] = ()) -> list[Ref]:
-        """Return the deployments that are meant: those named, else those in files, else all that are in scope."""
-        every = self.store.refs("ModelDeployment")
-        if names:
-            return [self._named(name, every) for name in names]
-        scope = [ref for ref in every if self.in_scope(ref)]
-        found = [ref for ref in scope if ref in self.given] or scope
-        if not found:
-            where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
-            raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
-        return found
-
-    def deployment(self, name: str | None) -> Ref:
-        """Return the deployment of a name; where there is but one, it needs none."""
-        if name:
-            return self._named(name, self.store.refs("ModelDeployment"))
-        found = self.deployments()
-        if len(found) > 1:
-            raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in found)}")
-        return found[0]
-
-    def _named(self, name: str, every: Iterable[Ref]) -> Ref:
-        scope = [ref for ref in every if self.in_scope(ref)]
-        found = [ref for ref in scope if ref.name == name]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            spaces = ", ".join(ref.namespace for ref in found)
-            raise CliError(f"ModelDeployment {name} is in the namespaces {spaces}. Choose one with -n")
-        close = get_close_matches(name, [ref.name for ref in scope], n=1)
-        hint = f" Did you mean {close[0]}?" if close else " Look for it with -n NAMESPACE or -A"
-        where = f" in namespace {self.namespace}" if self.namespace else ""
-        raise CliError(f"there is no ModelDeployment {name}{where}.{hint}", Code.NOT_FOUND)
-
-    def in_scope(self, ref: Ref) -> bool:
-        """Tell whether an object is of the namespace that is meant, or of none."""
-        meant = not ref.namespace or self.namespace in ("", ref.namespace)
-        return meant or (ref in self.given and not self.chosen)
-
-
-def gather(sources: Sources, kinds: Sequence[str] = KINDS, *, within: bool = False) -> World:
-    """Read what was asked for; `within`: of the one namespace that is in scope, and no settings."""
-    target, store = sources.target, Store()
-    # Without a control plane there is no namespace that is the caller's own.
-    namespace = target.namespace or ""
-    if sources.connects:
-        cluster = connect(target)
-        namespace = cluster.namespace
-        narrow = namespace if within and not target.everywhere else ""
-        for manifest in (*cluster.objects(kinds, narrow), *([] if within else _read_settings(cluster))):
-            store.put(manifest)
-    given = _lay_over(store, sources.files, namespace or "default")
-    if not sources.strict:
-        _mark_ready(store, given)
-    adopt_placements(store, given)
-    scope = "" if target.everywhere else namespace
-    world = World(store, scope, given, chosen=bool(target.namespace), edited=_select_environments(given))
-    if sources.sets:
-        world.before = replace(world, store=Store(store.values()))
-        world.edited |= set_values(store, sources.sets)
-    return world
-
-
-def _select_environments(refs: Iterable[Ref]) -> frozenset[Ref]:
-    return frozenset(ref for ref in refs if ref.kind == "InferenceEnvironment")
-
-
-def _read_settings(cluster: Cluster) -> list[Manifest]:
-    """Return what sets the function's input; who may not read all of it is told that the built-in settings count."""
-    try:
-        compositions = cluster.objects(["Composition"])
-        asked = any(asks_for_configs(step) for c in compositions for step in listing(c, "spec.pipeline"))
-        return [*compositions, *(cluster.objects([CONFIG]) if asked else [])]
-    except CliError as error:
-        if error.code != Code.NOT_FOUND:
-            click.echo(f"warning: {error.message}; the built-in settings are assumed", err=True)
-        return []
-
-
-def _lay_over(store: Store, paths: Sequence[str], namespace: str) -> frozenset[Ref]:
-    """Apply manifests from files over what is there, and return which composites they are."""
-    manifests = [found.manifest for found in files.read(paths) if is_known(found.manifest)]
-    laid = list(set_namespaces(manifests, namespace))
-    for manifest in laid:
-        store.lay_over(manifest)
-    return frozenset(Ref.of(manifest) for manifest in laid if is_ours(manifest))
-
-
-def _mark_ready(store: Store, refs: Iterable[Ref]) -> None:
-    for ref in refs:
-        environment = store.get(ref) if ref.kind == "InferenceEnvironment" else None
-        if environment is not None and not environment.get("status"):
-            store.put({**environment, "status": _READY})
+            click.echo(f"warning: {ref}: {'; '.join(map(str, problems))}", err=True)
+        for pool in find_invalid_pools(store, [environment.value]) if environment else ():
+            click.echo(f"warning: pool {pool.name} of {ref} is left out: {pool.message}", err=True)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import yaml
 
-from function.cli.files import whole
 from function.cli.options import CliError, Code, Target
-from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref
+from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref, normalize_json
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
 
@@ -164,7 +163,7 @@ class Cluster:
             # Not kr8s's own errors: at each 403 it would try three times more.
             call = self._api.call_api(how, version="", base=base, url=url, raise_for_status=False, json=body)
             async with call as response:
-                said = whole(response.json()) if response.is_success else {}
+                said = normalize_json(response.json()) if response.is_success else {}
                 return Answer(status=response.status_code, body=said if isinstance(said, dict) else {})
 
         found = self._run(work(), f"read {path}")
@@ -201,7 +200,7 @@ class Cluster:
         version, plural = PLURALS[kind]
         where = None if kind in CLUSTER_SCOPED else namespace or None
         async with self._api.call_api("GET", version=version, namespace=where, url=plural) as response:
-            items = listing(whole(response.json()), "items")
+            items = listing(normalize_json(response.json()), "items")
         # Items of a list come without their kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
@@ -222,7 +221,7 @@ class Cluster:
             )
             try:
                 async with call as response:
-                    found = whole(response.json())
+                    found = normalize_json(response.json())
                     return found if isinstance(found, dict) else {}
             except kr8s.ServerError as error:
                 if _read_status(error) == _MISSING and not body:

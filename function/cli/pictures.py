@@ -8,20 +8,18 @@ from html import escape
 from itertools import groupby, islice, zip_longest
 from textwrap import wrap
 
-from function.cli.candidates import Row
-from function.cli.planning import Plan
-from function.cli.usage import Usage, by_accelerator, format_users
+from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
+from function.cli.planning import Plan, Row
 from function.composers.deployment import Considered, to_placement
 from function.domain.environment import Environment, Pool
 from function.domain.shares import Share
-from function.reasons import Status
 from function.scheduling.holdings import exclusive_nodes, take_share
 from function.scheduling.ledger import Ledger
 from function.scheduling.pool_capacity import PoolCapacity
 from function.status.hardware import lost
 from function.status.sentences import count
 
-_WIDTH, MARGIN = 880, 16
+_WIDTH, _MARGIN = 880, 16
 _GPU, _GAP = 9, 2
 _NODES_DRAWN, _CHARACTERS, _LINES = 12, 120, 12
 FREE, TAKEN, OURS = "#ffffff", "#8b98ad", "#1f9d55"
@@ -33,26 +31,26 @@ _DARK = {
     OURS: "#2ea043", TAKEN: "#6e7a8a",
 }  # fmt: skip
 
-OURS_NAME, _LOST_NAME = "this deployment", "cannot be used"
+_OURS_NAME, _LOST_NAME = "this deployment", "cannot be used"
 _LOST = "url(#lost)"
-_FILLS = {"": FREE, OURS_NAME: OURS, _LOST_NAME: _LOST}
+_FILLS = {"": FREE, _OURS_NAME: OURS, _LOST_NAME: _LOST}
 _HATCHED = (
     '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
     f'<rect width="4" height="4" fill="{FREE}"/><path d="M0,4 L4,0" stroke="{NO}"/></pattern></defs>'
 )
-BOLD, SMALL = ' font-weight="600"', ' font-size="12"'
+_BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
 
 
 @dataclass(slots=True)
 class DrawnPool:
-    """A pool with the owner of each GPU that is taken, node by node."""
+    """A pool with the owner of each GPU that is taken."""
 
     room: PoolCapacity
-    cells: list[list[str]]
+    nodes: list[list[str]]  # of each node the owners of its GPUs; free ones are left out
 
     @classmethod
     def empty(cls, pool: Pool) -> "DrawnPool":
-        """Return a pool in which nothing is taken; nodes that cannot be used are marked whole."""
+        """Return a pool in which nothing is taken; all GPUs of nodes that cannot be used are marked."""
         lost = pool.max_nodes - pool.usable_nodes
         room = PoolCapacity(
             pool.max_nodes, pool.gpus_per_node, unusable_nodes=lost, exclusive_nodes=exclusive_nodes(pool)
@@ -67,8 +65,8 @@ class DrawnPool:
         after = Counter(self.room.free)
         moves = zip_longest(sorted((before - after).elements()), sorted((after - before).elements()), fillvalue=0)
         for level, left in moves:
-            cell = next(cell for cell in self.cells if self.room.gpus_per_node - len(cell) == level)
-            cell.extend([owner] * (level - left))
+            node = next(node for node in self.nodes if self.room.gpus_per_node - len(node) == level)
+            node.extend([owner] * (level - left))
 
 
 @dataclass(slots=True)
@@ -76,36 +74,36 @@ class Canvas:
     """Lines of SVG and how far down they have come."""
 
     lines: list[str] = field(default_factory=list)
-    y: int = MARGIN
+    y: int = _MARGIN
 
-    def text(self, x: int, said: str, colour: str = INK, style: str = "") -> None:
+    def text(self, x: int, message: str, colour: str = INK, style: str = "") -> None:
         """Write lines as wide as the picture and go down."""
-        for line in wrap(said, _CHARACTERS, max_lines=_LINES, placeholder=" …"):
+        for line in wrap(message, _CHARACTERS, max_lines=_LINES, placeholder=" …"):
             self.y += 18
             self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(line)}</text>')
 
     def legend(self, *entries: tuple[str, str]) -> None:
-        """Say what some colours are, side by side, and go down."""
+        """Explain colours side by side and go down."""
         self.y += 12
-        x = MARGIN
+        x = _MARGIN
         for fill, label in entries:
             self.lines.append(
                 f'<rect x="{x}" y="{self.y}" width="{_GPU}" height="{_GPU}" fill="{fill}" stroke="{_LINE}"/>'
-                f'<text x="{x + 15}" y="{self.y + 9}" fill="{DIM}"{SMALL}>{label}</text>'
+                f'<text x="{x + 15}" y="{self.y + 9}" fill="{DIM}"{_SMALL}>{label}</text>'
             )
             x += 130
         self.y += 14
 
     @contextmanager
     def framed(self) -> Iterator[int]:
-        """Draw a frame around what is drawn meanwhile, which starts so far from the left."""
+        """Draw a frame around what the block draws; yields its distance from the left."""
         self.y += 10
         top, before = self.y, len(self.lines)
-        yield MARGIN + 12
+        yield _MARGIN + 12
         self.y += 10
-        width, height = _WIDTH - 2 * MARGIN, self.y - top
+        width, height = _WIDTH - 2 * _MARGIN, self.y - top
         frame = (
-            f'<rect x="{MARGIN}" y="{top}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="{_LINE}"/>'
+            f'<rect x="{_MARGIN}" y="{top}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="{_LINE}"/>'
         )
         self.lines.insert(before, frame)
 
@@ -115,7 +113,7 @@ class Canvas:
         rows = -(-drawn.room.gpus_per_node // _PER_ROW)
         width, height = (columns * (_GPU + _GAP) + 6, rows * (_GPU + _GAP) + 6)
         self.y += 8
-        for index, cell in enumerate(drawn.cells[:_NODES_DRAWN]):
+        for index, cell in enumerate(drawn.nodes[:_NODES_DRAWN]):
             self._draw_node(
                 x + index * (width + 6), (width, height), [*cell, *[""] * (drawn.room.gpus_per_node - len(cell))]
             )
@@ -126,9 +124,9 @@ class Canvas:
         self.y += height
 
     def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
-        who = ", ".join(f"{owner or 'free'}: {len(list(group))}" for owner, group in groupby(owners))
+        title = ", ".join(f"{owner or 'free'}: {len(list(group))}" for owner, group in groupby(owners))
         frame = f'<rect x="{x}" y="{self.y}" width="{size[0]}" height="{size[1]}" rx="3" fill="none" stroke="{_LINE}"/>'
-        self.lines.append(f"<g><title>{escape(who)}</title>{frame}")
+        self.lines.append(f"<g><title>{escape(title)}</title>{frame}")
         for index, owner in enumerate(owners):
             left = x + 4 + index % _PER_ROW * (_GPU + _GAP)
             top = self.y + 4 + index // _PER_ROW * (_GPU + _GAP)
@@ -139,26 +137,28 @@ class Canvas:
         self.lines.append("</g>")
 
 
-def explain_unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
+def _explain_unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
     """Return the legend's entry for nodes that cannot be used, if any pool has such."""
     return ((_LOST, _LOST_NAME),) if any(pool.usable_nodes < pool.max_nodes for pool in pools) else ()
 
 
-def describe_pool(pool: Pool) -> str:
+def _describe_pool(pool: Pool) -> str:
     """Return what a pool is."""
     parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
-    said = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
-    return f"{said}; {lost(pool)}" if lost(pool) else said
+    description = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
+    return f"{description}; {lost(pool)}" if lost(pool) else description
 
 
-def write_document(canvas: Canvas) -> str:
-    """Return a picture of what was drawn."""
-    height = canvas.y + MARGIN
+def _write_document(canvas: Canvas) -> str:
+    height = canvas.y + _MARGIN
     size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
+    dark = "".join(
+        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in _DARK.items() for what in ("fill", "stroke")
+    )
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
-            _write_style(),
+            f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>",
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
             *([_HATCHED] if any(_LOST in line for line in canvas.lines) else []),
             *canvas.lines,
@@ -167,37 +167,30 @@ def write_document(canvas: Canvas) -> str:
     )
 
 
-def _write_style() -> str:
-    rules = "".join(
-        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in _DARK.items() for what in ("fill", "stroke")
-    )
-    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
-
-
 _ENVIRONMENTS_DRAWN = 12
 _TILE, _TILES = 22, 36
 
 
 def draw_plans(plans: Iterable[Plan]) -> str:
-    """Return the picture."""
+    """Draw each deployment's environments with what it takes of their pools."""
     canvas = Canvas()
     for plan in plans:
         _draw_plan(canvas, plan)
-    return write_document(canvas)
+    return _write_document(canvas)
 
 
 def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
-    """Draw a tile for each environment, nearest first: whether it serves, would, or refuses and why."""
+    """Draw a tile for each environment, nearest first: whether it serves, would serve, or refuses and why."""
     best = {name: next(row for row in plan.rows if row.environment == name) for name in names}
     served = sum(row.serves for row in best.values())
     fits = sum(not row.refusals and not row.serves for row in best.values())
     canvas.y += 8
-    canvas.text(MARGIN, f"{count(len(names), 'environment')}, nearest first", INK, BOLD)
+    canvas.text(_MARGIN, f"{count(len(names), 'environment')}, nearest first", INK, _BOLD)
     refusing = len(names) - served - fits
     canvas.legend((OURS, f"{served} chosen"), (TAKEN, f"{fits} would do"), (NO, f"{refusing} refuse"))
     canvas.y += 8
     for index, (name, row) in enumerate(best.items()):
-        x, y = MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
+        x, y = _MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
         fill = OURS if row.serves else NO if row.refusals else TAKEN
         why = escape(f"{name}: {_describe_row(row)}")
         canvas.lines.append(
@@ -208,45 +201,44 @@ def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
 
 def _draw_plan(canvas: Canvas, plan: Plan) -> None:
     decision = plan.decision
-    placed = decision.status is Status.TRUE
-    canvas.text(MARGIN, f"{plan.ref}: {decision.reason}", OURS if placed else NO, BOLD)
-    canvas.text(MARGIN, decision.message.partition("\n")[0], DIM, SMALL)
+    canvas.text(_MARGIN, f"{plan.ref}: {decision.reason}", OURS if plan.is_placed else NO, _BOLD)
+    canvas.text(_MARGIN, decision.message.partition("\n")[0], DIM, _SMALL)
     if plan.considered is None:
         return
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
     environments = {environment.name: environment for environment in plan.considered.environments}
     drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
-    canvas.legend((OURS, OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *explain_unusable(drawn))
+    canvas.legend((OURS, _OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *_explain_unusable(drawn))
     if len(names) > _ENVIRONMENTS_DRAWN:
         _draw_overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:
         rows = [row for row in plan.rows if row.environment == name]
         _draw_environment(canvas, plan.considered, environments[name], rows)
     if len(names) > _ENVIRONMENTS_DRAWN:
-        canvas.text(MARGIN, f"and {count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
+        canvas.text(_MARGIN, f"and {count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
 
 
 def _draw_environment(canvas: Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
     with canvas.framed() as left:
         state = "" if environment.ready else " (not Ready)"
-        canvas.text(left, environment.name + state, INK, BOLD)
+        canvas.text(left, environment.name + state, INK, _BOLD)
         for row in (row for row in rows if not row.pool):
-            canvas.text(left, _describe_row(row), _choose_colour(row), SMALL)
+            canvas.text(left, _describe_row(row), _choose_colour(row), _SMALL)
         for pool in environment.pools:
-            canvas.text(left, describe_pool(pool), DIM, SMALL)
+            canvas.text(left, _describe_pool(pool), DIM, _SMALL)
             canvas.nodes(left, _draw_candidate(considered, environment, pool))
             for row in (row for row in rows if row.pool == pool.name and not row.faults):
-                canvas.text(left, _describe_row(row), _choose_colour(row), SMALL)
+                canvas.text(left, _describe_row(row), _choose_colour(row), _SMALL)
         for row in (row for row in rows if row.faults):
-            canvas.text(left, f"pool {row.pool}: {row.verdict}, {row.message}", NO, SMALL)
+            canvas.text(left, f"pool {row.pool}: {row.verdict}, {row.message}", NO, _SMALL)
 
 
 def _describe_row(row: Row) -> str:
     profile = f"{row.profile}: " if row.profile else ""
     if row.refusals:
         return f"{profile}{row.verdict}, {row.message}"
-    return f"{profile}{row.verdict}, {row.replica}" + (f", {row.found}" if row.found else "")
+    return f"{profile}{row.verdict}, {row.replica}" + (f", {row.available}" if row.available else "")
 
 
 def _choose_colour(row: Row) -> str:
@@ -254,47 +246,42 @@ def _choose_colour(row: Row) -> str:
 
 
 def _draw_candidate(considered: Considered, environment: Environment, pool: Pool) -> DrawnPool:
-    """Return a pool with what others take and what the decision takes."""
+    """Return a pool with the grants of others and the shares of the decision."""
     drawn = DrawnPool.empty(pool)
     others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
     ledger = Ledger(considered.view.others, considered.view.own)
     for grant in ledger.allocate_without_own(environment, pool).grants:
         holder = others.get((grant.namespace, grant.name))
         drawn.take(grant.share, f"{grant.namespace}/{(holder and holder.deployment) or grant.name}")
-    for share in _list_own_shares(considered, environment, pool):
-        drawn.take(share, OURS_NAME)
+    for assignment in considered.decision.assignments:
+        share = to_placement(considered.request, assignment).requested
+        if share and (assignment.environment, share.pool) == (environment.name, pool.name):
+            drawn.take(share, _OURS_NAME)
     return drawn
-
-
-def _list_own_shares(considered: Considered, environment: Environment, pool: Pool) -> Iterator[Share]:
-    for chosen in considered.decision.assignments:
-        share = to_placement(considered.request, chosen).requested
-        if share and (chosen.environment, share.pool) == (environment.name, pool.name):
-            yield share
 
 
 _USAGES_DRAWN = 40
 
 
 def draw_capacity(usages: Sequence[Usage]) -> str:
-    """Return the picture of pools, those of an environment one after the other."""
+    """Draw the pools of each environment with their users."""
     canvas = Canvas()
     every = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
-    canvas.text(MARGIN, f"{count(len(every), 'environment')} with {_count_gpus(usages)}", INK, BOLD)
-    for kind, group in by_accelerator(usages):
+    canvas.text(_MARGIN, f"{count(len(every), 'environment')} with {_count_gpus(usages)}", INK, _BOLD)
+    for kind, group in group_by_accelerator(usages):
         where = count(len({usage.environment.name for usage in group}), "environment")
-        canvas.text(MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, SMALL)
+        canvas.text(_MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, _SMALL)
     canvas.legend(
-        (TAKEN, "in use"), (FREE, "free GPU"), *explain_unusable(usage.pool for usage in usages if usage.pool)
+        (TAKEN, "in use"), (FREE, "free GPU"), *_explain_unusable(usage.pool for usage in usages if usage.pool)
     )
     for environment, pools in islice(every, _USAGES_DRAWN):
         with canvas.framed() as left:
-            canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, BOLD)
+            canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
             for usage in pools:
                 _draw_pool(canvas, left, usage)
     if len(every) > _USAGES_DRAWN:
-        canvas.text(MARGIN, f"and {count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
-    return write_document(canvas)
+        canvas.text(_MARGIN, f"and {count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
+    return _write_document(canvas)
 
 
 def _count_gpus(usages: Sequence[Usage]) -> str:
@@ -305,19 +292,16 @@ def _count_gpus(usages: Sequence[Usage]) -> str:
 
 def _draw_pool(canvas: Canvas, left: int, usage: Usage) -> None:
     if usage.pool is None:
-        canvas.text(left, f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool", NO, SMALL)
+        canvas.text(left, f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool", NO, _SMALL)
         return
-    canvas.text(left, describe_pool(usage.pool), DIM, SMALL)
-    canvas.nodes(left, _draw_usage(usage, usage.pool))
-    users = format_users(usage.users) or "nobody uses it"
-    canvas.text(left, f"{usage.free} of {usage.gpus} GPUs free, largest replica {usage.largest}; {users}", DIM, SMALL)
-
-
-def _draw_usage(usage: Usage, pool: Pool) -> DrawnPool:
-    """Return a pool with what its ledger grants."""
-    drawn = DrawnPool.empty(pool)
+    canvas.text(left, _describe_pool(usage.pool), DIM, _SMALL)
+    drawn = DrawnPool.empty(usage.pool)
     deployments = {(user.namespace, user.name): user.deployment for user in usage.users}
     for grant in usage.grants:
         owner = deployments.get((grant.namespace, grant.name)) or grant.name
         drawn.take(grant.share, f"{grant.namespace}/{owner}")
-    return drawn
+    canvas.nodes(left, drawn)
+    users = format_users(usage.users) or "not used"
+    canvas.text(
+        left, f"{usage.free} of {usage.gpus} GPUs free, largest replica {format_largest(usage)}; {users}", DIM, _SMALL
+    )

@@ -1,105 +1,28 @@
 """`plan`: shows every candidate of a deployment and the decision, and with --diff and --set what would change."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import click
 
-from function.cli.candidates import Row, Verdict
-from function.cli.inputs import KINDS, World, gather, warn_of_invalid
+from function.api.settings import parse_settings
+from function.cli.composing import reconcile
+from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
 from function.cli.options import Code, Form, Sources, examples, form, sources_with_set
-from function.cli.planning import Change, Plan, list_restarts, plan_deployments
+from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
+from function.composers import placement
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import join_with_more
-from function.reasons import Outlook, Refused, Status
+from function.reasons import Outlook, Refused
 from function.status.sentences import count
 
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A deployment that is decided otherwise. None: there is none of that name."""
-
-    ref: Ref
-    before: Plan | None
-    after: Plan | None
-
-    @property
-    def restarts(self) -> list[str]:
-        """The services that it keeps and whose pods restart."""
-        return list_restarts(self.before.services, self.after.services) if self.before and self.after else []
-
-    @property
-    def decided(self) -> bool:
-        """Whether it is decided otherwise."""
-        return _read_decision(self.before) != _read_decision(self.after)
-
-    @property
-    def sign(self) -> str:
-        """`+` for what comes or is placed now, `-` for what goes or is not any more, `~` for the others."""
-        stood, stands = (_stands(plan) for plan in (self.before, self.after))
-        return "~" if stood == stands else "+" if stands else "-"
-
-
-def compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Changed]:
-    """Return the deployments whose decision, placements or services differ, by namespace and name."""
-    old, new = ({plan.ref: plan for plan in plans} for plans in (before, after))
-    every = (Changed(ref, old.get(ref), new.get(ref)) for ref in sorted(old.keys() | new.keys()))
-    return [changed for changed in every if changed.decided or changed.restarts]
-
-
-def format_comparison(changed: list[Changed]) -> str:
-    """Return a block for each deployment that changes."""
-    if not changed:
-        return "nothing changes"
-    blocks = []
-    for each in changed:
-        colour = {"+": GOOD, "-": BAD, "~": WAIT}[each.sign]
-        lines = [f"    {_format_decision(each.before)}", f" -> {_format_decision(each.after)}"] if each.decided else []
-        lines += [f"    restarts {service}: pod template changes" for service in each.restarts]
-        blocks.append("\n".join((paint(f"{each.sign} {each.ref}", colour), *lines)))
-    decided, restarted = sum(each.decided for each in changed), sum(len(each.restarts) for each in changed)
-    sums = [f"{count(decided, 'deployment')} of another decision"] if decided else []
-    sums += [f"{count(restarted, 'service')} to restart"] if restarted else []
-    return "\n".join((*blocks, "", ", ".join(sums)))
-
-
-def comparison_as_data(changed: list[Changed]) -> JSON:
-    """Return the same as data."""
-    return [
-        {
-            "namespace": each.ref.namespace,
-            "name": each.ref.name,
-            "before": _build_decision(each.before),
-            "after": _build_decision(each.after),
-            "restarts": [*each.restarts],
-        }
-        for each in changed
-    ]
-
-
-def _stands(plan: Plan | None) -> bool:
-    return plan is not None and plan.decision.status is Status.TRUE
-
-
-def _read_decision(plan: Plan | None) -> JSON:
-    """Return what is decided: the placements by environment, and where it is not placed the reason."""
-    if plan is None:
-        return None
-    placements: list[JSON] = [placement["spec"] for placement in plan.placements]
-    return [plan.decision.reason, placements]
-
-
-def _format_decision(plan: Plan | None) -> str:
-    return f"{plan.decision.reason}: {plan.decision.message.partition(chr(10))[0]}" if plan else "not there"
-
-
-def _build_decision(plan: Plan | None) -> JSON:
-    return None if plan is None else {"reason": str(plan.decision.reason), "message": plan.decision.message}
-
-
 _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
+_COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
+# The spec digest of each service, by its name and environment.
+_Digests: TypeAlias = Mapping[tuple[str, str], str]
 
 
 @click.command(
@@ -121,59 +44,196 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
 
     Reads the files of -f, or the control plane where none is given, or both with --live. Nothing is changed.
     """
-    world = gather(sources)
-    warn_of_invalid(world.store, KINDS)
-    asked = world.deployments(deployments)
-    every = _plan_all(world) if world.before else plan_deployments(world, asked)
-    plans = [p for ref in asked for p in every if p.ref == ref]
-    changed = compare_plans(_plan_all(world.before), every) if world.before else None
-    if diff and sources.live and sources.files:
-        plans = [*_add_restarts(plans, _plan_all(gather(replace(sources, files=(), sets=()))))]
-    if form is Form.SVG:
-        from function.cli.pictures import draw_plans  # noqa: PLC0415  # only where a picture is wanted
-
-        click.echo(draw_plans(plans))
-    elif form in (Form.JSON, Form.YAML):
-        data: list[JSON] = [_build_data(p, diff=diff) for p in plans]
-        click.echo(
-            structured(form, data if changed is None else {"plans": data, "changes": comparison_as_data(changed)})
-        )
-    elif form is Form.NAME:
-        for placement in (m for p in plans for m in p.placements):
-            click.echo(f"modelplacement.modelplane.ai/{text(placement, 'metadata.name')}")
+    inventory = load_inventory(sources)
+    warn_of_invalid(inventory.store, KINDS)
+    refs = inventory.list_deployments(deployments)
+    if inventory.before:
+        every = _plan_all(inventory)
+        changes = compare_plans(_plan_all(inventory.before), every)
+        plans = [plan_ for ref in refs for plan_ in every if plan_.ref == ref]
     else:
-        _print_plans(plans, wide=form is Form.WIDE, diff=diff)
-        if changed is not None:
-            click.echo(f"\n{format_comparison(changed)}")
-        else:  # no other command knows what was only supposed
-            hint(_choose_next(plans, sources))
-    if any(p.decision.status is not Status.TRUE for p in plans):
+        changes, plans = None, plan_deployments(inventory, refs)
+    lines = {}
+    if diff:
+        compares_live = sources.live and sources.files
+        live = _plan_all(load_inventory(replace(sources, files=(), sets=()))) if compares_live else []
+        lines = {p.ref: [*list_changes(p), *_list_restart_lines(p, live)] for p in plans}
+    _write_plans(plans, lines, changes, form)
+    if form.for_people and changes is None:  # no other command takes --set
+        hint(_choose_next(plans, sources))
+    if not all(p.is_placed for p in plans):
         context.exit(Code.REFUSED)
 
 
-def _plan_all(world: World) -> list[Plan]:
-    return plan_deployments(world, world.store.refs("ModelDeployment"))
+def _write_plans(plans: list[Plan], lines: Mapping[Ref, list[str]], changes: "list[Change] | None", form: Form) -> None:
+    match form:
+        case Form.SVG:
+            from function.cli.pictures import draw_plans  # noqa: PLC0415  # only where a picture is drawn
+
+            click.echo(draw_plans(plans))
+        case Form.JSON | Form.YAML:
+            data: list[JSON] = [_build_data(p, lines.get(p.ref)) for p in plans]
+            click.echo(
+                structured(form, data if changes is None else {"plans": data, "changes": _build_changes(changes)})
+            )
+        case Form.NAME:
+            for manifest in (manifest for p in plans for manifest in p.placements):
+                click.echo(f"modelplacement.modelplane.ai/{text(manifest, 'metadata.name')}")
+        case _:
+            _print_plans(plans, lines, wide=form is Form.WIDE)
+            if changes is not None:
+                click.echo(f"\n{format_comparison(changes)}")
 
 
-def _add_restarts(plans: list[Plan], live: list[Plan]) -> Iterator[Plan]:
-    """Return plans whose changes name the services that restart, against those of the control plane as it is."""
-    known = {p.ref: p.services for p in live}
-    for p in plans:
-        names = list_restarts(known.get(p.ref, {}), p.services)
-        more = (Change("~", f"LLMInferenceService {name} restarts: pod template changes") for name in names)
-        yield replace(p, changes=(*p.changes, *more))
+def _plan_all(inventory: Inventory) -> list[Plan]:
+    return plan_deployments(inventory, inventory.store.refs("ModelDeployment"))
 
 
-def _print_plans(plans: list[Plan], *, wide: bool, diff: bool) -> None:
+def list_changes(plan_: Plan) -> Iterator[str]:
+    """Return a line for each placement that is created, deleted or gets another spec."""
+    before, after = plan_.before, {key: item.manifest for key, item in plan_.outcome.composed.items()}
+    for key in sorted(before.keys() | after.keys()):
+        if key not in before:
+            yield f"+ {_describe_placement(after[key])}"
+        elif key not in after:
+            yield f"- {_describe_placement(before[key])}"
+        else:
+            old, new = (dict(_flatten(m[key].get("spec"), "spec")) for m in (before, after))
+            for path in sorted(old.keys() | new.keys()):
+                if old.get(path) != new.get(path) and not path.startswith("spec.crossplane"):
+                    values = f"{old.get(path, 'unset')} -> {new.get(path, 'unset')}"
+                    yield f"~ {_describe_placement(after[key])} {path}: {values}"
+
+
+def _describe_placement(manifest: Manifest) -> str:
+    environment = text(manifest, "spec.inferenceEnvironmentRef.name")
+    profile, pool = text(manifest, "spec.profile"), text(manifest, "spec.pool")
+    return f"{Ref.of(manifest)} on {environment} (profile {profile}, pool {pool})"
+
+
+def _flatten(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _flatten(item, f"{path}.{key}")
+    else:
+        yield path, value
+
+
+def _list_restart_lines(plan_: Plan, live: Iterable[Plan]) -> Iterator[str]:
+    for before in live:
+        if before.ref == plan_.ref:
+            for name in _list_restarts(before, plan_):
+                yield f"~ LLMInferenceService {name} restarts: pod template changes"
+
+
+def _list_restarts(before: Plan, after: Plan) -> list[str]:
+    """Return the services that are in both plans and have another spec digest, as `NAME on ENVIRONMENT`."""
+    old, new = _read_digests(before), _read_digests(after)
+    return [
+        f"{name} on {where}" for name, where in sorted(old.keys() & new.keys()) if old[name, where] != new[name, where]
+    ]
+
+
+def _read_digests(plan_: Plan) -> _Digests:
+    digests: dict[tuple[str, str], str] = {}
+    for manifest in plan_.placements:
+        call, _ = reconcile(plan_.store, manifest)
+        service = placement.service(call, parse_settings(call.input, call.context).value)
+        if service:
+            name, digest = service
+            digests[name, text(manifest, "spec.inferenceEnvironmentRef.name")] = digest
+    return digests
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A deployment for which another decision is made, or whose services restart."""
+
+    ref: Ref
+    before: Plan | None  # None: there is no deployment of that name
+    after: Plan | None
+    restarts: tuple[str, ...]  # services, as `NAME on ENVIRONMENT`
+
+    @property
+    def is_rescheduled(self) -> bool:
+        """Whether the decision differs."""
+        return _read_decision(self.before) != _read_decision(self.after)
+
+    @property
+    def sign(self) -> str:
+        """`+` for what is placed only now, `-` for what is no longer placed, `~` for the others."""
+        was_placed, is_placed = (plan is not None and plan.is_placed for plan in (self.before, self.after))
+        return "~" if was_placed == is_placed else "+" if is_placed else "-"
+
+
+def compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Change]:
+    """Return the deployments whose decision, placements or services differ, by namespace and name."""
+    old, new = ({plan_.ref: plan_ for plan_ in plans} for plans in (before, after))
+    changes = []
+    for ref in sorted(old.keys() | new.keys()):
+        restarts = _list_restarts(old[ref], new[ref]) if ref in old and ref in new else []
+        changes.append(Change(ref, old.get(ref), new.get(ref), tuple(restarts)))
+    return [change for change in changes if change.is_rescheduled or change.restarts]
+
+
+def _read_decision(plan_: Plan | None) -> JSON:
+    """Return the reason and the specs of the placements."""
+    if plan_ is None:
+        return None
+    specs: list[JSON] = [manifest["spec"] for manifest in plan_.placements]
+    return [plan_.decision.reason, specs]
+
+
+def format_comparison(changes: list[Change]) -> str:
+    """Return a block for each deployment that changes."""
+    if not changes:
+        return "nothing changes"
+    blocks = []
+    for change in changes:
+        lines = [paint(f"{change.sign} {change.ref}", _COLOURS[change.sign])]
+        if change.is_rescheduled:
+            lines += [f"    {_format_decision(change.before)}", f" -> {_format_decision(change.after)}"]
+        lines += [f"    restarts {service}: pod template changes" for service in change.restarts]
+        blocks.append("\n".join(lines))
+    rescheduled = sum(change.is_rescheduled for change in changes)
+    restarted = sum(len(change.restarts) for change in changes)
+    sums = [f"{count(rescheduled, 'deployment')} would be scheduled differently"] if rescheduled else []
+    sums += [f"{count(restarted, 'service')} to restart"] if restarted else []
+    return "\n".join((*blocks, "", ", ".join(sums)))
+
+
+def _format_decision(plan_: Plan | None) -> str:
+    return f"{plan_.decision.reason}: {plan_.decision.message.partition(chr(10))[0]}" if plan_ else "does not exist"
+
+
+def _build_changes(changes: list[Change]) -> JSON:
+    return [
+        {
+            "namespace": change.ref.namespace,
+            "name": change.ref.name,
+            "before": _build_decision(change.before),
+            "after": _build_decision(change.after),
+            "restarts": [*change.restarts],
+        }
+        for change in changes
+    ]
+
+
+def _build_decision(plan_: Plan | None) -> JSON:
+    return None if plan_ is None else {"reason": str(plan_.decision.reason), "message": plan_.decision.message}
+
+
+def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: bool) -> None:
     for number, plan_ in enumerate(plans):
         decision = plan_.decision
-        colour = GOOD if decision.status is Status.TRUE else WAIT if _waits(decision.reason) else BAD
+        colour = GOOD if plan_.is_placed else WAIT if _is_waiting(decision.reason) else BAD
         parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrapped(decision.message, 4)}"]
         if plan_.rows:
             parts.insert(0, _build_table(plan_.rows, wide=wide))
         parts += [wrapped(f"note: {remark}", 4) for remark in plan_.remarks]
-        if diff:
-            parts.append("\n".join(paint(str(c), c.colour) for c in plan_.changes) or "nothing changes")
+        if plan_.ref in changes:
+            lines = [paint(line, _COLOURS[line[0]]) for line in changes[plan_.ref]]
+            parts.append("\n".join(lines) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))
     if len(plans) > 1:
         click.echo(f"\n{_summarize(plans)}")
@@ -184,77 +244,81 @@ def _summarize(plans: list[Plan]) -> str:
     by_reason: dict[str, list[str]] = {}
     for p in plans:
         by_reason.setdefault(str(p.decision.reason), []).append(f"{p.ref.namespace}/{p.ref.name}")
-    placed = {str(p.decision.reason) for p in plans if p.decision.status is Status.TRUE}
+    placed = {str(p.decision.reason) for p in plans if p.is_placed}
     lines = [count(len(plans), "deployment")]
-    for reason, those in sorted(by_reason.items(), key=lambda item: (item[0] not in placed, -len(item[1]), item[0])):
-        which = "" if reason in placed else f": {join_with_more(those)}"
-        lines.append(f"  {len(those)} {paint(reason, GOOD if reason in placed else BAD)}{which}")
+    for reason, names in sorted(by_reason.items(), key=lambda item: (item[0] not in placed, -len(item[1]), item[0])):
+        which = "" if reason in placed else f": {join_with_more(names)}"
+        lines.append(f"  {len(names)} {paint(reason, GOOD if reason in placed else BAD)}{which}")
     return "\n".join(lines)
 
 
 def _choose_next(plans: list[Plan], sources: Sources) -> str:
-    given = sources.again + (" --live" if sources.live else "")
-    shown = next((p for p in plans if p.decision.status is not Status.TRUE), None)
-    if shown:
-        return f"why {shown.ref.name} -n {shown.ref.namespace}{given}"
-    return f"render{given} --all-clusters" if given else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
+    options = sources.again + (" --live" if sources.live else "")
+    refused = next((p for p in plans if not p.is_placed), None)
+    if refused:
+        return f"why {refused.ref.name} -n {refused.ref.namespace}{options}"
+    return f"render{options} --all-clusters" if options else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
 
 
-def _waits(reason: str) -> bool:
+def _is_waiting(reason: str) -> bool:
     return reason in tuple(Refused) and Refused(reason).outlook is Outlook.NOT_NOW
 
 
 def _build_table(rows: Iterable[Row], *, wide: bool) -> str:
-    headers = ["ENVIRONMENT", "PROFILE", "POOL", "REPLICA", "WANTED", "FOUND", "VERDICT"]
-    cells = [[r.environment, r.profile, r.pool, r.replica, r.wanted, r.found, _paint_verdict(r)] for r in rows]
-    if wide:
-        headers.append("WHY")
-        cells = [[*cell, row.message] for cell, row in zip(cells, rows, strict=True)]
+    headers = ["ENVIRONMENT", "PROFILE", "POOL", "REPLICA", "WANTED", "FOUND", "VERDICT", *(["WHY"] if wide else [])]
+    cells = (
+        (
+            r.environment,
+            r.profile,
+            r.pool,
+            r.replica,
+            r.required,
+            r.available,
+            _paint_verdict(r),
+            *([r.message] if wide else []),
+        )
+        for r in rows
+    )
     return table(headers, cells)
 
 
 def _paint_verdict(row: Row) -> str:
     if row.serves:
         return paint(row.verdict, GOOD)
-    return row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, WAIT if _waits(row.verdict) else BAD)
+    return row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, WAIT if _is_waiting(row.verdict) else BAD)
 
 
-def _build_data(plan_: Plan, *, diff: bool) -> JSON:
-    decision = plan_.decision
-    found: Manifest = {
+def _build_data(plan_: Plan, changes: list[str] | None) -> JSON:
+    data: Manifest = {
         "namespace": plan_.ref.namespace,
         "name": plan_.ref.name,
-        "placed": decision.status is Status.TRUE,
-        "reason": decision.reason,
-        "message": decision.message,
-        "placements": [_build_placement(m) for m in plan_.placements],
-        "candidates": [_build_candidate(row) for row in plan_.rows],
+        "placed": plan_.is_placed,
+        "reason": plan_.decision.reason,
+        "message": plan_.decision.message,
+        "placements": [
+            {
+                "name": text(manifest, "metadata.name"),
+                "environment": text(manifest, "spec.inferenceEnvironmentRef.name"),
+                "profile": text(manifest, "spec.profile"),
+                "pool": text(manifest, "spec.pool"),
+                "topology": mapping(manifest, "spec.topology"),
+                "replicas": get(manifest, "spec.replicas"),
+            }
+            for manifest in plan_.placements
+        ],
+        "candidates": [
+            {
+                "environment": row.environment,
+                "profile": row.profile,
+                "pool": row.pool,
+                "replica": row.replica,
+                "verdict": row.verdict,
+                "wanted": row.required,
+                "found": row.available,
+                "message": row.message,
+            }
+            for row in plan_.rows
+        ],
         "remarks": [*plan_.remarks],
     }
-    if diff:
-        found["changes"] = [str(change) for change in plan_.changes]
-    return found
-
-
-def _build_placement(manifest: Manifest) -> JSON:
-    return {
-        "name": text(manifest, "metadata.name"),
-        "environment": text(manifest, "spec.inferenceEnvironmentRef.name"),
-        "profile": text(manifest, "spec.profile"),
-        "pool": text(manifest, "spec.pool"),
-        "topology": mapping(manifest, "spec.topology"),
-        "replicas": get(manifest, "spec.replicas"),
-    }
-
-
-def _build_candidate(row: Row) -> JSON:
-    return {
-        "environment": row.environment,
-        "profile": row.profile,
-        "pool": row.pool,
-        "replica": row.replica,
-        "verdict": row.verdict,
-        "wanted": row.wanted,
-        "found": row.found,
-        "message": row.message,
-    }
+    return data if changes is None else {**data, "changes": [*changes]}

@@ -1,134 +1,110 @@
-"""Decides deployments with the composer that the controller runs, from the same inputs.
+"""Decides deployments with the composer that the controller runs, from the same inputs, and lists all candidates.
 
 All deployments are decided once, in the order of their creation, whichever are shown: each sees the placements of those
-before it, and on a control plane what the environments have published.
+before it, and on a control plane what the environments have published. A candidate is an environment with a profile and
+a pool, judged by the rules that decide: what it must have, what it has, the verdict. Those that serve come first, then
+those that would fit, then the others, nearest first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from function.api.settings import parse_settings
-from function.cli.candidates import Row, describe_invalid_pool, explain_preference, list_candidates, list_remarks
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.inputs import KINDS, World, find_invalid_pools
+from function.cli.inputs import KINDS, InvalidPool, Inventory, find_invalid_pools
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT
-from function.composers import placement
 from function.composers.deployment import Considered, decide
-from function.contract import Call, Composed, Condition, Outcome
-from function.kube.manifests import JSON, Manifest, text
+from function.contract import Call, Condition, Outcome
+from function.domain.environment import Environment, Pool
+from function.domain.model import Problem, Shape, Spread
+from function.kube.manifests import Manifest, text
+from function.kube.quantity import gib
 from function.reasons import ConditionType, Status
+from function.scheduling.judge import Attempt, filter_candidates
+from function.scheduling.ledger import Ledger
+from function.scheduling.pool_capacity import Demand
+from function.scheduling.preference import rank
+from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import Assignment, Field, Rank, Refusal
+from function.status import loading as report
+from function.status.models import beyond_memory
+from function.status.pools import slow
+from function.status.sentences import count, joined, replica, sentence, show, unmet
+from function.weights.loading import loading
+from function.weights.plan import StoragePlan, plan
 
-_COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
+
+class Verdict(StrEnum):
+    """The verdict on a candidate that is not refused; a refused one has the reason."""
+
+    PLACED = "placed"
+    STAYS = "stays"
+    FITS = "fits"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One line of a difference."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One candidate in words."""
 
-    sign: str
-    text: str
+    environment: str
+    profile: str = ""
+    pool: str = ""
+    replica: str = ""
+    verdict: str
+    required: str = ""
+    available: str = ""
+    refusals: tuple[Refusal, ...] = ()
+    faults: tuple[Problem, ...] = ()  # of an invalid pool
+    rank: Rank | None = None  # of a candidate that fits, where the smallest pool is preferred
 
     @property
-    def colour(self) -> str:
-        """The colour of its sign."""
-        return _COLOURS[self.sign]
+    def serves(self) -> bool:
+        """Whether the deployment runs there."""
+        return self.verdict in (Verdict.PLACED, Verdict.STAYS)
 
-    def __str__(self) -> str:
-        return f"{self.sign} {self.text}"
+    @property
+    def message(self) -> str:
+        """Everything that refuses it."""
+        return joined([*map(sentence, self.refusals), *map(str, self.faults)])
 
-
-def list_changes(before: Mapping[str, Manifest], after: Mapping[str, Composed]) -> tuple[Change, ...]:
-    """Return how what is composed differs from what exists."""
-    return tuple(_compare(before, {key: item.manifest for key, item in after.items()}))
-
-
-def _compare(before: Mapping[str, Manifest], after: Mapping[str, Manifest]) -> Iterator[Change]:
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        if old is None and new is not None:
-            yield Change("+", _describe_placement(new))
-        elif new is None and old is not None:
-            yield Change("-", _describe_placement(old))
-        elif old is not None and new is not None:
-            was, becomes = dict(_flatten(old.get("spec"), "spec")), dict(_flatten(new.get("spec"), "spec"))
-            for path in sorted(was.keys() | becomes.keys()):
-                if was.get(path) != becomes.get(path) and not path.startswith("spec.crossplane"):
-                    yield Change(
-                        "~",
-                        f"{_describe_placement(new)} {path}: {was.get(path, 'unset')} -> {becomes.get(path, 'unset')}",
-                    )
-
-
-def _describe_placement(manifest: Manifest) -> str:
-    where = text(manifest, "spec.inferenceEnvironmentRef.name")
-    return (
-        f"{Ref.of(manifest)} on {where} (profile {text(manifest, 'spec.profile')}, pool {text(manifest, 'spec.pool')})"
-    )
-
-
-def _flatten(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _flatten(item, f"{path}.{key}")
-    else:
-        yield path, value
-
-
-# What each service asks for, by its name and environment.
-Services: TypeAlias = Mapping[tuple[str, str], str]
-
-
-def list_services(store: Store, outcome: Outcome) -> Services:
-    """Return the services of the placements that a deployment composes."""
-    found: dict[tuple[str, str], str] = {}
-    for item in outcome.composed.values():
-        call, _ = reconcile(store, item.manifest)
-        asked = placement.service(call, parse_settings(call.input, call.context).value)
-        if asked:
-            name, digest = asked
-            found[name, text(item.manifest, "spec.inferenceEnvironmentRef.name")] = digest
-    return found
-
-
-def list_restarts(before: Services, after: Services) -> list[str]:
-    """Return the services that are in both and ask for something else, as `NAME on ENVIRONMENT`."""
-    both = sorted(before.keys() & after.keys())
-    return [f"{name} on {where}" for name, where in both if before[name, where] != after[name, where]]
+    @property
+    def sort_key(self) -> tuple[int, ...]:
+        """Sorts the nearest to the front; what fits by the order of choice, where that is not as declared."""
+        preferred = (*self.rank.size, self.rank.left) if self.rank else ()
+        if self.serves:
+            return -2, *preferred
+        return (-self.refusals[0].reason.rank + 100,) if self.refusals else (-1, *preferred)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would become of one deployment, with what its services ask for.
-
-    `considered` None: something that it needs is missing or invalid.
-    """
+    """The decision on one deployment."""
 
     ref: Ref
     outcome: Outcome
+    before: Mapping[str, Manifest]  # its placements before it was decided
     rows: tuple[Row, ...]
-    changes: tuple[Change, ...]
     store: Store = field(repr=False)
-    considered: Considered | None = None
+    considered: Considered | None = None  # None: something that it needs is missing or invalid
 
     @property
     def decision(self) -> Condition:
-        """Scheduled, or what stands in its way."""
+        """Scheduled, or ModelResolved where that stands in its way."""
         by_type = {condition.type: condition for condition in self.outcome.conditions}
         resolved = by_type[ConditionType.MODEL_RESOLVED]
         scheduled = by_type[ConditionType.SCHEDULED]
         return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
 
     @property
-    def services(self) -> Services:
-        """What the pods of each of its services must see."""
-        return list_services(self.store, self.outcome)
+    def is_placed(self) -> bool:
+        """Whether it has all placements that it requests."""
+        return self.decision.status is Status.TRUE
 
     @property
     def remarks(self) -> list[str]:
-        """What is worth knowing of the places that it would take."""
-        return [*list_remarks(self.considered), *explain_preference(self.rows)] if self.considered else []
+        """What is slow, too small or doubtful about the chosen places, and why the smallest was chosen."""
+        return [*_list_remarks(self.considered), *explain_preference(self.rows)] if self.considered else []
 
     @property
     def placements(self) -> list[Manifest]:
@@ -136,55 +112,48 @@ class Plan:
         return [item.manifest for _, item in sorted(self.outcome.composed.items())]
 
 
-def plan_deployments(world: World, refs: Iterable[Ref]) -> list[Plan]:
+def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:
     """Decide all deployments and return the plans of some; the store then holds the placements of all.
 
     A ModelCache from a file that has no status counts as it would report once its downloads are complete.
     """
-    store, plans = world.store, dict[Ref, Plan]()
-    for ref in sorted(world.edited):
+    store, plans = inventory.store, dict[Ref, Plan]()
+    for ref in sorted(inventory.edited):
         publish_ledger(store, ref)
     for ref in store.refs("ModelCache"):
-        if ref in world.given and not store[ref].get("status"):
+        if ref in inventory.given and not store[ref].get("status"):
             compose_up(store, ref)
-    wanted = list(refs)
+    shown = list(refs)
     for ref in store.by_creation("ModelDeployment"):
         call, outcome = reconcile(store, store[ref])
-        if ref in wanted:
-            plans[ref] = _plan(store, ref, call, outcome)
+        if ref in shown:
+            plans[ref] = _build_plan(store, ref, call, outcome)
         apply_placements(store, ref, outcome.composed)
-    return [plans[ref] for ref in wanted]
+    return [plans[ref] for ref in shown]
 
 
-def _plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
+def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     before = store.owned(ref)
     considered = decide(call, parse_settings(call.input, call.context).value)
-    rows: tuple[Row, ...] = ()
-    if isinstance(considered, Considered):
-        names = {text(manifest, "metadata.name") for manifest in before.values()}
-        invalid = find_invalid_pools(store, (e for e in considered.environments if not e.deleting))
-        rows = (*list_candidates(considered, names), *map(describe_invalid_pool, invalid))
-    return Plan(
-        ref=ref,
-        outcome=outcome,
-        rows=rows,
-        changes=list_changes(before, outcome.composed),
-        store=store,
-        considered=considered if isinstance(considered, Considered) else None,
-    )
+    if not isinstance(considered, Considered):
+        return Plan(ref=ref, outcome=outcome, before=before, rows=(), store=store)
+    existing = {text(manifest, "metadata.name") for manifest in before.values()}
+    invalid = find_invalid_pools(store, (e for e in considered.environments if not e.deleting))
+    rows = (*_list_candidates(considered, existing), *map(_describe_invalid_pool, invalid))
+    return Plan(ref=ref, outcome=outcome, before=before, rows=rows, store=store, considered=considered)
 
 
-def compose_given(world: World) -> dict[Ref, Outcome]:
+def compose_given(inventory: Inventory) -> dict[Ref, Outcome]:
     """Decide all deployments, then compose everything that was given once with all of it up.
 
-    Returns the outcomes of the composites whose manifests are meant: those given, and the placements that they compose.
+    Returns the outcomes of the composites that were given, and of the placements that they compose.
     """
-    plan_deployments(world, ())
+    plan_deployments(inventory, ())
     outcomes: dict[Ref, Outcome] = {}
-    for ref in [ref for ref in world.store.refs(*KINDS) if ref in world.given and world.in_scope(ref)]:
-        outcomes |= compose_deployment(world.store, ref) if ref.kind == "ModelDeployment" else {}
+    for ref in [ref for ref in inventory.store.refs(*KINDS) if ref in inventory.given and inventory.in_scope(ref)]:
+        outcomes |= compose_deployment(inventory.store, ref) if ref.kind == "ModelDeployment" else {}
         if ref not in outcomes:
-            outcomes[ref] = compose_up(world.store, ref)
+            outcomes[ref] = compose_up(inventory.store, ref)
     return outcomes
 
 
@@ -192,3 +161,178 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
     """Compose the placements of a deployment that was decided, and the deployment once more with all of them up."""
     outcomes = {placement: compose_up(store, placement) for placement in map(Ref.of, store.owned(ref).values())}
     return outcomes | {ref: reconcile(store, store[ref])[1]}
+
+
+def _list_candidates(considered: Considered, existing: Collection[str]) -> list[Row]:
+    """Return all candidates of a decision; `existing` names the placements from before it."""
+    ledger = Ledger(considered.view.others, considered.view.own)
+    rows: list[Row] = []
+    for environment in sorted(considered.environments, key=lambda e: e.name):
+        if environment.deleting:
+            rows.append(Row(environment=environment.name, verdict="deleted", available="being deleted"))
+        else:
+            rows += _list_candidates_on(considered, environment, ledger, existing)
+    return sorted(rows, key=lambda row: row.sort_key)
+
+
+def _list_candidates_on(
+    considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
+) -> Iterator[Row]:
+    assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
+    is_listed = False
+    for attempt in filter_candidates(considered.request, environment, ledger):
+        row = _build_row(considered.request, attempt, ledger, environment.name)
+        if assigned is not None and (row.profile, row.pool) == (assigned.profile, assigned.pool):
+            row, is_listed = replace(row, verdict=_judge_assigned(assigned, existing)), True
+        yield row
+    if assigned is not None and not is_listed:
+        # It is kept although its pool or profile cannot be read, or its labels are not admitted any more.
+        yield Row(
+            environment=environment.name,
+            profile=assigned.profile,
+            pool=assigned.pool,
+            replica=_format_replica(assigned.shape),
+            verdict=_judge_assigned(assigned, existing),
+        )
+
+
+def _judge_assigned(assigned: Assignment, existing: Collection[str]) -> Verdict:
+    is_kept = assigned.placement is not None and assigned.placement.name in existing
+    return Verdict.STAYS if is_kept else Verdict.PLACED
+
+
+def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
+    candidate, refusals = attempt.candidate, attempt.refusals
+    if refusals:
+        required, available = compare(refusals[0])
+        return Row(
+            environment=environment,
+            profile=refusals[0].profile,
+            pool=refusals[0].pool,
+            replica=_format_replica(candidate.shape if candidate else None),
+            verdict=refusals[0].reason,
+            required=required,
+            available=available + _count_more(len(refusals) - 1),
+            refusals=refusals,
+        )
+    assert candidate is not None  # only a pool can be without a refusal
+    assert candidate.shape is not None  # nothing fits without one
+    preferred, pool = rank(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
+    spread = candidate.profile.replicas_across_nodes is Spread.REQUIRED
+    fitting = pool.holds(Demand(candidate.shape, pool.nodes * pool.gpus_per_node, spread))
+    return Row(
+        environment=environment,
+        profile=candidate.profile.name,
+        pool=candidate.pool.name,
+        replica=_format_replica(candidate.shape),
+        verdict=Verdict.FITS,
+        required=count(request.deployment.replicas, "replica"),
+        available=f"room for {fitting}" + (f", {_format_spare(preferred)}" if preferred else ""),
+        rank=preferred,
+    )
+
+
+def _describe_invalid_pool(pool: InvalidPool) -> Row:
+    first, *others = pool.faults
+    return Row(
+        environment=pool.environment.name,
+        pool=pool.name,
+        verdict="invalid",
+        required=first.path,
+        available=first.message + _count_more(len(others)),
+        faults=pool.faults,
+    )
+
+
+def _count_more(number: int) -> str:
+    return f" (+{number} more)" if number else ""
+
+
+def _format_replica(shape: Shape | None) -> str:
+    return replica(shape.nodes, shape.gpus_per_node) if shape else ""
+
+
+def _format_spare(rank: Rank) -> str:
+    """Return how much GPU memory a replica would not need."""
+    if rank.spare is None:
+        return "memoryPerGpu not declared"
+    return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
+
+
+def compare(refusal: Refusal) -> tuple[str, str]:
+    """Return what is required and what is available, short enough for a column."""
+    required, available = refusal.wanted, refusal.found
+    match refusal.field:
+        case Field.DEPLOYMENT_SELECTOR | Field.MODEL_SELECTOR | Field.PROFILE_SELECTOR:
+            pairs = unmet(refusal)
+            labels = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in pairs]
+            return ", ".join(str(requirement) for requirement, _ in pairs), ", ".join(labels)
+        case Field.REPLICAS | Field.LEDGER:
+            assert isinstance(required, int)
+            use = refusal.use
+            taken = f", {use.nodes_in_use} of {count(use.nodes, 'node')} in use" if use else ""
+            return count(required, "replica"), f"room for {available}{taken}"
+        case Field.STORAGE:
+            assert refusal.storage is not None
+            return refusal.storage.columns
+        case field_ if field_ in _COLUMNS:
+            columns = _COLUMNS[field_]
+            shown = show(field_, available) if available is not None else columns[1]
+            return columns[0].format(show(field_, required)), shown
+        case field_:
+            declared = "not declared" if available is None else show(field_, available)
+            return f"{field_}" if required is None else f"{field_} {show(field_, required)}", declared
+
+
+# What is required and what is available, unless the refusal says the latter.
+_COLUMNS: Mapping[Field, tuple[str, str]] = {
+    Field.VRAM: ("spec.resources.vram", "not set"),
+    Field.ENGINE_ARGS: ("arguments that agree", ""),
+    Field.INTER_NODE: ("what its preset allows", ""),
+    Field.TLS: ("an engine that serves HTTPS", ""),
+    Field.ENVIRONMENT: ("a valid environment", "spec is invalid"),
+    Field.NODE_POOLS: ("a valid GPU pool", "none"),
+    Field.MULTI_NODE: ("multiNodeCapable for {} nodes", "not declared"),
+    Field.READY: ("Ready", "not reported"),
+}
+
+
+def _list_remarks(considered: Considered) -> Iterator[str]:
+    """Return what is slow, too small or doubtful about the pools and the storage of a decision."""
+    environments = {environment.name: environment for environment in considered.environments}
+    for assignment in considered.decision.assignments:
+        environment = environments.get(assignment.environment)
+        pool = environment.pool(assignment.pool) if environment else None
+        if environment and pool:
+            remarks = (
+                slow(pool) if assignment.shape.nodes > 1 else "",
+                beyond_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
+                *_list_weight_remarks(considered, assignment, environment, pool),
+            )
+            yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
+
+
+def _list_weight_remarks(
+    considered: Considered, assignment: Assignment, environment: Environment, pool: Pool
+) -> Iterator[str]:
+    request = considered.request
+    planned = plan(considered.weights.on(environment, pool, assignment.shape, assignment.replicas))
+    profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)
+    if not isinstance(planned, StoragePlan) or profile is None:
+        return
+    yield from (str(remark.problem) for remark in planned.remarks)
+    load_time = loading(planned, environment.storage.read_bandwidth, request.model, profile)
+    if load_time:
+        yield report.sentence(load_time)
+
+
+def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
+    """Explain for each new placement why the smallest pool that suffices was chosen."""
+    ranked = [(row, row.rank) for row in rows if row.rank]
+    for row, best in ranked:
+        if row.verdict != Verdict.PLACED:
+            continue
+        reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is the smallest"
+        others = ((o, other) for o, other in ranked if o.verdict == Verdict.FITS and o.profile == row.profile)
+        following = [f"next {o.environment}/{o.pool} ({_format_spare(other)})" for o, other in others]
+        yield ", ".join([f"{reason} ({_format_spare(best)})", *following[:1]])

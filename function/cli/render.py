@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from function.api.problems import find_nearest
-from function.cli.inputs import KINDS, gather, warn_of_invalid
+from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_given
 from function.cli.store import Ref, Store, read_environments
@@ -122,7 +122,7 @@ def render(  # noqa: PLR0913  # click's options
     """
     if not sources.files:
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
-    world = gather(sources)
+    world = load_inventory(sources)
     warn_of_invalid(world.store, KINDS)
     outcomes = compose_given(world)
     refused = list_refusals(outcomes)

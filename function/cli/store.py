@@ -1,6 +1,6 @@
-"""The objects of a control plane, found as Crossplane finds what a function asks for.
+"""The objects of a control plane, found as Crossplane finds what a function requires.
 
-Holds our own kinds, what they compose, and what supplies their settings; anything else in a file is not ours.
+Holds our own kinds, what they compose, and what supplies their settings; other objects in a file are left out.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from function.composers import COMPOSERS
 from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, copy_manifest, get, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
@@ -51,12 +51,12 @@ class Store(MutableMapping[Ref, Manifest]):
         return self._kinds.get(ref.kind, {})[ref].load()
 
     def __setitem__(self, ref: Ref, manifest: Manifest) -> None:
-        there = self._kinds.get(ref.kind, {}).get(ref)
-        if there is not None and there.load() == manifest:
+        existing = self._kinds.get(ref.kind, {}).get(ref)
+        if existing is not None and existing.load() == manifest:
             return
-        # A number that no other content ever has: memos, which outlive a store, ask for nothing more.
-        seen = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
-        self._kinds.setdefault(ref.kind, {})[ref] = seen
+        # A number that no other content ever has: memos outlive a store and look at nothing else.
+        stored = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
+        self._kinds.setdefault(ref.kind, {})[ref] = stored
         owner, key = _find_owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
         if owner and key:
             self._owned.setdefault(owner, {})[key] = ref
@@ -93,14 +93,14 @@ class Store(MutableMapping[Ref, Manifest]):
 
     def all(self, kind: str) -> list[Manifest]:
         """Return the objects of a kind, by namespace and name."""
-        return [seen.load() for _, seen in sorted(self._kinds.get(kind, {}).items(), key=lambda item: item[0])]
+        return [stored.load() for _, stored in sorted(self._kinds.get(kind, {}).items(), key=lambda item: item[0])]
 
     def refs(self, *kinds: str) -> list[Ref]:
-        """Return which objects of some kinds there are, in order."""
+        """Return the references of all objects of some kinds, in order."""
         return sorted(ref for kind in kinds for ref in self._kinds.get(kind, {}))
 
     def by_creation(self, kind: str) -> list[Ref]:
-        """Return which objects of a kind there are, oldest first; those that were never created come last, as given."""
+        """Return the references of a kind, oldest first; those that were never created come last, as given."""
 
         def created(ref: Ref) -> tuple[bool, str]:
             timestamp = text(self[ref], "metadata.creationTimestamp")
@@ -113,18 +113,18 @@ class Store(MutableMapping[Ref, Manifest]):
         children = ((key, self.get(ref)) for key, ref in sorted(self._owned.get(owner, {}).items()))
         return {key: manifest for key, manifest in children if manifest is not None}
 
-    def find(self, wanted: Requirement) -> Answered:
+    def find(self, requirement: Requirement) -> Answered:
         """Return what Crossplane would answer."""
-        kind = self._kinds.get(wanted.kind, {})
-        if wanted.name is None:
-            within = (seen for ref, seen in kind.items() if wanted.namespace in (None, ref.namespace))
-            return tuple(seen for seen in within if _has(seen, wanted.labels))
-        found = kind.get(Ref(wanted.kind, wanted.namespace or "", wanted.name))
-        return (found,) if found else ()
+        kind = self._kinds.get(requirement.kind, {})
+        if requirement.name is None:
+            in_scope = (item for ref, item in kind.items() if requirement.namespace in (None, ref.namespace))
+            return tuple(item for item in in_scope if _has_labels(item, requirement.labels))
+        named = kind.get(Ref(requirement.kind, requirement.namespace or "", requirement.name))
+        return (named,) if named else ()
 
 
-def _has(seen: RequiredResource, labels: Mapping[str, str]) -> bool:
-    return not labels or labels.items() <= strings(seen.load(), "metadata.labels").items()
+def _has_labels(item: RequiredResource, labels: Mapping[str, str]) -> bool:
+    return not labels or labels.items() <= strings(item.load(), "metadata.labels").items()
 
 
 def is_known(manifest: Manifest) -> bool:
@@ -137,13 +137,24 @@ def is_ours(manifest: Manifest) -> bool:
     return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
 
 
+def normalize_json(value: JSON) -> JSON:
+    """Return a value with whole floats as integers and text for keys, as JSON has them."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {str(key): normalize_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [normalize_json(item) for item in value]
+    return value
+
+
 def read_environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
-    """Return every environment, whatever is wrong with it, with what the platform says where it says nothing."""
+    """Return every environment, invalid ones included, with the settings where it declares nothing."""
     return [parse_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
 
 
 def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
-    """Return a composed resource as it would stand on the control plane."""
+    """Return a composed resource as Crossplane writes it to the control plane."""
     reference: Manifest = {k: owner[k] for k in ("apiVersion", "kind")} | {"name": text(owner, "metadata.name")}
     metadata = mapping(manifest, "metadata")
     namespace = text(owner, "metadata.namespace") or text(metadata, "namespace")
@@ -159,9 +170,9 @@ def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
 
 
 def adopt_placements(store: Store, refs: Iterable[Ref]) -> None:
-    """Give placements from files to the deployments that they name, as they stand written side by side.
+    """Make the deployments that placements from files name their owners.
 
-    A deployment with a uid is one of a control plane, where owners are what they are.
+    A deployment with a uid is one of a control plane, where Crossplane has written the owners.
     """
     for ref in sorted(refs):
         placement = store.get(ref) if ref.kind == "ModelPlacement" else None
@@ -176,7 +187,6 @@ def adopt_placements(store: Store, refs: Iterable[Ref]) -> None:
 
 
 def _find_owner(manifest: Manifest) -> Ref | None:
-    """Return the composite that composed an object."""
     namespace = text(manifest, "metadata.namespace")
     for reference in listing(manifest, "metadata.ownerReferences"):
         if get(reference, "controller") is True:
@@ -186,10 +196,9 @@ def _find_owner(manifest: Manifest) -> Ref | None:
 
 
 def set_namespaces(manifests: Iterable[Manifest], namespace: str) -> Iterator[Manifest]:
-    """Return manifests with the namespace that they would get."""
+    """Return manifests with a namespace where their kind has one and they name none."""
     for manifest in manifests:
         scoped = text(manifest, "kind") not in CLUSTER_SCOPED and is_ours(manifest)
         if scoped and not text(manifest, "metadata.namespace"):
-            yield {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}
-        else:
-            yield manifest
+            manifest = {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}  # noqa: PLW2901  # nothing else is read of it
+        yield manifest

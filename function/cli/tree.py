@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import click
 
 from function.api.model_placement import parse_placement
-from function.cli.inputs import KINDS, World, gather
+from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, plan_deployments
 from function.cli.store import Ref, Store
@@ -55,9 +55,9 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
 
     def look() -> str:
         if sources.files:
-            return _format_tree(_plan_tree(gather(sources, (*KINDS, "Object")), deployment), form)
-        world = gather(sources, _KINDS, within=True)
-        return _format_tree(build_tree(world.store, world.deployment(deployment)), form)
+            return _format_tree(_plan_tree(load_inventory(sources, (*KINDS, "Object")), deployment), form)
+        world = load_inventory(sources, _KINDS, one_namespace=True)
+        return _format_tree(build_tree(world.store, world.find_deployment(deployment)), form)
 
     show(look, watch=watch)
     if form.for_people:
@@ -65,9 +65,9 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
         hint(f"why{f' {deployment}' if deployment else ''}{again}{sources.again}")
 
 
-def _plan_tree(world: World, name: str | None) -> Node:
+def _plan_tree(world: Inventory, name: str | None) -> Node:
     """Return what would be: of what exists its state, of everything else that it is planned."""
-    there, ref = Store(world.store.values()), world.deployment(name)
+    there, ref = Store(world.store.values()), world.find_deployment(name)
     plan_deployments(world, ())
     outcome = compose_deployment(world.store, ref)[ref]
     for each in list(world.store):  # what a status was made up for while things were tried

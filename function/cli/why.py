@@ -10,10 +10,9 @@ from itertools import groupby
 
 import click
 
-from function.cli.candidates import explain_preference
-from function.cli.inputs import KINDS, World, gather, warn_of_invalid
+from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
 from function.cli.options import Form, Sources, examples, form, sources
-from function.cli.planning import plan_deployments
+from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
 from function.kube.manifests import Manifest, listing, text
@@ -63,12 +62,12 @@ def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) ->
     Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
     """
     if sources.files:
-        world = gather(sources)
+        world = load_inventory(sources)
         warn_of_invalid(world.store, KINDS)
-        report = decide_report(world, world.deployment(deployment))
+        report = decide_report(world, world.find_deployment(deployment))
     else:
-        world = gather(sources, ("ModelDeployment", "ModelPlacement"), within=True)
-        report = read_report(world.store, world.deployment(deployment))
+        world = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
+        report = read_report(world.store, world.find_deployment(deployment))
     if form is Form.TABLE:
         print_report(report, every=every)
         hint(_next_command(report, sources))
@@ -105,7 +104,7 @@ def read_report(store: Store, ref: Ref) -> Report:
     )
 
 
-def decide_report(world: World, ref: Ref) -> Report:
+def decide_report(world: Inventory, ref: Ref) -> Report:
     """Decide a deployment and return every refusal with what to do about it."""
     (plan,) = plan_deployments(world, [ref])
     decision = plan.considered.decision if plan.considered else None

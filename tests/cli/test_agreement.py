@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from function.cli.inputs import World, gather
+from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import Sources
 from function.cli.planning import Plan, compose_given, plan_deployments
 from function.cli.render import list_composed
@@ -24,8 +24,8 @@ STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 @pytest.mark.parametrize("story", STORIES)
 def test_plan_decides_as_the_controller(story: str) -> None:
     reported = plane(story).store
-    world = gather(Sources(files=(str(EXAMPLES / story),)))
-    for plan in plan_deployments(world, world.deployments()):
+    world = load_inventory(Sources(files=(str(EXAMPLES / story),)))
+    for plan in plan_deployments(world, world.list_deployments()):
         scheduled = condition(reported.get(plan.ref), "Scheduled")
         assert (plan.decision.reason, plan.decision.message) == (text(scheduled, "reason"), text(scheduled, "message"))
         wanted = [m["spec"] for m in reported.owned(plan.ref).values()]
@@ -36,7 +36,7 @@ def test_plan_decides_as_the_controller(story: str) -> None:
 def test_render_writes_what_the_controller_composes(story: str) -> None:
     controller = plane(story).store
     wanted = dict(list_composed(controller, controller.refs(*WISHES)))
-    world = gather(Sources(files=(str(EXAMPLES / story),)))
+    world = load_inventory(Sources(files=(str(EXAMPLES / story),)))
     compose_given(world)
     found = dict(list_composed(world.store, world.store.refs(*WISHES)))
     assert found.keys() == wanted.keys()
@@ -135,8 +135,8 @@ def _deployment(dice: random.Random, name: str) -> Manifest:
 
 def planned(manifests: list[Manifest]) -> list[Plan]:
     """Plan every deployment among manifests, as they are."""
-    world = World(Store(manifests), "")
-    return plan_deployments(world, world.deployments())
+    world = Inventory(Store(manifests), "")
+    return plan_deployments(world, world.list_deployments())
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from function.api.settings import ENVIRONMENT_KEY, OUR_KEY
-from function.cli.composing import first_call
+from function.cli.composing import build_first_call
 from function.cli.options import CliError, Code
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, mapping
@@ -124,7 +124,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_environment_configs_are_found_and_merged(case: Case) -> None:
     store = Store([composition("modeldeployments", configs(*case.sources, **case.spec), OURS), *FLEET])
-    ours = mapping(first_call(store, XR).context.get(ENVIRONMENT_KEY), OUR_KEY)
+    ours = mapping(build_first_call(store, XR).context.get(ENVIRONMENT_KEY), OUR_KEY)
     want = {**{f"by-{name}": True for name in case.want}, **({"storageClassName": case.want[-1]} if case.want else {})}
     assert ours == want, case.reason
 
@@ -141,7 +141,7 @@ REFUSED = (
 def test_what_stops_the_pipeline_is_an_error(case: Case) -> None:
     store = Store([composition("modeldeployments", configs(*case.sources), OURS), *FLEET])
     with pytest.raises(CliError) as refused:
-        first_call(store, XR)
+        build_first_call(store, XR)
     assert refused.value.code == Code.REFUSED, case.reason
     assert all(part in refused.value.message for part in case.want), refused.value.message
 
@@ -149,7 +149,7 @@ def test_what_stops_the_pipeline_is_an_error(case: Case) -> None:
 def test_default_data_are_weaker_and_a_path_is_where_data_go() -> None:
     placed: Manifest = {**reference("a"), "toFieldPath": "modelplane.inner"}
     step = configs(placed, defaultData={"rank": 9, OUR_KEY: {"storageClassName": "default"}})
-    context = first_call(Store([composition("modeldeployments", step, OURS), *FLEET]), XR).context
+    context = build_first_call(Store([composition("modeldeployments", step, OURS), *FLEET]), XR).context
     assert context == {
         ENVIRONMENT_KEY: {"rank": 9, OUR_KEY: {"storageClassName": "default", "inner": FLEET[0]["data"]}}
     }
@@ -166,7 +166,7 @@ def test_a_later_step_selects_by_what_an_earlier_one_found_and_none_after_ours_c
             config("b"),
         ]
     )
-    call = first_call(store, XR)
+    call = build_first_call(store, XR)
     ours: JSON = {"storageClassName": "found", "by-found": True}
     assert call.context == {ENVIRONMENT_KEY: {"team": "gold-team", "rank": 0, OUR_KEY: ours}}
     assert call.input == defaults("input")
@@ -187,4 +187,4 @@ def test_the_function_input_is_that_of_the_composition_in_use(chosen: str, want:
         ]
     )
     xr: Manifest = {**XR, "spec": {"crossplane": {"compositionRef": {"name": chosen}}}}
-    assert first_call(store, xr).input["storageClassName"] == want
+    assert build_first_call(store, xr).input["storageClassName"] == want

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from function.api.inference_environment import parse_environment
-from function.cli.nodes import find_contradictions, suggest_pools
+from function.cli.gpus import find_contradictions, suggest_pools
 from function.cli.store import Store
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text

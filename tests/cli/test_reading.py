@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from function.cli import files
-from function.cli.inputs import gather
+from function.cli.inputs import load_inventory, read_files
 from function.cli.options import Sources, Target
 from function.cli.store import Ref, Store, set_owner
 from function.contract import Requirement
@@ -17,7 +16,7 @@ XR: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "metadata": {"
 def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("kind: A\nwhen: 2026-01-01T00:00:00Z\nwhole: 2.0\nhalf: 0.5\n1: x\n---\n---\nkind: B\n")
-    first, second = (found.manifest for found in files.read([str(file)]))
+    first, second = (found.manifest for found in read_files([str(file)]))
     assert first == {"kind": "A", "when": "2026-01-01T00:00:00Z", "whole": 2, "half": 0.5, "1": "x"}
     assert isinstance(first["whole"], int)
     assert second == {"kind": "B"}
@@ -25,22 +24,24 @@ def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
 
 def test_a_list_is_its_items(tmp_path: Path) -> None:
     file = write(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [XR]})
-    assert [found.manifest for found in files.read([file])] == [XR]
+    assert [found.manifest for found in read_files([file])] == [XR]
 
 
 def test_a_folder_is_everything_below_it(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name in ("b/z.yml", "a.json", "c.txt"):
         (tmp_path / name).write_text(f'{{"kind": "{name}"}}')
-    assert [text(found.manifest, "kind") for found in files.read([str(tmp_path)])] == ["a.json", "b/z.yml"]
+    assert [text(found.manifest, "kind") for found in read_files([str(tmp_path)])] == ["a.json", "b/z.yml"]
 
 
 def test_a_namespace_is_filled_in_where_a_kind_has_one(tmp_path: Path) -> None:
     bare: Manifest = {**XR, "metadata": {"name": "run"}}
     model: Manifest = {"apiVersion": VERSION, "kind": "ClusterModel", "metadata": {"name": "model"}}
     file = write(tmp_path, bare, model)
-    assert gather(Sources(files=(file,))).store.refs("ModelDeployment") == [Ref("ModelDeployment", "default", "run")]
-    store = gather(Sources(files=(file,), target=Target(namespace="team"))).store
+    assert load_inventory(Sources(files=(file,))).store.refs("ModelDeployment") == [
+        Ref("ModelDeployment", "default", "run")
+    ]
+    store = load_inventory(Sources(files=(file,), target=Target(namespace="team"))).store
     assert store.refs("ModelDeployment", "ClusterModel") == [
         Ref("ClusterModel", "", "model"),
         Ref("ModelDeployment", "team", "run"),

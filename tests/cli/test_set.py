@@ -27,7 +27,7 @@ CHANGE = """\
     InsufficientCapacity: 0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.
  -> Placed: Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)
 
-1 deployment of another decision"""
+1 deployment would be scheduled differently"""
 
 
 def test_more_nodes_change_who_waited(three: str) -> None:

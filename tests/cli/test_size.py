@@ -185,7 +185,7 @@ KEPT = (
 @pytest.mark.parametrize("case", KEPT, ids=lambda case: case.id)
 def test_bytes_of_a_token(case: Kept) -> None:
     attention = read_attention(case.config, "config.json")
-    assert attention.per_token(case.tensor, case.stages) == case.want, case.reason
+    assert attention.bytes(1, case.tensor, case.stages) == case.want, case.reason
 
 
 def test_sliding_layers_keep_their_window() -> None:

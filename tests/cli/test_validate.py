@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.cli.files import Found
+from function.cli.inputs import FileManifest
 from function.cli.store import Store
 from function.cli.validate import Fault, check_manifests
 from function.kube.manifests import JSON, Manifest
@@ -246,20 +246,20 @@ CASES = (
 
 def errors(found: list[Fault]) -> list[Fault]:
     """Return what is refused; what is only doubted has a table of its own."""
-    return [fault for fault in found if not fault.caution]
+    return [fault for fault in found if not fault.is_warning]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_faults(case: Case) -> None:
     found = errors(
-        check_manifests([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+        check_manifests([FileManifest(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
     )
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
 @pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_is_valid(story: str) -> None:
-    found = [Found(manifest, story) for manifest in example(story)]
+    found = [FileManifest(manifest, story) for manifest in example(story)]
     assert errors(check_manifests(found, Store(), "default")) == []
 
 
@@ -302,15 +302,15 @@ SHARED: Manifest = {"mode": "Shared", "storageClassName": "shared", "sharedClaim
 DOUBTS = (
     Case(
         id="bytes",
-        reason="80 is so many bytes, and no GPU has them",
+        reason="80 is a number of bytes, and no GPU has so few",
         given=(pools({**LABELLED, "capabilities": {"memoryPerGpu": 80}}),),
-        want=("spec.nodePools[0].capabilities.memoryPerGpu: 80 is so many bytes; was 80Gi meant?",),
+        want=("spec.nodePools[0].capabilities.memoryPerGpu: 80 is a number of bytes; was 80Gi meant?",),
     ),
     Case(
         id="bytes-as-text",
         reason="a quantity without its unit",
         given=(sized(resources={"disk": "60"}),),
-        want=("spec.resources.disk: 60 is so many bytes; was 60Gi meant?",),
+        want=("spec.resources.disk: 60 is a number of bytes; was 60Gi meant?",),
     ),
     Case(
         id="weights-beyond-the-gpus",
@@ -353,7 +353,9 @@ DOUBTS = (
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
 def test_doubts(case: Case) -> None:
-    found = check_manifests([Found(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
+    found = check_manifests(
+        [FileManifest(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"
+    )
     assert errors(found) == [], case.reason
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from function.cli import files
+from function.cli.inputs import read_files
 from function.cli.store import Ref, Store
 from function.composers import compose
 from function.contract import Call, Outcome, Requirement
@@ -35,7 +35,7 @@ def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
 
 def manifests(story: str) -> list[Manifest]:
     """Return the manifests of an example, in the order of its files."""
-    return [found.manifest for found in files.read([str(EXAMPLES / story)])]
+    return [found.manifest for found in read_files([str(EXAMPLES / story)])]
 
 
 def plane(story: str, world: World | None = None, settings: Manifest | None = None) -> ControlPlane:

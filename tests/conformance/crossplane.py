@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from function.cli.composing import composition_of
+from function.cli.composing import find_composition
 from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing, text
@@ -73,7 +73,7 @@ class Renderer:
             return _rendered(_run("composition", "render", *self._arguments(Path(folder), store, ref)))
 
     def _arguments(self, folder: Path, store: Store, ref: Ref) -> list[str]:
-        api, own = kinds()[ref.kind], composition_of(store, store[ref])
+        api, own = kinds()[ref.kind], find_composition(store, store[ref])
         composition = write(folder / "composition.yaml", [own]) if own else api / "composition.yaml"
         required = [store[other] for other in store.refs(*COMPOSERS)]
         arguments = [

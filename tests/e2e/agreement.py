@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from function.cli.inputs import KINDS
-from function.cli.inputs import World as Read
+from function.cli.inputs import Inventory as Read
 from function.cli.planning import plan_deployments
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, condition, mapping, text

@@ -1,0 +1,239 @@
+"""GPUs of environments: who uses each pool and what is free, by the controller's ledger; and what the nodes show.
+
+Observed nodes may contradict what an environment declares, and tell as which pools they would be declared.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from function.api.inference_environment import parse_environment
+from function.cli.inputs import InvalidPool
+from function.cli.store import Store
+from function.domain.environment import GPU_RESOURCE, Environment, Pool
+from function.domain.model import Problem
+from function.domain.placement import Placement
+from function.domain.settings import BUILT_IN
+from function.domain.shares import Grant
+from function.kube.manifests import JSON, Manifest, prune, strings, text
+from function.kube.names import GROUP
+from function.remote.collection import read_member
+from function.remote.node_collection import MEMBERSHIP, collection_name
+from function.remote.nodes import Node, Taint
+from function.remote.nodes import lasting as lasting_taints
+from function.remote.pools import gpus_of, look, memory_of, product_of
+from function.scheduling.admission import admit_placements
+from function.scheduling.pool_capacity import PoolCapacity
+from function.status.hardware import drifted, unusable
+from function.status.sentences import replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One pool with who is charged in it; without a pool it is `invalid`, or the environment has none at all."""
+
+    environment: Environment
+    pool: Pool | None = None
+    invalid: InvalidPool | None = None
+    room: PoolCapacity | None = None
+    users: tuple[Placement, ...] = ()
+    grants: tuple[Grant, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all declared nodes."""
+        return self.pool.max_nodes * self.pool.gpus_per_node if self.pool else 0
+
+    @property
+    def usable(self) -> str:
+        """How many nodes can be used, and why not all; empty where nodes are not observed."""
+        if self.pool is None or self.pool.facts is None:
+            return ""
+        reasons = unusable(self.pool.facts.unusable)
+        return f"{self.pool.usable_nodes} ({reasons})" if reasons else str(self.pool.usable_nodes)
+
+    @property
+    def used(self) -> int:
+        """GPUs that are charged."""
+        lost = self.room.unusable_nodes * self.room.gpus_per_node if self.room else 0
+        return self.gpus - self.free - lost
+
+    @property
+    def free(self) -> int:
+        """GPUs that are not charged, on usable nodes."""
+        return sum(level * nodes for level, nodes in self.room.free.items()) if self.room else 0
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Nodes and GPUs per node of the largest replica that still fits; zeros where none does."""
+        if self.pool is None or self.room is None:
+            return 0, 0
+        free = self.room.free
+        shapes = []
+        for level in (level for level, nodes in free.items() if level and nodes):
+            spans_nodes = self.pool.multi_node and not self.pool.needs_exclusive_node(2, level)
+            shapes.append((sum(n for at, n in free.items() if at >= level) if spans_nodes else 1, level))
+        return max(shapes, key=lambda shape: (shape[0] * shape[1], shape[1]), default=(0, 0))
+
+
+def group_by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]]]:
+    """Return the valid pools by their type of accelerator, in alphabetical order."""
+    groups: dict[str, list[Usage]] = defaultdict(list)
+    for usage in usages:
+        if usage.pool:
+            groups[usage.pool.accelerator_type].append(usage)
+    return sorted(groups.items())
+
+
+def list_usages(
+    environments: Iterable[Environment], placements: Sequence[Placement], invalid: Sequence[InvalidPool]
+) -> list[Usage]:
+    """Return every pool with what is charged in it, as its environment publishes it."""
+    usages = list[Usage]()
+    for environment in environments:
+        ledger = admit_placements(environment, placements)
+        for pool in environment.pools:
+            room, grants = ledger.pools[pool.name].room, ledger.pools[pool.name].grants
+            holders = {(grant.namespace, grant.name) for grant in grants if grant.share.replicas}
+            users = tuple(
+                p for p in placements if p.environment == environment.name and (p.namespace, p.name) in holders
+            )
+            usages.append(Usage(environment=environment, pool=pool, room=room, users=users, grants=grants))
+        others = [Usage(environment=environment, invalid=p) for p in invalid if p.environment is environment]
+        usages += others if others or environment.pools else [Usage(environment=environment)]
+    return usages
+
+
+def format_largest(usage: Usage) -> str:
+    """Return the largest replica that still fits."""
+    nodes, gpus = usage.largest
+    return replica(nodes, gpus) if nodes and gpus else "none"
+
+
+def format_users(users: tuple[Placement, ...], limit: int | None = None) -> str:
+    """Return who has how many GPUs, `limit` of them at most."""
+    names = [f"{p.namespace}/{p.deployment or p.name} ({p.shape.gpus * p.replicas})" for p in users if p.shape]
+    more = f" +{len(names) - limit} more" if limit and len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+# Labels by which clouds and people tell pools apart, first match wins.
+_POOL_LABELS = (
+    f"{GROUP}/pool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "oci.oraclecloud.com/node-pool",
+    "compute.coreweave.com/node-pool",
+    "node.kubernetes.io/instance-type",
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+)
+_PRODUCTS = _POOL_LABELS[-2:]
+_HOSTNAME = "kubernetes.io/hostname"  # of one node alone, hence the last resort
+GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Kind:
+    """What nodes of one pool have in common."""
+
+    pool: str
+    resource: str
+    gpus: int
+    product: str
+    taints: tuple[str, ...]
+
+
+def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
+    """Return pools for the nodes that have GPUs, by name."""
+    every = sorted(nodes, key=lambda node: node.name)
+    groups: dict[_Kind, list[Node]] = defaultdict(list)
+    for node in every:
+        resource = next((name for name in GPU_RESOURCES if node.offers.get(name)), "")
+        if resource:
+            label = next((name for name in _POOL_LABELS if node.labels.get(name)), "")
+            taints = tuple(map(str, _list_taints(node, resource)))
+            gpus = gpus_of(node, resource) or 0
+            groups[_Kind(node.labels.get(label, ""), resource, gpus, product_of(node), taints)].append(node)
+    names: dict[str, int] = defaultdict(int)
+    pools: list[JSON] = []
+    for kind, group in sorted(groups.items()):
+        stem = kind.pool or kind.product.lower() or "gpus"
+        names[stem] += 1
+        name = stem if names[stem] == 1 else f"{stem}-{names[stem]}"
+        pools.append(_suggest_pool(name, kind, group, [node for node in every if node not in group]))
+    return pools
+
+
+def _list_taints(node: Node, resource: str) -> list[Taint]:
+    return [taint for taint in lasting_taints(node) if taint.key != resource]
+
+
+def _suggest_pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequence[Node]) -> Manifest:
+    taints: list[JSON] = [
+        prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
+        for taint in _list_taints(group[0], kind.resource)
+    ]
+    memories = [memory for node in group if (memory := memory_of(node))]
+    labels: Manifest = {**_choose_labels(group, others)}
+    return prune(
+        {
+            "name": name,
+            "acceleratorType": kind.product.lower() or None,
+            "gpuResource": None if kind.resource == GPU_RESOURCE else kind.resource,
+            "acceleratorCount": kind.gpus,
+            "nodeCount": len(group),
+            "labels": labels,
+            "taints": taints or None,
+            "capabilities": {"memoryPerGpu": f"{min(memories) // 2**20}Mi"} if memories else None,
+        }
+    )
+
+
+def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
+    """Return labels that all nodes of a group have, and no other node has all of."""
+    common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
+    further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
+    order = [key for key in _POOL_LABELS if key in common] + further
+    for key in order:
+        if not any(node.labels.get(key) == common[key] for node in others):
+            return {key: common[key]}
+    return {key: common[key] for key in (*order[:1], *(name for name in _PRODUCTS if name in common))}
+
+
+def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
+    """Return the nodes of an environment; none where it does not observe any."""
+    name = collection_name(environment.name)
+    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(MEMBERSHIP) == name)
+    return [member.node for member in map(read_member, members) if member.node is not None]
+
+
+def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
+    """Return where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
+    if text(manifest, "kind") != "InferenceEnvironment":
+        return []
+    environment = parse_environment(manifest, BUILT_IN).value
+    nodes = _list_observed_nodes(store, environment)
+    problems: list[Problem] = []
+    for name, facts in look(environment, nodes).items() if nodes else ():
+        messages = [drifted(name, row) for row in facts.drift]
+        messages += [f"pool {name}: {unusable(facts.unusable)}"] if facts.unusable else []
+        problems += [Problem(f"spec.nodePools[{name}]", message) for message in messages]
+    return problems
+
+
+def format_suggestions(store: Store, environments: Iterable[Environment]) -> str:
+    """Return the pools that the nodes of each environment would be declared as, ready to paste."""
+    blocks = []
+    for environment in environments:
+        nodes = _list_observed_nodes(store, environment)
+        if nodes:
+            head = f"# spec of InferenceEnvironment {environment.name}, of {len(nodes)} nodes"
+            blocks.append(f"{head}\n{yaml.safe_dump({'nodePools': suggest_pools(nodes)}, sort_keys=False)}")
+        else:
+            blocks.append(f"# InferenceEnvironment {environment.name} shows no nodes: see its HardwareAsDeclared\n")
+    return "".join(blocks)
