@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import click
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.model import ModelRef, Parallelism, Shape
 from function.domain.placement import Placement
-from function.domain.shares import Grant, Share
 from function.scheduling.admission import admit_placements
 
 ROUNDS = 3

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from function.domain.allocation import Free, Grant
 from function.domain.cache import CacheChoice, ManagedCache, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
 from function.domain.hardware import BandwidthRequirement
@@ -23,11 +24,10 @@ from function.domain.model import (
 )
 from function.domain.placement import Deployment, Placement, Preference
 from function.domain.settings import BUILT_IN
-from function.domain.shares import Free, Grant
 from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
-from function.scheduling.request import StorageCheck
+from function.scheduling.verdicts import StorageCheck
 from function.weights.placed import PlacedWeights
 
 GIB = 2**30

@@ -23,12 +23,11 @@ from bench.simulator.objects import Event, Version
 from function.api.common import parse_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
-from function.domain.quota import Limits
-from function.domain.shares import Share
+from function.domain.allocation import Limits, Share
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, strings, text
 from function.reasons import Refused
 from function.remote.object_writer import deletes
-from function.scheduling.pool_capacity import PoolCapacity
+from function.scheduling.capacity import PoolCapacity
 from function.status.conditions import OWNED
 from function.weights.consumers import claim_of
 from tools.world import SECRET_VALUE

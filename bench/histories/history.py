@@ -13,7 +13,7 @@ from bench.histories.tight import TightWorld
 from bench.histories.words import Words
 from bench.simulator.plane import UnsettledError
 from bench.simulator.settings import Settings
-from function.domain.quota import Limits
+from function.domain.allocation import Limits
 
 STEPS, TIGHT_STEPS = 10, 8  # more happens in each step in a tight world
 # Longer than any TTL: whoever missed an event looks again by then.

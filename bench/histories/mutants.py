@@ -264,7 +264,7 @@ MUTANTS = (
         _SERVE,
         (
             Change(
-                "function.scheduling.schedule",
+                "function.scheduling.scheduler",
                 "_take_snapshot",
                 "sorted((e for e in environments if not e.deleting), key=lambda e: e.name)",
                 "[e for e in environments if not e.deleting]",

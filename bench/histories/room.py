@@ -12,7 +12,7 @@ from bench.simulator.objects import Version
 from function.api.common import parse_share
 from function.api.inference_environment import name_provider_config
 from function.kube.manifests import Manifest, condition, integer, listing, strings, text
-from function.scheduling.pool_capacity import PoolCapacity
+from function.scheduling.capacity import PoolCapacity
 
 Shape: TypeAlias = tuple[int, int]  # nodes of a replica, and GPUs on each
 

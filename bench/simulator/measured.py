@@ -8,7 +8,7 @@ from crossplane.function import resource
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionRequest, RunFunctionResponse
 
 from function.cli.store import Ref
-from function.domain.quota import Limits
+from function.domain.allocation import Limits
 from function.kube.manifests import Manifest
 from function.runner import Runner
 from function.wire.items import by_version

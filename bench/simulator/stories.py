@@ -11,7 +11,7 @@ from bench.simulator.plane import Plane
 from bench.simulator.report import Row
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
-from function.domain.quota import Limits
+from function.domain.allocation import Limits
 from function.kube.manifests import Manifest, listing, mapping, text
 
 # A quota of each namespace that refuses nothing here.

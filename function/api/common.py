@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from function.api.block import Block
 from function.api.problems import invalid_value, join_path
+from function.domain.allocation import Share
 from function.domain.engine_args import parse_parallel_flags
 from function.domain.engine_spec import ENGINES, EXPERT
 from function.domain.model import Engine, ModelRef, Parallelism, Shape
-from function.domain.shares import Share
 from function.kube.manifests import Manifest, condition, get, integer, strings, text
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Status

@@ -14,6 +14,7 @@ from function.api.node_pool import parse_pool
 from function.api.parse_cache import KeyedParseCache
 from function.api.problems import Parsed
 from function.api.settings import parse_download, parse_kserve
+from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
     Drift,
     Drifted,
@@ -31,7 +32,6 @@ from function.domain.environment import (
 from function.domain.model import Problem, SecretKey
 from function.domain.pods import PullSecret, build_copied_secret
 from function.domain.settings import Settings
-from function.domain.shares import Free, Grant, Share
 from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
 from function.schemas import EnvironmentSpec

@@ -12,8 +12,8 @@ from function.api.common import is_current, is_ready, parse_model_ref, parse_sha
 from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed
+from function.domain.allocation import Share
 from function.domain.placement import Placement
-from function.domain.shares import Share
 from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
 from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status

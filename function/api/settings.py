@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from function.api.block import Block, check_env, refuse_templates
 from function.api.problems import Parsed, find_unknown_fields, invalid_value, join_path
-from function.domain.quota import Limits
+from function.domain.allocation import Limits
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Kserve, Prepare, Settings
 from function.kube.manifests import JSON, Manifest, prune
 from function.schemas import Defaults

@@ -24,7 +24,7 @@ from function.cli.store import read_environments
 from function.cli.tables import BAD, GOOD, hint, paint, structured, table
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
-from function.status.hardware import observed
+from function.status.inference_environment import observed
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _USERS_SHOWN = 2

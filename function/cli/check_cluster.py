@@ -18,9 +18,9 @@ from function.cli.live import Answer, Cluster, connect
 from function.cli.options import Code, Form, Target, examples, form
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.kube.manifests import Manifest, condition, flag, listing, text
+from function.kube.messages import format_count
 from function.remote.nodes import Node, read_node
 from function.serving.presets import API_VERSION
-from function.status.sentences import count
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WRITES = ("get", "list", "watch", "create", "patch")
@@ -146,7 +146,7 @@ def _check_presets(seen: Seen) -> Iterator[Line]:
         return
     names = [text(preset, "metadata.name") for preset in seen.presets]
     lacking = [preset for preset in _PRESET_NAMES if not any(found.endswith(preset) for found in names)]
-    found = f"{count(len(names), 'LLMInferenceServiceConfig')} in kserve"
+    found = f"{format_count(len(names), 'LLMInferenceServiceConfig')} in kserve"
     if lacking:
         todo = f"Install the presets of KServe's release in its namespace; there is no {' and no '.join(lacking)}"
         yield Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
@@ -201,7 +201,9 @@ def _check_nodes(seen: Seen) -> Iterator[Line]:
             gpus = sum(node.offers[resource] for node in those)
             unready = [node for node in those if not node.ready or node.cordoned]
             away = f", not Ready or cordoned: {_list_names(unready)}" if unready else ""
-            yield Line(check=f"{name} {resource}", found=f"{gpus} on {count(len(those), 'node')}{away}", wanted=wanted)
+            yield Line(
+                check=f"{name} {resource}", found=f"{gpus} on {format_count(len(those), 'node')}{away}", wanted=wanted
+            )
     without = [node for node in nodes if not any(node in those for those in offering.values())]
     if without and len(without) < len(nodes):
         yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {_list_names(without)}")
@@ -210,7 +212,7 @@ def _check_nodes(seen: Seen) -> Iterator[Line]:
             "Install the device plugin on the GPU nodes, or name what they offer with --gpu-resource; pools that are "
             "scaled to zero show with their first node"
         )
-        found = f"{count(len(nodes), 'node')}, none with {', '.join(seen.gpu_resources)}"
+        found = f"{format_count(len(nodes), 'node')}, none with {', '.join(seen.gpu_resources)}"
         yield Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
 
 

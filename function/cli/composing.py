@@ -16,7 +16,7 @@ from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, integer, listing, mapping, strings, text
 from function.scheduling.admission import admit_placements
-from function.status.environments import ledger
+from function.status.inference_environment import ledger
 
 CONFIG = "EnvironmentConfig"
 INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"

@@ -12,11 +12,11 @@ import yaml
 from function.api.inference_environment import parse_environment
 from function.cli.inputs import InvalidPool
 from function.cli.store import Store
+from function.domain.allocation import Grant
 from function.domain.environment import GPU_RESOURCE, Environment, Pool
 from function.domain.model import Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
-from function.domain.shares import Grant
 from function.kube.manifests import JSON, Manifest, prune, strings, text
 from function.kube.names import GROUP
 from function.remote.collection import read_member
@@ -25,8 +25,8 @@ from function.remote.nodes import Node, Taint
 from function.remote.nodes import lasting as lasting_taints
 from function.remote.pools import gpus_of, look, memory_of, product_of
 from function.scheduling.admission import admit_placements
-from function.scheduling.pool_capacity import PoolCapacity
-from function.status.hardware import drifted, unusable
+from function.scheduling.capacity import PoolCapacity
+from function.status.inference_environment import drifted, unusable
 from function.status.sentences import replica
 
 

@@ -11,13 +11,12 @@ from textwrap import wrap
 from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
 from function.cli.planning import Plan, Row
 from function.composers.deployment import Considered, to_placement
+from function.domain.allocation import Share
 from function.domain.environment import Environment, Pool
-from function.domain.shares import Share
-from function.scheduling.holdings import exclusive_nodes, take_share
+from function.kube.messages import format_count
+from function.scheduling.capacity import PoolCapacity, exclusive_nodes, take_share
 from function.scheduling.ledger import Ledger
-from function.scheduling.pool_capacity import PoolCapacity
-from function.status.hardware import lost
-from function.status.sentences import count
+from function.status.inference_environment import lost
 
 _WIDTH, _MARGIN = 880, 16
 _GPU, _GAP = 9, 2
@@ -120,7 +119,7 @@ class Canvas:
         more = drawn.room.nodes - _NODES_DRAWN
         if more > 0:
             left = x + _NODES_DRAWN * (width + 6) + 4
-            self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{count(more, "node")}</text>')
+            self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{format_count(more, "node")}</text>')
         self.y += height
 
     def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
@@ -185,7 +184,7 @@ def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
     served = sum(row.serves for row in best.values())
     fits = sum(not row.refusals and not row.serves for row in best.values())
     canvas.y += 8
-    canvas.text(_MARGIN, f"{count(len(names), 'environment')}, nearest first", INK, _BOLD)
+    canvas.text(_MARGIN, f"{format_count(len(names), 'environment')}, nearest first", INK, _BOLD)
     refusing = len(names) - served - fits
     canvas.legend((OURS, f"{served} chosen"), (TAKEN, f"{fits} would do"), (NO, f"{refusing} refuse"))
     canvas.y += 8
@@ -216,7 +215,7 @@ def _draw_plan(canvas: Canvas, plan: Plan) -> None:
         rows = [row for row in plan.rows if row.environment == name]
         _draw_environment(canvas, plan.considered, environments[name], rows)
     if len(names) > _ENVIRONMENTS_DRAWN:
-        canvas.text(_MARGIN, f"and {count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
+        canvas.text(_MARGIN, f"and {format_count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
 
 
 def _draw_environment(canvas: Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
@@ -267,9 +266,9 @@ def draw_capacity(usages: Sequence[Usage]) -> str:
     """Draw the pools of each environment with their users."""
     canvas = Canvas()
     every = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
-    canvas.text(_MARGIN, f"{count(len(every), 'environment')} with {_count_gpus(usages)}", INK, _BOLD)
+    canvas.text(_MARGIN, f"{format_count(len(every), 'environment')} with {_count_gpus(usages)}", INK, _BOLD)
     for kind, group in group_by_accelerator(usages):
-        where = count(len({usage.environment.name for usage in group}), "environment")
+        where = format_count(len({usage.environment.name for usage in group}), "environment")
         canvas.text(_MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, _SMALL)
     canvas.legend(
         (TAKEN, "in use"), (FREE, "free GPU"), *_explain_unusable(usage.pool for usage in usages if usage.pool)
@@ -280,14 +279,14 @@ def draw_capacity(usages: Sequence[Usage]) -> str:
             for usage in pools:
                 _draw_pool(canvas, left, usage)
     if len(every) > _USAGES_DRAWN:
-        canvas.text(_MARGIN, f"and {count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
+        canvas.text(_MARGIN, f"and {format_count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
     return _write_document(canvas)
 
 
 def _count_gpus(usages: Sequence[Usage]) -> str:
     total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
     lost = total - used - free
-    return f"{count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
+    return f"{format_count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
 
 
 def _draw_pool(canvas: Canvas, left: int, usage: Usage) -> None:

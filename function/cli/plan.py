@@ -15,9 +15,8 @@ from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
 from function.composers import placement
 from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.kube.messages import join_with_more
+from function.kube.messages import format_count, join_with_more
 from function.reasons import Outlook, Refused
-from function.status.sentences import count
 
 _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
@@ -197,8 +196,8 @@ def format_comparison(changes: list[Change]) -> str:
         blocks.append("\n".join(lines))
     rescheduled = sum(change.is_rescheduled for change in changes)
     restarted = sum(len(change.restarts) for change in changes)
-    sums = [f"{count(rescheduled, 'deployment')} would be scheduled differently"] if rescheduled else []
-    sums += [f"{count(restarted, 'service')} to restart"] if restarted else []
+    sums = [f"{format_count(rescheduled, 'deployment')} would be scheduled differently"] if rescheduled else []
+    sums += [f"{format_count(restarted, 'service')} to restart"] if restarted else []
     return "\n".join((*blocks, "", ", ".join(sums)))
 
 
@@ -245,7 +244,7 @@ def _summarize(plans: list[Plan]) -> str:
     for p in plans:
         by_reason.setdefault(str(p.decision.reason), []).append(f"{p.ref.namespace}/{p.ref.name}")
     placed = {str(p.decision.reason) for p in plans if p.is_placed}
-    lines = [count(len(plans), "deployment")]
+    lines = [format_count(len(plans), "deployment")]
     for reason, names in sorted(by_reason.items(), key=lambda item: (item[0] not in placed, -len(item[1]), item[0])):
         which = "" if reason in placed else f": {join_with_more(names)}"
         lines.append(f"  {len(names)} {paint(reason, GOOD if reason in placed else BAD)}{which}")

@@ -19,18 +19,17 @@ from function.contract import Call, Condition, Outcome
 from function.domain.environment import Environment, Pool
 from function.domain.model import Problem, Shape, Spread
 from function.kube.manifests import Manifest, text
+from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Status
-from function.scheduling.judge import Attempt, filter_candidates
+from function.scheduling.capacity import Demand
+from function.scheduling.filters import Attempt, filter_candidates, rank
 from function.scheduling.ledger import Ledger
-from function.scheduling.pool_capacity import Demand
-from function.scheduling.preference import rank
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Assignment, Field, Rank, Refusal
+from function.scheduling.verdicts import Assignment, Field, Rank, Refusal, SchedulingRequest
 from function.status import loading as report
-from function.status.models import beyond_memory
-from function.status.pools import slow
-from function.status.sentences import count, joined, replica, sentence, show, unmet
+from function.status.cluster_model import beyond_memory
+from function.status.inference_environment import slow
+from function.status.sentences import joined, replica, sentence, show, unmet
 from function.weights.loading import loading
 from function.weights.plan import StoragePlan, plan
 
@@ -226,7 +225,7 @@ def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, env
         pool=candidate.pool.name,
         replica=_format_replica(candidate.shape),
         verdict=Verdict.FITS,
-        required=count(request.deployment.replicas, "replica"),
+        required=format_count(request.deployment.replicas, "replica"),
         available=f"room for {fitting}" + (f", {_format_spare(preferred)}" if preferred else ""),
         rank=preferred,
     )
@@ -270,8 +269,8 @@ def compare(refusal: Refusal) -> tuple[str, str]:
         case Field.REPLICAS | Field.LEDGER:
             assert isinstance(required, int)
             use = refusal.use
-            taken = f", {use.nodes_in_use} of {count(use.nodes, 'node')} in use" if use else ""
-            return count(required, "replica"), f"room for {available}{taken}"
+            taken = f", {use.nodes_in_use} of {format_count(use.nodes, 'node')} in use" if use else ""
+            return format_count(required, "replica"), f"room for {available}{taken}"
         case Field.STORAGE:
             assert refusal.storage is not None
             return refusal.storage.columns

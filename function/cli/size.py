@@ -34,9 +34,10 @@ from function.domain.environment import Pool
 from function.domain.hardware import usable_memory
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
+from function.kube.messages import format_count
 from function.kube.quantity import GIB, gib
-from function.scheduling.shape import replica_shape
-from function.status.sentences import count, replica
+from function.scheduling.capacity import replica_shape
+from function.status.sentences import replica
 
 # Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
 BITS = {
@@ -280,7 +281,7 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
                 continue
             arithmetic, memory = f"declared: {shape.gpus} GPUs", shape.gpus * (pool.memory_per_gpu or 0)
             if profile.shape is None and sized.vram and pool.memory_per_gpu:
-                gpus = count(-(-sized.vram // pool.memory_per_gpu), "GPU")
+                gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
                 arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
             data: Manifest = {
                 "environment": environment,
@@ -313,9 +314,9 @@ def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> s
     if shape.nodes > 1 and not pool.multi_node:
         return "pool is not multiNodeCapable"
     if shape.gpus_per_node > pool.gpus_per_node:
-        return f"nodes have {count(pool.gpus_per_node, 'GPU')}"
+        return f"nodes have {format_count(pool.gpus_per_node, 'GPU')}"
     if shape.nodes > pool.max_nodes:
-        return f"pool has {count(pool.max_nodes, 'node')}"
+        return f"pool has {format_count(pool.max_nodes, 'node')}"
     if required and (memory or 0) < required:
         return f"profile wants {gib(required)} a GPU"
     if memory and sized.attention and sized.weights:

@@ -33,12 +33,12 @@ from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube import quantity
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import NO_POOL, unsatisfiable_storage
-from function.status.sentences import count
+from function.scheduling.scheduler import NO_POOL, unsatisfiable_storage
+from function.scheduling.verdicts import SchedulingRequest
 from function.status.weights import again
 from function.weights.faults import find_faults
 from function.weights.placed import PlacedWeights, cached_weights
@@ -136,9 +136,9 @@ def _print_faults(faults: list[Fault], objects: int) -> None:
         level = "warning: " if fault.is_warning else ""
         click.echo(f"{level}{fault.file}: {fault.ref}: {path}: {fault.problem.message}")
     warnings = sum(fault.is_warning for fault in faults)
-    errors, checked = len(faults) - warnings, count(objects, "object")
-    summary = f"{count(errors, 'fault')} in {checked}" if errors else f"{checked} {paint('valid', GOOD)}"
-    click.echo(("\n" if faults else "") + summary + (f", {count(warnings, 'warning')}" if warnings else ""))
+    errors, checked = len(faults) - warnings, format_count(objects, "object")
+    summary = f"{format_count(errors, 'fault')} in {checked}" if errors else f"{checked} {paint('valid', GOOD)}"
+    click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
 
 
 def _build_data(fault: Fault) -> Manifest:

@@ -16,12 +16,12 @@ from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
 from function.kube.manifests import Manifest, listing, text
-from function.kube.messages import MAX_ITEMS, join_with_more
+from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
 from function.scheduling.verdicts import Infeasible
 from function.status.conditions import OWNED
-from function.status.explain import open_misses
-from function.status.sentences import count, remedy, sentence
+from function.status.model_deployment import open_misses
+from function.status.sentences import remedy, sentence
 
 _NAMES = 4  # environments that a group names
 _COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
@@ -186,7 +186,7 @@ def _print_groups(refusals: Iterable[Reason], first: int) -> None:
     """Print environments by reason: how many, the nearest with its faults, and some names."""
     for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
         those = list(group)
-        title = f"\n{number}. {count(len(those), 'environment')}: {paint(reason, BAD)} ({those[0].outlook})"
+        title = f"\n{number}. {format_count(len(those), 'environment')}: {paint(reason, BAD)} ({those[0].outlook})"
         click.echo(wrapped(title, 3))
         click.echo(wrapped(f"   {_name_all([refusal.subject for refusal in those])}", 5))
         for fault in those[0].faults:

@@ -27,15 +27,14 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.remote.carry_over import over_version, repeated
 from function.remote.orphans import adopted, with_orphans
 from function.scheduling.quota import apply_quota_to_decision, find_quota_refusal, namespace_usage, requests_more
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.retain import find_profile
-from function.scheduling.schedule import schedule, uncached
+from function.scheduling.retention import find_profile
+from function.scheduling.scheduler import schedule, uncached
 from function.scheduling.verdict_cache import VerdictCache
-from function.scheduling.verdicts import Assignment, Decision, DropCause
+from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
 from function.serving.service import find_pool_problems
-from function.status import deployments as report
+from function.status import model_deployment as report
 from function.status import references
-from function.status.explain import explain
+from function.status.model_deployment import explain
 from function.weights.placed import PlacedWeights
 
 VERDICT_CACHE = VerdictCache()

@@ -22,8 +22,8 @@ from function.kube.names import MANAGED_BY
 from function.remote.object_writer import Lifetime, ObjectWriter
 from function.scheduling.admission import admit_placements
 from function.serving.presets import build_pipeline_preset
-from function.status import environments as report
-from function.status import hardware
+from function.status import inference_environment as hardware
+from function.status import inference_environment as report
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 

@@ -4,7 +4,7 @@ from function.api.cluster_model import parse_model
 from function.composers.finish import finish
 from function.contract import Call, Outcome
 from function.domain.settings import Settings
-from function.status import models as report
+from function.status import cluster_model as report
 
 
 def compose(call: Call, settings: Settings) -> Outcome:

@@ -15,10 +15,10 @@ from function.composers import orphan_objects, requirements, resolve
 from function.composers.finish import finish, keep_observed, unready
 from function.composers.placement_writer import labels
 from function.contract import Answer, Call, Condition, Outcome, Requirement
+from function.domain.allocation import QuotaUsage
 from function.domain.cache import ManagedCache, NamedCache
 from function.domain.model import Problem
 from function.domain.placement import Placement
-from function.domain.quota import QuotaUsage
 from function.domain.resolved import ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
@@ -32,8 +32,9 @@ from function.scheduling.quota import find_excess, may_exceed
 from function.serving import reconcile as lifecycle
 from function.serving.reconcile import SERVICE, service_name
 from function.status import admission as admission_report
+from function.status import inference_environment as pools
 from function.status import placements as report
-from function.status import pools, references, services
+from function.status import references, services
 from function.weights import cache_usage
 from function.weights.consumers import next_uri, served_uri
 from function.weights.loading import loading

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from function.domain.allocation import Free, Grant, Share
 from function.domain.hardware import is_rdma
 from function.domain.pods import InterNode, PodAdditions, PullSecret
 from function.domain.settings import Download, Kserve
-from function.domain.shares import Free, Grant, Share
 from function.kube.manifests import JSON, Manifest
 
 NAMED = 3  # nodes that are named; of the others there is a number

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from function.domain.allocation import Share
 from function.domain.cache import CacheChoice, Hydration, ManagedCache
 from function.domain.model import ModelRef, Shape
-from function.domain.shares import Share
 from function.kube.selectors import Selector
 from function.reasons import Phase
 

@@ -7,7 +7,7 @@ Complete everywhere: the defaults are what is built in, and each level is read o
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from function.domain.quota import Limits
+from function.domain.allocation import Limits
 from function.kube.manifests import Manifest
 
 # KServe v0.20 is the floor: earlier ones cannot size the initializer (docs/facts.md, KServe).

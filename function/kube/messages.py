@@ -36,3 +36,8 @@ def join_with_more(items: Sequence[str], shown: int = MAX_ITEMS, separator: str 
     """Return the first items, together in most of a message, and how many more there are."""
     more = f" and {len(items) - shown} more" if len(items) > shown else ""
     return separator.join(fit_budget(items[:shown], LIMIT * shown // (shown + 1))) + more
+
+
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with its noun, in the plural where it is not one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,10 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from function.domain.allocation import Free, Grant, QuotaUsage
 from function.domain.environment import Environment, find_pools
 from function.domain.placement import Placement
-from function.domain.quota import QuotaUsage
-from function.domain.shares import Free, Grant
 from function.kube.names import LABEL_ENVIRONMENT
 from function.reasons import Admitted
 from function.scheduling.ledger import (

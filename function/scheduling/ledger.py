@@ -21,12 +21,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement
-from function.domain.shares import Grant, Share
 from function.kube.names import LABEL_ENVIRONMENT, label_value
-from function.scheduling.holdings import Holdings, empty_pool, exclusive_nodes, take_share
-from function.scheduling.pool_capacity import PoolCapacity
+from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, exclusive_nodes, take_share
 from function.scheduling.verdicts import PoolUse
 
 

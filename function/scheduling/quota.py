@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
-from function.domain.quota import Limits, QuotaUsage
 from function.reasons import Refused
-from function.scheduling.judge import refuse_over_quota, step_of
+from function.scheduling.filters import refuse_over_quota, step_of
 from function.scheduling.ledger import charge_order
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 

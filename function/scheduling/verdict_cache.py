@@ -16,10 +16,9 @@ from function.api.parse_cache import CacheStats
 from function.contract import never
 from function.domain.environment import Environment
 from function.domain.placement import Placement
-from function.scheduling.judge import FilterFunc, filter_environment
+from function.scheduling.filters import FilterFunc, filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Verdict
+from function.scheduling.verdicts import SchedulingRequest, Verdict
 
 # As many different needs as may be pending in a fleet. They are compared one by one.
 MAX_REQUESTS = 64

@@ -4,17 +4,20 @@ A refusal is data: the reason, what was compared, what was wanted and what was f
 Sentences are made of it in `report`. Everything that users read about a decision (the header, the lines,
 the reason of the condition, `status.unplaced`) comes from the refusals in the one `Decision`, so that the
 decision and its explanation cannot disagree.
+
+What goes into a decision besides environments and placements.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from function.domain.environment import Unusable
+from function.domain.allocation import QuotaUsage
+from function.domain.environment import Environment, Pool, Unusable
 from function.domain.hardware import BandwidthRequirement
-from function.domain.model import Problem, Shape
-from function.domain.placement import Placement
-from function.domain.quota import QuotaUsage
+from function.domain.model import Model, Problem, Profile, Shape
+from function.domain.placement import Deployment, Placement
 from function.kube.selectors import Requirement
 from function.reasons import Outlook, Refused
 from function.weights.faults import StorageFault
@@ -208,3 +211,36 @@ class Decision:
     def placed(self) -> int:
         """Environments that count as placed."""
         return len(self.assignments) + len(self.unreadable)
+
+
+StorageCheck: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
+ServingCheck: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
+
+
+def _storable(*_: object) -> tuple[StorageFault, ...]:
+    return ()
+
+
+def _servable(*_: object) -> tuple[Problem, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingRequest:
+    """What shall run. `unstorable` is the planner's word on the weights: why so many replicas of a shape cannot have
+    them on a pool. `unservable` is the word on the service: why a profile cannot run on what a pool gives its pods.
+    `excess` is what the namespace takes of its quota, where that has refused what would be chosen first.
+    """
+
+    deployment: Deployment
+    model: Model
+    storage_check: StorageCheck = _storable
+    serving_check: ServingCheck = _servable
+    quota_usage: QuotaUsage | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels that every environment has on which this can be placed: what all selectors ask to be equal."""
+        profiles = [profile.selector.equalities for profile in self.model.profiles]
+        shared = {pair for pair in profiles[0].items() if all(pair in p.items() for p in profiles)} if profiles else ()
+        return {**dict(shared), **self.model.selector.equalities, **self.deployment.selector.equalities}

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from function.contract import Composed
+from function.domain.allocation import Share
 from function.domain.model import Problem, Shape
 from function.domain.placement import Placement
 from function.domain.resolved import ResolvedPlacement
-from function.domain.shares import Share
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
 from function.remote.carry_over import carry_over, over_version, repeated

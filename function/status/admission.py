@@ -1,13 +1,13 @@
 """What is said of a placement that may start, or may not yet. Never where it stands in a queue: nobody keeps one."""
 
 from function.contract import Condition, Event
+from function.domain.allocation import Free
 from function.domain.placement import Placement
-from function.domain.shares import Free
-from function.kube.messages import truncate_middle
+from function.kube.messages import format_count, truncate_middle
 from function.reasons import Admitted, ConditionType, Status
 from function.scheduling.admission import Admission
 from function.status.quota import exceeded
-from function.status.sentences import count, wish
+from function.status.sentences import wish
 
 _WAITS = "it is admitted when there is room"
 
@@ -83,9 +83,10 @@ def _over_quota(placement: Placement, found: Admission) -> str:
     if found.quota_usage is None:
         return f"There is room in the quota again: it starts once {placement.environment} has admitted it anew"
     kept = "it keeps what it has" if placement.has_resources else "nothing of it is composed"
-    return f"{count(found.quota_usage.wanted, 'GPU')} wanted; {exceeded(found.quota_usage)}; until there is room {kept}"
+    wanted = format_count(found.quota_usage.wanted, "GPU")
+    return f"{wanted} wanted; {exceeded(found.quota_usage)}; until there is room {kept}"
 
 
 def _free(free: Free | None) -> str:
-    levels = [f"{gpus} on {count(nodes, 'node')}" for gpus, nodes in reversed(free.nodes)] if free else []
+    levels = [f"{gpus} on {format_count(nodes, 'node')}" for gpus, nodes in reversed(free.nodes)] if free else []
     return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"

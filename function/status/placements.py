@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from function.contract import Condition
+from function.domain.allocation import Share
 from function.domain.cache import Hydration
 from function.domain.placement import Placement
-from function.domain.shares import Share
 from function.kube.manifests import Manifest, flag, integer, mapping, prune
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
@@ -13,7 +13,7 @@ from function.remote.objects import ObservedObject
 from function.serving.state import url
 from function.status import loading
 from function.status.caches import remembered
-from function.status.shares import share
+from function.status.inference_environment import share
 from function.status.weights import sentence
 from function.weights.loading import Loading
 from function.weights.plan import StoragePlan

@@ -1,6 +1,6 @@
 """What is said of a namespace that is beyond its quota: both numbers, and who holds them."""
 
-from function.domain.quota import QuotaUsage
+from function.domain.allocation import QuotaUsage
 from function.kube.messages import join_with_more
 
 

@@ -7,11 +7,12 @@ what to do where one thing alone stands in the way and one change alone clears i
 from collections.abc import Callable, Iterable, Mapping
 
 from function.domain.model import Shape
+from function.kube.messages import format_count
 from function.kube.quantity import exact
 from function.kube.selectors import Requirement
 from function.reasons import Refused
 from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal, Value
-from function.status.hardware import unusable
+from function.status.inference_environment import unusable
 from function.status.quota import exceeded
 from function.weights.faults import SHARED_STORAGE
 
@@ -123,10 +124,10 @@ def _replicas(refusal: Refusal) -> str:
     assert use is not None
     replicas = refusal.wanted if isinstance(refusal.wanted, int) else 0
     wanted = f"{wish(replicas, shape.nodes, shape.gpus_per_node, exclusive_node=refusal.exclusive_node)} wanted"
-    nodes = f"{count(use.nodes, 'node')}{_usable(use)}"
+    nodes = f"{format_count(use.nodes, 'node')}{_usable(use)}"
     if refusal.reason is Refused.POOL_TOO_SMALL:
         return f"pool {refusal.pool} is too small: {wanted}, the whole pool ({nodes}) holds {refusal.found}"
-    by = f"by {count(use.placements, 'placement')} of others"
+    by = f"by {format_count(use.placements, 'placement')} of others"
     others = (
         f"{nodes}, {use.nodes_in_use} in use {by}"
         if use.unusable_nodes
@@ -158,22 +159,17 @@ def size(replicas: int, shape: Shape) -> str:
 def wish(replicas: int, nodes: int, gpus: int, *, exclusive_node: bool = False) -> str:
     """Say how big so many replicas are; `exclusive_node`: and that they share no node, though they leave GPUs of it."""
     alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if exclusive_node else ""
-    return f"{count(replicas, 'replica')} of {replica(nodes, gpus)}{alone}"
+    return f"{format_count(replicas, 'replica')} of {replica(nodes, gpus)}{alone}"
 
 
 def replica(nodes: int, gpus: int) -> str:
     """Say how big one replica is."""
-    return f"{count(nodes, 'node')} x {count(gpus, 'GPU')}"
-
-
-def count(number: int, noun: str) -> str:
-    """Say how many."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{format_count(nodes, 'node')} x {format_count(gpus, 'GPU')}"
 
 
 def _quota(refusal: Refusal) -> str:
     assert refusal.quota_usage is not None
-    return f"{count(refusal.quota_usage.wanted, 'GPU')} wanted; {exceeded(refusal.quota_usage)}"
+    return f"{format_count(refusal.quota_usage.wanted, 'GPU')} wanted; {exceeded(refusal.quota_usage)}"
 
 
 def _not_ready(refusal: Refusal) -> str:

@@ -22,8 +22,7 @@ from function.domain.model import Problem, SecretKey
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest
-from function.status.environments import invalid
-from function.status.hardware import observed
+from function.status.inference_environment import invalid, observed
 from tests.api import manifests
 from tests.api.manifests import pool
 

@@ -6,10 +6,10 @@ import pytest
 
 from function.api.model_placement import parse_placement
 from function.api.problems import Parsed
+from function.domain.allocation import Share
 from function.domain.cache import UserClaim
 from function.domain.model import ModelRef, Parallelism, Problem, Shape
 from function.domain.placement import Placement
-from function.domain.shares import Share
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Phase
 from tests.api import manifests

@@ -9,14 +9,12 @@ from function.cli.store import Ref
 from function.composers import compose
 from function.composers.deployment import Considered, decide
 from function.contract import Call, Outcome
-from function.domain.quota import Limits
+from function.domain.allocation import Limits
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
-from function.scheduling.checks import Candidate
+from function.scheduling.filters import Candidate, check_capacity
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.shortage import check_capacity
-from function.scheduling.verdicts import Refusal
+from function.scheduling.verdicts import Refusal, SchedulingRequest
 from tests.composers.plane import call, change, fetched, manifests, only, plane, said
 from tests.e2e import objects
 from tools.control_plane import ControlPlane
@@ -384,7 +382,7 @@ def test_what_the_quota_refuses_is_judged_once(monkeypatch: pytest.MonkeyPatch) 
         looked.append(candidate.environment.name)
         return check_capacity(request, candidate, ledger)
 
-    monkeypatch.setattr("function.scheduling.judge.check_capacity", counted)
+    monkeypatch.setattr("function.scheduling.filters.check_capacity", counted)
     once = compose(found)
     again = len(looked)
     assert compose(found) == once

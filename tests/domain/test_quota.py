@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.quota import Limits, QuotaUsage
+from function.domain.allocation import Limits, QuotaUsage
 
 HELD = (("a", 8), ("b", 2))
 

@@ -10,7 +10,7 @@ from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.remote.nodes import read_node
 from function.remote.pools import look
-from function.status.hardware import observed
+from function.status.inference_environment import observed
 from tests.remote.nodes import H100, POOL, environment, node, pool, taint
 
 NODES = st.builds(

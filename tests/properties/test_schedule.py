@@ -14,10 +14,9 @@ from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.environment import Environment, PoolFacts
 from function.domain.model import Model
 from function.domain.placement import Placement, Preference
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Assignment, Decision
-from function.status.explain import explain
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
+from function.status.model_deployment import explain
 from tests.builders import deployment, environment, model, placement, planner, pool, profile, requires, selector, shape
 
 NAMES = ("a", "b", "c", "d")

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.pods import PodAdditions
-from function.domain.shares import Free, Grant, Share
 from function.reasons import Admitted
 from function.scheduling import admission as module
 from function.scheduling.admission import MAX_ADMITTED, MAX_REJECTED, admit_placements, check_admission

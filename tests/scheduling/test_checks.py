@@ -8,10 +8,9 @@ from function.domain.cache import CacheChoice, CacheType, ManagedCache, ModelCac
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
 from function.reasons import Refused
-from function.scheduling.judge import filter_environment
+from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Feasible, Field, Infeasible, Value
+from function.scheduling.verdicts import Feasible, Field, Infeasible, SchedulingRequest, Value
 from function.weights.faults import FaultKind
 from tests.builders import (
     deployment,

@@ -4,18 +4,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Grant, Share
 from function.domain.cache import Hydration
 from function.domain.environment import Environment
 from function.domain.model import BrokenProfile, Problem
 from function.domain.placement import Placement
-from function.domain.shares import Grant, Share
 from function.reasons import Refused
-from function.scheduling.checks import CHECKS, FIRST_OF_POOL, shared_storage
-from function.scheduling.growth import scale_existing
-from function.scheduling.judge import NEVER, NOT_NOW
+from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, shared_storage
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal
+from function.scheduling.retention import scale_existing
+from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.builders import GIB, deployment, environment, model, placement, pool, profile, shape
 

@@ -11,10 +11,9 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode
 from function.domain.settings import Kserve
 from function.reasons import Refused
-from function.scheduling.judge import filter_candidates, filter_environment, filter_for_reschedule
+from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.verdicts import Feasible, Field, Infeasible, PoolUse
+from function.scheduling.verdicts import Feasible, Field, Infeasible, PoolUse, SchedulingRequest
 from function.serving.service import find_pool_problems
 from function.status.sentences import sentence
 from tests.builders import (

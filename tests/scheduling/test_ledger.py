@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
-from function.domain.shares import Free, Grant, Share
-from function.scheduling.holdings import take_share
+from function.scheduling.capacity import Demand, PoolCapacity, take_share
 from function.scheduling.ledger import Ledger, charge_order, pool_use
-from function.scheduling.pool_capacity import Demand, PoolCapacity
 from function.scheduling.verdicts import PoolUse
 from tests.builders import environment, placement, pool, shape
 

@@ -4,13 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Grant, Limits, QuotaUsage, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement
-from function.domain.quota import Limits, QuotaUsage
-from function.domain.shares import Grant, Share
 from function.reasons import Admitted, Refused
 from function.scheduling.admission import Admission, apply_quota
-from function.scheduling.judge import READINESS
+from function.scheduling.filters import READINESS
 from function.scheduling.quota import apply_quota_to_decision
 from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
 from tests.builders import environment, placement, pool, shape

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Limits, QuotaUsage
 from function.domain.environment import Environment
-from function.domain.quota import Limits, QuotaUsage
 from function.reasons import Refused
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.status.explain import explain
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import SchedulingRequest
+from function.status.model_deployment import explain
 from tests.builders import deployment, environment, model, placement, pool, profile, selector, shape
 
 BIG, SMALL = shape(gpus=8), shape(gpus=2)

@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Pool
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
-from function.domain.shares import Grant, Share
+from function.scheduling.capacity import PoolCapacity
 from function.scheduling.ledger import allocate_pool, charge_order, remaining_grant
-from function.scheduling.pool_capacity import PoolCapacity
 from tests.builders import placement, pool, shape
 
 FIVE = pool("pool", gpus=8, nodes=5)

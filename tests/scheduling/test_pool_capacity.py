@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from function.domain.pods import PodAdditions
 from function.reasons import Refused
+from function.scheduling.capacity import Demand, PoolCapacity, empty_holds
+from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
-from function.scheduling.pool_capacity import Demand, PoolCapacity, empty_holds
-from function.scheduling.shortage import find_shortage
 from tests.builders import environment, pool, shape
 
 

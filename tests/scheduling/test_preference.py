@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
-from function.scheduling.judge import filter_candidates, filter_environment
+from function.scheduling.capacity import Demand, PoolCapacity
+from function.scheduling.filters import filter_candidates, filter_environment, rank
 from function.scheduling.ledger import Ledger
-from function.scheduling.pool_capacity import Demand, PoolCapacity
-from function.scheduling.preference import rank
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Decision, Feasible, Rank
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Decision, Feasible, Rank, SchedulingRequest
 from tests.builders import GIB, deployment, environment, model, placement, planner, pool, profile, requires, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
-from function.domain.quota import Limits, QuotaUsage
-from function.domain.shares import Share
 from function.scheduling.quota import apply_quota_to_decision, find_excess, may_exceed
 from function.scheduling.verdicts import Assignment, Decision
 from tests import builders

@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
+from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.environment import Environment
-from function.domain.quota import Limits, QuotaUsage
-from function.domain.shares import Share
 from function.reasons import Refused
 from function.scheduling import quota
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Decision
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.builders import deployment, environment, model, placement, pool, profile, shape
 
 BOTH = model(profile("big", shape(gpus=8)), profile("small", shape(gpus=2)))

@@ -4,18 +4,25 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Free, Limits, QuotaUsage
 from function.domain.environment import Environment, PoolFacts, Unfit, Unusable
 from function.domain.placement import Preference
-from function.domain.quota import Limits, QuotaUsage
-from function.domain.shares import Free
 from function.reasons import Outlook, Refused
-from function.scheduling.checks import CHECKS, FIRST_OF_POOL, gpus_per_node
-from function.scheduling.judge import NEVER, QUOTA, READINESS, SELECTION, filter_environment, filter_for_reschedule
+from function.scheduling.capacity import PoolCapacity
+from function.scheduling.filters import (
+    CHECKS,
+    FIRST_OF_POOL,
+    NEVER,
+    QUOTA,
+    READINESS,
+    SELECTION,
+    filter_environment,
+    filter_for_reschedule,
+    gpus_per_node,
+)
 from function.scheduling.ledger import Ledger, pool_use
-from function.scheduling.pool_capacity import PoolCapacity
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import DropCause, Feasible, Field, Infeasible, PoolUse, Refusal
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import DropCause, Feasible, Field, Infeasible, PoolUse, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.builders import (
     GIB,

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
-from function.domain.shares import Grant, Share
 from function.reasons import Admitted
 from function.scheduling.admission import admit_placements, check_admission
 from function.scheduling.ledger import Ledger

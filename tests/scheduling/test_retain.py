@@ -4,15 +4,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef, Parallelism
 from function.domain.placement import Placement
-from function.domain.shares import Grant, Share
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.retain import retain
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import DropCause
+from function.scheduling.retention import retain
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import DropCause, SchedulingRequest
 from tests.builders import (
     broken_profile,
     deployment,

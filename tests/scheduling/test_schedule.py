@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from function.domain.allocation import Grant, Share
 from function.domain.cache import CacheChoice, CacheType, ManagedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
-from function.domain.shares import Grant, Share
 from function.reasons import Refused
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Decision, DropCause, Field
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Decision, DropCause, Field, SchedulingRequest
 from tests.builders import (
     NAMESPACE,
     NO_CACHE,

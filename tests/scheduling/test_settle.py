@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
-from function.domain.shares import Grant, Share
 from function.scheduling.ledger import PoolLedger, allocate_pool
 from tests.builders import placement, pool, shape
 

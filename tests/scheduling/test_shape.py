@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.kube.quantity import round_up
-from function.scheduling.shape import replica_shape
+from function.scheduling.capacity import replica_shape
 from tests.builders import pool, profile, shape
 
 

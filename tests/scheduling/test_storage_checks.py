@@ -9,9 +9,8 @@ from function.domain.cache import CacheEntry, Hydration, ManagedCache, ModelCach
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Field
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Field, SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.builders import (
     GIB,

@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Shape
 from function.domain.placement import Placement
-from function.domain.shares import Grant, Share
 from function.reasons import Refused
 from function.scheduling.admission import admit_placements
-from function.scheduling.growth import scale_existing
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.scheduling.verdicts import Decision
+from function.scheduling.retention import scale_existing
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.builders import deployment, environment, model, placement, planner, pool, profile, shape
 
 OLD, YOUNG = "2026-01-01", "2026-01-09"

@@ -10,17 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.api.parse_cache import CacheStats
+from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
-from function.domain.shares import Free, Grant, Share
 from function.scheduling import verdict_cache
-from function.scheduling.judge import filter_environment
+from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
+from function.scheduling.scheduler import schedule
 from function.scheduling.verdict_cache import VerdictCache
-from function.scheduling.verdicts import Verdict
-from function.status.explain import explain
+from function.scheduling.verdicts import SchedulingRequest, Verdict
+from function.status.model_deployment import explain
 from tests.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.domain.allocation import Limits, Share
 from function.domain.placement import Placement
-from function.domain.quota import Limits
-from function.domain.shares import Share
 from function.reasons import Refused
 from function.scheduling.quota import apply_quota_to_decision
 from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal

@@ -4,9 +4,9 @@ from function.domain.cache import CacheChoice, ModelCache
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.schedule import schedule
-from function.status.explain import Explanation, explain
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import SchedulingRequest
+from function.status.model_deployment import Explanation, explain
 from tests.builders import (
     NO_CACHE,
     deployment,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.shares import Free
+from function.domain.allocation import Free
 from function.reasons import Admitted
 from function.scheduling.admission import Admission
 from function.status.admission import admitted

@@ -8,7 +8,7 @@ import pytest
 from function.domain.model import BrokenProfile, Parallelism, Problem
 from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
-from function.status.explain import PHRASES
+from function.status.model_deployment import PHRASES
 from function.status.sentences import joined
 from function.weights.faults import SHARED_STORAGE
 from tests.builders import (

@@ -7,10 +7,10 @@ import pytest
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.reasons import HardwareAsDeclared, Status
 from function.remote.collection import Sight, Unobserved
+from function.scheduling.capacity import Demand
+from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
-from function.scheduling.pool_capacity import Demand
-from function.scheduling.shortage import find_shortage
-from function.status.hardware import as_declared, lost, usable
+from function.status.inference_environment import as_declared, lost, usable
 from function.status.sentences import remedy, sentence
 from tests.builders import environment, placement, shape
 from tests.remote.nodes import pool

@@ -10,7 +10,22 @@ from function.domain.model import Problem, PvcSource, SecretKey
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
 from function.remote.objects import ObservedObject, State
-from function.status import caches, conditions, deployments, environments, events, models, placements, references
+from function.status import (
+    caches,
+    conditions,
+    events,
+    placements,
+    references,
+)
+from function.status import (
+    cluster_model as models,
+)
+from function.status import (
+    inference_environment as environments,
+)
+from function.status import (
+    model_deployment as deployments,
+)
 from function.status.caches import Row
 from function.weights.state import Finding, StorageState
 from tests import builders

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Model, OciSource, Spread
-from function.status.models import remarks, valid
+from function.status.cluster_model import remarks, valid
 from tests.builders import GIB, HUB, model, profile, requires, shape
 from tests.serving.requests import SGLANG, engine
 

@@ -9,8 +9,8 @@ from function.domain.environment import Pool
 from function.domain.pods import InterNode, PodAdditions
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, ServiceReady, Status
-from function.status import environments
-from function.status.pools import remarked
+from function.status import inference_environment as environments
+from function.status.inference_environment import remarked
 from tests.builders import pool, shape
 
 LABELS = (("modelplane.ai/pool", "x"),)

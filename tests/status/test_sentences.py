@@ -9,7 +9,7 @@ from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
-from function.scheduling.request import SchedulingRequest
+from function.scheduling.verdicts import SchedulingRequest
 from tests.builders import engine, model, placement, pool, profile, requires, selector, shape
 from tests.status.scene import FRONTIER, KIMI, MINE, SMALL, explained, request, site
 

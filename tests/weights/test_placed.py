@@ -8,7 +8,7 @@ import pytest
 from function.domain.cache import ManagedCache
 from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.settings import BUILT_IN
-from function.scheduling.request import StorageCheck
+from function.scheduling.verdicts import StorageCheck
 from function.weights import placed
 from function.weights.faults import StorageFault, find_faults
 from function.weights.placed import PlacedWeights

@@ -15,17 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Preference
-from function.domain.quota import QuotaUsage
 from function.kube.names import hash_parts
 from function.reasons import Refused
-from function.scheduling.growth import scale_existing
-from function.scheduling.judge import FilterFunc, filter_environment, filter_for_reschedule
+from function.scheduling.filters import FilterFunc, filter_environment, filter_for_reschedule, smallest_first
 from function.scheduling.ledger import Ledger
-from function.scheduling.preference import smallest_first
-from function.scheduling.request import SchedulingRequest
-from function.scheduling.retain import Retained, retain
+from function.scheduling.retention import Retained, retain, scale_existing
 from function.scheduling.verdicts import (
     Assignment,
     Decision,
@@ -35,6 +32,7 @@ from function.scheduling.verdicts import (
     Field,
     Infeasible,
     Refusal,
+    SchedulingRequest,
     Verdict,
 )
 from function.weights.faults import FaultKind, StorageFault

@@ -21,11 +21,10 @@ from function.domain.model import (
     find_single_file,
 )
 from function.kube.manifests import JSON, Manifest
-from function.kube.messages import truncate_middle
+from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
-from function.status.sentences import count
 from function.weights import cachekey, sizing
 
 
@@ -38,7 +37,7 @@ def valid(model: Model) -> Condition:
     """Return ModelValid: every fault of every profile, or advice that is no fault."""
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
-    message = "; ".join([f"{count(len(model.profiles), 'profile')} can be served", *remarks(model)])
+    message = "; ".join([f"{format_count(len(model.profiles), 'profile')} can be served", *remarks(model)])
     return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
 
 
