@@ -1,4 +1,4 @@
-"""How the weights of a deployment reach its pods (the `modelCache` block), and caches that outlive it."""
+"""Storage of the weights of a deployment (the `modelCache` block), and ModelCaches that outlive deployments."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from function.reasons import Phase
 
 
 class CacheType(StrEnum):
-    """A claim of our own, or none."""
+    """Storage that this function creates: a claim, or a volume that lives as long as the pod."""
 
     PVC = "PVC"
     EMPTY_DIR = "EmptyDir"
@@ -19,14 +19,14 @@ class CacheType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCache:
-    """Weights that a ModelCache keeps."""
+    """The weights of a ModelCache in the same namespace."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserClaim:
-    """A claim that the user owns on the remote cluster: written under models/<key>, never changed."""
+    """A claim of the user on the remote cluster. Weights are written below models/; the claim is never changed."""
 
     claim: str
     preload: bool = True
@@ -35,10 +35,10 @@ class UserClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedCache:
-    """Where nothing is said: EmptyDir on one node, a managed claim on several. `size` in bytes."""
+    """Storage that this function creates."""
 
-    type: CacheType | None = None
-    size: int | None = None
+    type: CacheType | None = None  # None: EmptyDir for replicas on one node, else PVC
+    size: int | None = None  # bytes
     class_name: str | None = None
     access_mode: str | None = None
     preload: bool = True
@@ -51,56 +51,56 @@ CacheChoice: TypeAlias = NamedCache | UserClaim | ManagedCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hydration:
-    """A download that was seen complete: which bytes, on which claim, and when (RFC 3339, empty: it was not)."""
+    """A download that was observed complete, as recorded in status."""
 
     claim: str = ""
     path: str = ""
     namespace: str = ""
-    completed_at: str = ""
+    completed_at: str = ""  # RFC 3339; empty: not observed complete
     claim_uid: str = ""
     retry: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What a ModelCache last reported of one environment. `access_mode`: empty where it is not known."""
+    """Status of a ModelCache on one environment."""
 
     environment: str
     phase: Phase = Phase.PENDING
     unreachable: bool = False
-    access_mode: str = ""
+    access_mode: str = ""  # empty: unknown
     message: str = ""
     hydration: Hydration = Hydration()
 
     @property
     def claim(self) -> str:
-        """The claim that holds the bytes."""
+        """The claim with the weights."""
         return self.hydration.claim
 
     @property
     def path(self) -> str:
-        """Their directory within the claim."""
+        """Directory of the weights within the claim."""
         return self.hydration.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """A placement that reads from a ModelCache. `uri`: where its service reads, empty where that is not known."""
+    """A placement that reads from a ModelCache."""
 
     name: str
     environment: str
-    uri: str = ""
+    uri: str = ""  # empty: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCache:
-    """A ModelCache. `environments` None: the selector decides. `preload` and `retry` stand in `choice`."""
+    """A ModelCache."""
 
     namespace: str
     name: str
     uid: str = ""
     model: ModelRef
-    environments: tuple[str, ...] | None = None
+    environments: tuple[str, ...] | None = None  # None: `selector` selects them
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
     entries: tuple[CacheEntry, ...] = ()
@@ -108,11 +108,11 @@ class ModelCache:
     deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:
-        """Return what was last reported of an environment, if anything was."""
+        """The status of one environment; None if there is none yet."""
         return next((e for e in self.entries if e.environment == environment), None)
 
     def selects(self, environment: Environment) -> bool:
-        """Tell whether an environment shall have the bytes."""
+        """Tells whether the weights are requested on an environment."""
         if self.environments is not None:
             return environment.name in self.environments
         return not self.selector.find_unmet(dict(environment.labels))

@@ -47,28 +47,30 @@ from function.domain.model import (
     parse_part,
 )
 
-_TOGETHER = re.compile(r"(-[a-z])([0-9]+)", re.ASCII)
-_LONGEST = 60
+RAY, MULTIPROCESSING = "ray", "mp"  # vLLM's executors that can span nodes: Ray, and vLLM itself
+_ATTACHED_NUMBER = re.compile(r"(-[a-z])([0-9]+)", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+_MAX_VALUE_LENGTH = 60  # characters of a value in messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: its name with dashes, where it stands, and all arguments that may be its values."""
+    """A flag among the arguments of an engine."""
 
-    name: str
-    index: int
-    values: tuple[str, ...]
-    attached: bool
+    name: str  # with dashes
+    index: int  # of its argument
+    values: tuple[str, ...]  # all arguments that may be its values
+    attached: bool  # the value is in the same argument
 
     @property
     def value(self) -> str:
-        """Its first value; empty where there is none."""
+        """The first value; empty if there is none."""
         return self.values[0] if self.values else ""
 
     @property
     def text(self) -> str:
-        """The flag as somebody would write it; of what follows it, the first only, and no more than a line of it."""
-        value = self.value if len(self.value) <= _LONGEST else f"{self.value[:_LONGEST]}…"
+        """The flag with its first value, truncated for messages."""
+        value = self.value if len(self.value) <= _MAX_VALUE_LENGTH else f"{self.value[:_MAX_VALUE_LENGTH]}…"
         return f"{self.name}={value}" if self.values else self.name
 
 
@@ -77,109 +79,103 @@ def parse_flags(args: tuple[str, ...]) -> Iterator[Flag]:
     starts = [index for index, arg in enumerate(args) if arg.startswith("-")]
     for index, end in pairwise([*starts, len(args)]):
         name, equals, value = args[index].partition("=")
-        together = _TOGETHER.fullmatch(name)
-        if together:
-            name, value = together.groups()
-        values = (value,) if equals or together else args[index + 1 : end]
+        attached_number = _ATTACHED_NUMBER.fullmatch(name)
+        if attached_number:
+            name, value = attached_number.groups()
+        attached = bool(equals or attached_number)
+        values = (value,) if attached else args[index + 1 : end]
         name = name.replace("_", "-") if name.startswith("--") else name
-        yield Flag(name=name, index=index, values=values, attached=bool(equals or together))
+        yield Flag(name=name, index=index, values=values, attached=attached)
 
 
 def get_last_value(args: tuple[str, ...], name: str) -> str | None:
-    """Returns the value that counts for a flag, the last; None where it is not given."""
+    """Returns the last value of a flag, which is the one that counts; None if the flag is absent."""
     return next((flag.value for flag in reversed(tuple(parse_flags(args))) if flag.name == name), None)
-
-
-_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelFlag:
-    """One flag that was found: which field of `Parallelism` it sets, to what, and where it stands."""
+    """A flag that sets a size of parallelism."""
 
-    field: str
-    value: int
-    index: int
+    field: str  # of `Parallelism`
+    value: int  # 1 or 0 for `expert`
+    index: int  # of its argument
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelFlags:
-    """All parallelism flags in their order, and the faults of those whose value cannot be read."""
+    """All parallelism flags in their order, and the problems of those whose value cannot be parsed."""
 
-    found: tuple[ParallelFlag, ...] = ()
+    flags: tuple[ParallelFlag, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
     def values(self) -> dict[str, int]:
-        """What counts for each field of `Parallelism`; `expert` is 1 or 0."""
-        return {flag.field: flag.value for flag in self.found}
+        """The last value for each field of `Parallelism`."""
+        return {flag.field: flag.value for flag in self.flags}
 
 
 def parse_parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = "engine.args") -> ParallelFlags:
-    """Return the parallelism flags among the arguments of this engine."""
-    read = tuple(_read(engine, args, path))
-    return ParallelFlags(
-        found=tuple(r for r in read if isinstance(r, ParallelFlag)),
-        problems=tuple(r for r in read if isinstance(r, Problem)),
-    )
+    """Returns the parallelism flags among the arguments of an engine."""
+    spec = ENGINES[engine]
+    names = [re.split(r"[=\s]", arg, maxsplit=1)[0].replace("_", "-") for arg in args]
+    shares_ranks = spec.shared_ranks_flag in names
+    flags: list[ParallelFlag] = []
+    problems: list[Problem] = []
+    for index, (arg, name) in enumerate(zip(args, names, strict=True)):
+        if name in spec.switch_flags:
+            parsed = _parse_switch(arg, spec.switch_flags[name], index)
+        elif name in spec.size_flags and not (shares_ranks and spec.size_flags[name] == DATA):
+            following = args[index + 1] if index + 1 < len(args) else ""
+            parsed = _parse_size(arg, following, spec.size_flags[name], index)
+        else:
+            continue
+        if isinstance(parsed, ParallelFlag):
+            flags.append(parsed)
+        else:
+            problems.append(Problem(f"{path}[{index}]", parsed))
+    return ParallelFlags(flags=tuple(flags), problems=tuple(problems))
 
 
 def find_parallelism_faults(
     engine: EngineName, args: tuple[str, ...], shape: Shape, path: str = "engine.args"
 ) -> tuple[Problem, ...]:
-    """Returns a problem for each size that is not the shape's, and for each that cannot be read."""
-    flags = parse_parallel_flags(engine, args, path)
-    wanted = {
+    """Returns a problem for each size that differs from the shape, and for each that cannot be parsed."""
+    parsed = parse_parallel_flags(engine, args, path)
+    required = {
         TENSOR: shape.parallelism.tensor,
         PIPELINE: shape.parallelism.pipeline,
         DATA: shape.parallelism.data or 1,
         DATA_LOCAL: shape.parallelism.data_local or 1,
     }
-    last = {flag.field: flag for flag in flags.found if flag.field in wanted}
-    differing = (flag for flag in last.values() if flag.value != wanted[flag.field])
-    return flags.problems + tuple(
+    last = {flag.field: flag for flag in parsed.flags if flag.field in required}
+    return parsed.problems + tuple(
         Problem(
             f"{path}[{flag.index}]",
-            f"{flag.text} disagrees with the shape of the replica; must be {wanted[flag.field]}",
+            f"{flag.text} disagrees with the shape of the replica; must be {required[flag.field]}",
         )
-        for flag in differing
+        for flag in last.values()
+        if flag.value != required[flag.field]
     )
 
 
-def _read(engine: EngineName, args: tuple[str, ...], path: str) -> Iterator[ParallelFlag | Problem]:
-    spec = ENGINES[engine]
-    sizes, switches = spec.size_flags, spec.switch_flags
-    names = [_name(arg) for arg in args]
-    shared_ranks = spec.shared_ranks_flag in names
-    for index, (arg, name) in enumerate(zip(args, names, strict=True)):
-        where = f"{path}[{index}]"
-        if name in switches:
-            yield _switch(arg, switches[name], index, where)
-        elif name in sizes and not (shared_ranks and sizes[name] == DATA):
-            following = args[index + 1] if index + 1 < len(args) else ""
-            yield _size(arg, following, sizes[name], index, where)
-
-
-def _name(arg: str) -> str:
-    flag = re.split(r"[=\s]", arg, maxsplit=1)[0]
-    return flag.replace("_", "-")
-
-
-def _switch(arg: str, value: int, index: int, where: str) -> ParallelFlag | Problem:
+def _parse_switch(arg: str, value: int, index: int) -> ParallelFlag | str:
+    """Returns the flag, or what is wrong with it."""
     if re.search(r"[=\s]", arg):
-        return Problem(where, f"{arg!r} must be given without a value")
+        return f"{arg!r} must be given without a value"
     return ParallelFlag(field=EXPERT, value=value, index=index, text=arg)
 
 
-def _size(arg: str, following: str, field: str, index: int, where: str) -> ParallelFlag | Problem:
+def _parse_size(arg: str, following: str, field: str, index: int) -> ParallelFlag | str:
+    """Returns the flag, or what is wrong with it."""
     flag, equals, value = arg.partition("=")
     if re.search(r"\s", flag):
-        return Problem(where, f"{arg!r} is one argument; must be {flag.split()[0]}=N, or flag and number apart")
+        return f"{arg!r} is one argument; must be {flag.split()[0]}=N, or flag and number as two arguments"
     if not equals:
         value = following
     if not _NUMBER.fullmatch(value):
-        return Problem(where, f"{flag} has {value!r}; must be a whole number")
+        return f"{flag} has {value!r}; must be a whole number"
     number = int(value)
     return ParallelFlag(
         field=field, value=int(number > 1) if field == EXPERT else number, index=index, text=f"{flag}={value}"
@@ -191,7 +187,12 @@ def find_managed_flag_faults(
 ) -> tuple[Problem, ...]:
     """Returns a problem for each argument that contradicts a managed flag, with the value that may be repeated."""
     spec = ENGINES[engine]
-    faults = [*_find_positional_fault(spec, args, source, path)]
+    faults: list[Problem] = []
+    # Only the first argument is certain not to be the value of a flag.
+    is_positional = bool(args) and not args[0].startswith("-")
+    if is_positional and not (spec.positional_weights and _names_weights(args[0], source)):
+        message = f"{args[0]!r} is not a flag; must be left out: the source of the model has the weights"
+        faults.append(Problem(f"{path}[0]", message))
     for flag in parse_flags(args):
         message = _describe_fault(spec, flag, source, served_name)
         if message:
@@ -208,87 +209,78 @@ def drop_repeated_flags(engine: EngineName, args: tuple[str, ...], source: Sourc
     return tuple(arg for index, arg in enumerate(args) if index not in dropped)
 
 
-def _find_positional_fault(spec: EngineSpec, args: tuple[str, ...], source: Source, path: str) -> Iterator[Problem]:
-    # Only the first argument is certain not to be the value of a flag.
-    if args and not args[0].startswith("-") and not (spec.positional_weights and _names_weights(args[0], source)):
-        yield Problem(f"{path}[0]", f"{args[0]!r} is no flag; must be left out, the model's source has the weights")
-
-
 def _describe_fault(spec: EngineSpec, flag: Flag, source: Source, served_name: str) -> str:
+    """Returns what is wrong with a flag; empty if it is allowed."""
     name, *rest = flag.name.split(maxsplit=1)
     if name in spec.weights_flags:
         if not rest and flag.values and _names_weights(flag.value, source):
             return ""
-        return f"{flag.text} names other weights; must be left out, the model's source has them, at {MOUNT}"
+        return f"{flag.text} names other weights; must be left out: the weights of the model are at {MOUNT}"
     if name == SERVED_NAME:
         if not rest and flag.values == (served_name,):
             return ""
         return f"{name} has {' '.join(flag.values)!r}; must be left out or {served_name}, spec.model.name"
     managed = next((row for row in spec.managed_flags if row.covers(name) and name not in spec.size_flags), None)
     if managed is None:
-        return _describe_shortened(spec, name)
+        return _describe_abbreviation(spec, name)
     if managed.value and not rest and flag.values == (managed.value,):
         return ""
     allowed = f" or set it to {managed.value}" if managed.value else ""
     return f"{flag.text} is managed by modelplane ({managed.reason}); remove it{allowed}"
 
 
-def _describe_shortened(spec: EngineSpec, name: str) -> str:
+def _describe_abbreviation(spec: EngineSpec, name: str) -> str:
     known = [*spec.size_flags, *spec.switch_flags, *spec.weights_flags, SERVED_NAME, *spec.author_flags]
     known += [n.rstrip("*-") for row in spec.managed_flags for n in row.names]
     if not name.startswith("--") or len(name) <= len("--x") or name in known:
         return ""
     full = next((flag for flag in known if flag.startswith(name)), "")
-    return f"{name} may stand for {full}; must be written in full" if full else ""
+    return f"{name} is an abbreviation of {full}; must be written in full" if full else ""
 
 
 def _names_weights(value: str, source: Source) -> bool:
     return value == MOUNT or (isinstance(source, HuggingFaceSource) and value == source.repo)
 
 
-RAY, MULTIPROCESSING = "ray", "mp"  # vLLM's executors that can span nodes: Ray, and vLLM itself
-
-
 def find_model_faults(engine: Engine, source: Source, served_name: str, path: str) -> tuple[Problem, ...]:
-    """Returns what contradicts the model; `path` is that of the engine."""
-    found = find_managed_flag_faults(engine.name, engine.args, source, served_name, f"{path}.args")
+    """Returns what in an engine contradicts the model; `path` is the path of the engine."""
+    faults = find_managed_flag_faults(engine.name, engine.args, source, served_name, f"{path}.args")
     if find_single_file(source).lower().endswith(GGUF) and not has_ability(engine, Ability.GGUF):
         until = get_end_version(engine, Ability.GGUF)
-        why = f"{engine.image!r} reads no GGUF, which left the stock images with {until}"
+        why = f"{engine.image!r} cannot read GGUF files, which stock images support before {until}"
         remedy = "use an earlier image, or a custom image with vllm-gguf-plugin"
-        return (*found, Problem(f"{path}.image", f"{why}; {remedy}"))
-    first, parts = parse_part(source.file if isinstance(source, HuggingFaceSource) else "")  # an address has no others
+        return (*faults, Problem(f"{path}.image", f"{why}; {remedy}"))
+    # Other sources fetch a single file, never parts.
+    first, parts = parse_part(source.file if isinstance(source, HuggingFaceSource) else "")
     if first == 1 < parts and not has_ability(engine, Ability.GGUF_PARTS):
-        why = f"{engine.image!r} reads the first of {parts} parts alone"
-        since = get_first_version(engine, Ability.GGUF_PARTS)
-        return (*found, Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later, or the parts merged"))
-    return found
+        why = f"{engine.image!r} reads only the first of {parts} parts"
+        remedy = f"use {engine.name} {get_first_version(engine, Ability.GGUF_PARTS)} or later, or merge the parts"
+        return (*faults, Problem(f"{path}.image", f"{why}; {remedy}"))
+    return faults
 
 
 def find_tls_faults(engine: Engine, path: str = "engine") -> tuple[Problem, ...]:
-    """Returns what keeps an engine from serving HTTPS, for a cluster that requires it; `path` is that of the engine."""
+    """Returns why an engine cannot serve HTTPS, for a cluster that requires it; `path` is the path of the engine."""
     if has_ability(engine, Ability.TLS):
         return ()
-    why = f"{engine.image!r} serves no HTTPS, and kserve.tls of the environment asks for it"
+    why = f"{engine.image!r} cannot serve HTTPS, which kserve.tls of the environment requires"
     since = get_first_version(engine, Ability.TLS)
     return (Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later"),)
 
 
 def find_shape_faults(engine: Engine, shape: Shape, path: str = "engine.args") -> tuple[Problem, ...]:
-    """Returns what contradicts the shape of a replica; `path` is that of the arguments."""
-    if not engine.args:
-        return ()
-    return _find_cached_shape_faults(replace(engine, env=()), shape, path)
+    """Returns which arguments contradict the shape of a replica; `path` is the path of the arguments."""
+    # Without variables, which have no effect here, an engine is hashable.
+    return _find_cached_shape_faults(replace(engine, env=()), shape, path) if engine.args else ()
 
 
 def uses_ray(engine: Engine) -> bool:
-    """Tells whether vLLM spans nodes by Ray: the author's choice, else where vLLM cannot do it itself."""
+    """Tells whether vLLM spans nodes by Ray: if the author chose it, else if vLLM cannot span nodes itself."""
     backend = get_last_value(engine.args, BACKEND)
     return backend == RAY if backend else not has_ability(engine, Ability.NODES)
 
 
-# Several hundred pools of one kind ask the same. Variables have no effect here, and are not hashable.
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # several hundred identical pools give the same shape
 def _find_cached_shape_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:
     parallelism = find_parallelism_faults(engine.name, engine.args, shape, path)
     return parallelism + _find_executor_faults(engine, shape, path)
@@ -307,8 +299,8 @@ def _describe_missing_ray(engine: Engine, backend: str) -> str:
     if backend != RAY or has_ability(engine, Ability.RAY):
         return ""
     return (
-        f", but {engine.image} has no Ray, which left the stock images with {get_end_version(engine, Ability.RAY)}; "
-        f"must be left out or {MULTIPROCESSING}, or the image one's own (engine.version says the version of a digest)"
+        f", but {engine.image} has no Ray, which stock images have before {get_end_version(engine, Ability.RAY)}; must "
+        f"be left out or {MULTIPROCESSING}, or use a custom image (engine.version is the version of an image by digest)"
     )
 
 
@@ -317,5 +309,5 @@ def _describe_span_fault(engine: Engine, backend: str) -> str:
         return f" cannot span nodes; must be left out, {RAY} or {MULTIPROCESSING}"
     if backend == MULTIPROCESSING and not has_ability(engine, Ability.NODES):
         since = get_first_version(engine, Ability.NODES)
-        return f" spans nodes from vLLM {since} on; must be left out or {RAY}, or the image a later one"
+        return f" spans nodes from vLLM {since} on; must be left out or {RAY}, or use a later image"
     return ""

@@ -232,13 +232,13 @@ _GIVEN = re.compile(_VERSION, re.ASCII)
 
 
 def get_version(engine: Engine) -> Version | None:
-    """Returns the version; None where neither a field nor a tag says it."""
+    """Returns the version of an engine; None if neither `engine.version` nor the tag of the image has it."""
     match = _GIVEN.fullmatch(engine.version) if engine.version else _TAGS[engine.name].search(engine.image)
     return (int(match["major"]), int(match["minor"]), int(match["patch"] or 0)) if match else None
 
 
 def is_stock(engine: Engine) -> bool:
-    """Tells whether the image is the engine's own, from whichever registry."""
+    """Tells whether an image is the stock image of its engine, from any registry."""
     repository = re.sub(r"(:[^/@]*)?(@.*)?$", "", engine.image)
     return f"/{repository}".endswith(f"/{ENGINES[engine.name].stock_image}")
 
@@ -253,15 +253,15 @@ def has_ability(engine: Engine, ability: Ability) -> bool:
 
 
 def get_first_version(engine: Engine, ability: Ability) -> str:
-    """Returns the first version with an ability, as people write it."""
-    return _format(ENGINES[engine.name].abilities[ability].since)
+    """Returns the first version with an ability, such as 0.11.1."""
+    return _format_version(ENGINES[engine.name].abilities[ability].since)
 
 
 def get_end_version(engine: Engine, ability: Ability) -> str:
-    """Returns the first version that has lost an ability, as people write it; empty: none has."""
+    """Returns the first version that has lost an ability, such as 0.18.0; empty: none has."""
     until = ENGINES[engine.name].abilities[ability].until
-    return _format(until) if until else ""
+    return _format_version(until) if until else ""
 
 
-def _format(get_version: Version) -> str:
-    return ".".join(map(str, get_version))
+def _format_version(version: Version) -> str:
+    return ".".join(map(str, version))

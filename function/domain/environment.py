@@ -1,4 +1,4 @@
-"""Where to serve: one remote cluster, its GPU pools and their observed nodes, its storage."""
+"""An environment: one remote cluster, its GPU pools with their observed nodes, and its storage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,12 @@ from function.domain.pods import InterNode, PodAdditions, PullSecret
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 
-NAMED = 3  # nodes that are named; of the others there is a number
+GPU_RESOURCE = "nvidia.com/gpu"
+MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 
 class Unfit(StrEnum):
-    """Why a node cannot be used, gravest first."""
+    """Reasons why a node cannot be used, the most severe first."""
 
     DELETING = "Deleting"
     NOT_READY = "NotReady"
@@ -25,7 +26,7 @@ class Unfit(StrEnum):
 
 
 class Drifted(StrEnum):
-    """A field of a pool that its nodes contradict."""
+    """Fields of a pool that can differ from its nodes."""
 
     LABELS = "labels"
     OVERLAP = "nodePools"
@@ -40,52 +41,40 @@ class Drifted(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """So many nodes that cannot be used for one reason; `nodes` are the first of them by name.
-
-    `detail`: the taint, or how many GPUs of how many.
-    """
+    """Nodes that cannot be used for one reason."""
 
     reason: Unfit
-    detail: str = ""
+    detail: str = ""  # the taint, or the number of GPUs of the declared number
     count: int
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # the first of them by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One contradiction: what is declared, what was found, and the first nodes where it was, by name."""
+    """A difference between the declaration of a pool and its nodes."""
 
     field: Drifted
     declared: str
     observed: str
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # the first nodes with the observed value, by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """The nodes of a pool: how many, how many can be used for its GPUs, and what they are. Memory in bytes, the least
-    of any; `gpus_per_node` the fewest. None or empty: nobody labels it.
-    """
+    """Observed nodes of a pool. It has no times or counters, so that it only changes when the nodes do."""
 
     nodes: int
     usable: int
     unusable: tuple[Unusable, ...] = ()
-    gpus_per_node: int | None = None
-    product: str = ""
-    memory_per_gpu: int | None = None
+    gpus_per_node: int | None = None  # the fewest of any node; None: no node has a label for it
+    product: str = ""  # empty: no node has a label for it
+    memory_per_gpu: int | None = None  # bytes, the least of any GPU; None: no node has a label for it
     drift: tuple[Drift, ...] = ()
-
-
-GPU_RESOURCE = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A group of equal nodes. Memory in bytes per GPU, names in lower case; None = not declared.
-
-    `autoscaled`: somebody adds nodes, up to `max_nodes`. `facts` are what its nodes were last observed to be, None
-    where they are not looked at: then all are as declared.
-    """
+    """A pool of identical nodes. None: not declared. Names of hardware are in lower case."""
 
     name: str
     gpus_per_node: int
@@ -94,7 +83,7 @@ class Pool:
     gpu_resource: str = GPU_RESOURCE
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Manifest, ...] = ()
-    memory_per_gpu: int | None = None
+    memory_per_gpu: int | None = None  # bytes
     interconnect: str | None = None
     precision: tuple[str, ...] | None = None
     multi_node: bool = False
@@ -102,12 +91,12 @@ class Pool:
     nvlink_domain: int | None = None
     pod: PodAdditions = PodAdditions()
     inter_node: InterNode | None = None
-    autoscaled: bool = False
-    facts: PoolFacts | None = None
+    autoscaled: bool = False  # an autoscaler adds nodes up to `max_nodes`
+    facts: PoolFacts | None = None  # None: nodes are not observed and count as declared
 
     @property
     def usable_nodes(self) -> int:
-        """Nodes that can be used now, or that an autoscaler would add: at most those declared."""
+        """Number of nodes that can be used now or that an autoscaler would add; at most `max_nodes`."""
         if self.facts is None:
             return self.max_nodes
         if self.autoscaled:
@@ -115,33 +104,33 @@ class Pool:
         return min(self.facts.usable, self.max_nodes)
 
     def pod_overrides(self, nodes: int) -> PodAdditions:
-        """Return what the pods of a replica over so many nodes get besides."""
-        between = self.inter_node_settings(nodes)
-        return between.merged if between else self.pod
+        """Additions to the pods of a replica over this number of nodes."""
+        inter_node = self.inter_node_settings(nodes)
+        return inter_node.merged if inter_node else self.pod
 
     def needs_exclusive_node(self, nodes: int, gpus: int) -> bool:
-        """Tell whether a pod with so many GPUs keeps others from the rest of its node's: two would take the same ports
-        of its network, or more of its devices than it has.
+        """Tells whether a pod prevents other pods from using the remaining GPUs of its node.
+
+        Two pods would use the same ports of the host network, or more network devices than the node has.
         """
-        between = self.inter_node_settings(nodes)
-        return gpus < self.gpus_per_node and bool(
-            self.pod_overrides(nodes).host_network or (between and between.whole_node)
-        )
+        inter_node = self.inter_node_settings(nodes)
+        uses_all_devices = inter_node is not None and inter_node.whole_node
+        return gpus < self.gpus_per_node and bool(self.pod_overrides(nodes).host_network or uses_all_devices)
 
     def inter_node_settings(self, nodes: int) -> InterNode | None:
-        """Return what counts between the nodes of such a replica, if anything is said of it."""
+        """Settings for a replica over this number of nodes; None if there are none."""
         return self.inter_node if nodes > 1 else None
 
     @property
     def unused_rdma(self) -> str:
-        """The RDMA network that it declares and gives its pods no way to; empty where there is none."""
+        """The declared RDMA network if pods get no device for it, else empty."""
         if self.bandwidth is None or not self.multi_node or self.pod_overrides(2).reaches_devices:
             return ""
         return self.bandwidth if is_rdma(self.bandwidth) else ""
 
 
 class StorageMode(StrEnum):
-    """One claim for each model, or one that all models of a namespace share."""
+    """Layout of claims: one for each placement, or one that all models of a namespace share."""
 
     PER_MODEL = "PerModel"
     SHARED = "Shared"
@@ -149,23 +138,20 @@ class StorageMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentStorage:
-    """The cluster's shared file system. `class_name` None = not configured, "" = the cluster's default.
+    """Storage of the cluster for weights."""
 
-    `read_bandwidth`: bytes per second that one pod reads, None where nobody measured it.
-    """
-
-    class_name: str | None = None
+    class_name: str | None = None  # None: not configured; "": the default class of the cluster
     access_mode: str = "ReadWriteMany"
     mode: StorageMode = StorageMode.PER_MODEL
     shared_claim: str = "model-cache"
     shared_size: int = 100 * 2**30
     size_enforced: bool = True
-    read_bandwidth: int | None = None
+    read_bandwidth: int | None = None  # bytes per second of one pod; None: not measured
     download: Download = Download()
 
 
 class Observe(StrEnum):
-    """Whether the nodes of a cluster are looked at."""
+    """Whether the nodes of a cluster are observed."""
 
     AUTO = "Auto"
     ALWAYS = "Always"
@@ -174,53 +160,48 @@ class Observe(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """Whether nodes are looked at, and which. `selector`: a LabelSelector, None where the pools' labels tell."""
+    """Which nodes are observed."""
 
     observe: Observe = Observe.AUTO
-    selector: Manifest | None = None
+    selector: Manifest | None = None  # a LabelSelector; None: derived from the labels of the pools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An InferenceEnvironment. `ready` is its observed Ready condition; `ready_message` says why not.
-
-    `broken`: its spec has faults outside its pools. Nothing new is decided there and what runs stays.
-    It keeps the ledger of its own GPUs: `free` by pool, as far as it has published it, `admitted`, and in `rejected`
-    the placements without room, by uid and pool. One without a uid stands in a file and keeps none.
-    """
+    """An InferenceEnvironment, with the published ledger of its GPUs."""
 
     name: str
-    uid: str = ""
+    uid: str = ""  # empty: read from a file, without a ledger
     labels: tuple[tuple[str, str], ...] = ()
     pools: tuple[Pool, ...] = ()
-    broken_pools: tuple[str, ...] = ()
-    broken: bool = False
+    broken_pools: tuple[str, ...] = ()  # names of pools with problems, which are left out of `pools`
+    broken: bool = False  # problems outside the pools: no new placements, running ones stay
     storage: EnvironmentStorage = EnvironmentStorage()
     hardware: Hardware = Hardware()
     pull_secrets: tuple[PullSecret, ...] = ()
     kserve: Kserve = Kserve()
     provider_config: str = ""
-    ready: bool = False
-    ready_message: str = ""
+    ready: bool = False  # its Ready condition
+    ready_message: str = ""  # why it is not Ready
     deleting: bool = False
-    free: Mapping[str, Free] = field(default_factory=dict)
+    free: Mapping[str, Free] = field(default_factory=dict)  # by pool, as far as published
     admitted: tuple[Grant, ...] = ()
-    rejected: frozenset[tuple[str, str]] = frozenset()
+    rejected: frozenset[tuple[str, str]] = frozenset()  # uid and pool of placements without room
 
     def pool(self, name: str) -> Pool | None:
-        """Return the valid pool of this name, if there is one."""
+        """The valid pool of this name, or None."""
         return next((p for p in self.pools if p.name == name), None)
 
     def find_grants(self, uid: str) -> tuple[Grant, ...]:
-        """Return what a placement was admitted for: two while it moves within the environment."""
+        """Returns the grants of a placement: two while it moves within the environment."""
         return tuple(grant for grant in self.admitted if uid and grant.uid == uid)
 
 
 def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
     """Returns the names of the pools that select the nodes of a share.
 
-    That is the pool of its name, unless the labels of its nodes are another pool's now. Where no pool has the same
-    labels, every pool counts that may select some of the nodes, and where there is none, the pool of its name.
+    This is the pool with its name, unless that pool has other labels now. Then it is every pool with the same labels,
+    else every pool that may select some of the nodes, else the pool with its name.
     """
     named = next((pool for pool in pools if pool.name == share.pool), None)
     if share.labels is None or (named and dict(named.labels) == dict(share.labels)):
@@ -232,16 +213,14 @@ def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
 
 
 def tolerations(pool: Pool) -> list[JSON]:
-    """Return what the pool's nodes ask to be tolerated: the key of its GPUs, and its own taints."""
-    gpu: Manifest = {"key": pool.gpu_resource, "operator": "Exists"}
-    return [gpu, *(_toleration(taint) for taint in own_taints(pool))]
+    """Tolerations of the pods of a pool: of the taint for its GPUs, and of the taints that it declares."""
+    tolerations: list[JSON] = [{"key": pool.gpu_resource, "operator": "Exists"}]
+    for taint in own_taints(pool):
+        copied = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
+        tolerations.append({**copied, "operator": "Equal" if "value" in copied else "Exists"})
+    return tolerations
 
 
 def own_taints(pool: Pool) -> tuple[Manifest, ...]:
-    """Return the taints of a pool besides that of its GPUs, which every pod tolerates."""
+    """The taints of a pool without the taint for its GPUs, which every pod tolerates."""
     return tuple(taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
-
-
-def _toleration(taint: Manifest) -> Manifest:
-    wanted = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
-    return {**wanted, "operator": "Equal" if "value" in wanted else "Exists"}

@@ -1,7 +1,7 @@
-"""The ladder of network speeds between nodes, per GPU, and what a requirement on it means.
+"""Names of hardware: network speeds between nodes, GPU interconnects and number formats, and how they compare.
 
-Within one speed RDMA beats plain Ethernet by more than a step of speed does, hence every `eth` entry stands
-below every RDMA entry. The order is the design's.
+The order of network speeds is a design decision: at one speed RDMA gains more over plain Ethernet than a step of
+speed, so that every `eth` entry is below every RDMA entry.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PRECISIONS = (
 )  # fmt: skip
 
 
-# What each connection of a node's GPUs can stand in for.
+# The interconnects that each interconnect can stand in for.
 _COVERED = {
     "pcie": ("pcie",),
     "nvlink": ("pcie", "nvlink"),
@@ -32,32 +32,32 @@ _RDMA = ("roce-", "efa-", "ib-")
 
 
 def usable_memory(memory: int) -> int:
-    """Return how much of the memory of GPUs engines take for weights and caches, in bytes: nine tenths.
+    """GPU memory that engines use for weights and caches, in bytes: nine tenths.
 
     vLLM's gpu-memory-utilization is 0.9 up to version 0.19 and 0.92 since (docs/facts.md, Engines).
     """
     return memory * 9 // 10
 
 
-def covers_interconnect(declared: str, wanted: str) -> bool:
-    """Tell whether GPUs that are connected as declared are connected as wanted, or better."""
-    return wanted in _COVERED[declared]
+def covers_interconnect(declared: str, required: str) -> bool:
+    """Tells whether a declared interconnect is the required one or better."""
+    return required in _COVERED[declared]
 
 
 def is_rdma(rung: str) -> bool:
-    """Tell whether a rung speaks of a network that needs a device in the pods."""
+    """Tells whether pods need a device to use a network of this name."""
     return rung.startswith(_RDMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthRequirement:
-    """A rung of the ladder, exactly or at least."""
+    """A required network speed."""
 
-    rung: str
+    rung: str  # an entry of LADDER
     or_better: bool
 
     def is_met_by(self, rung: str) -> bool:
-        """Tell whether a declared rung satisfies this requirement."""
+        """Tells whether a declared speed meets the requirement."""
         if self.or_better:
             return LADDER.index(rung) >= LADDER.index(self.rung)
         return rung == self.rung

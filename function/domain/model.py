@@ -12,16 +12,16 @@ from function.kube.selectors import Selector
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One fault. `path` is the field (`spec.serving[0].engine.image`), `message` the rest of the sentence."""
+    """A problem of one field."""
 
-    path: str
-    message: str
+    path: str  # for example `spec.serving[0].engine.image`
+    message: str  # the sentence after the path, with the value found and what is allowed
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
 
 
-# What each engine pod requests where a model says nothing.
+# Default requests of an engine pod.
 CPU, MEMORY = "4", "16Gi"
 
 
@@ -36,26 +36,26 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuggingFaceSource:
-    """A repository of the hub; `repo` is exactly `owner/name`, `file` is all that the engine reads, if set."""
+    """A repository of the Hugging Face Hub."""
 
-    repo: str
+    repo: str  # owner/name
     revision: str = "main"
     secret: SecretKey | None = None
     allow: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    file: str = ""
+    file: str = ""  # the only file that the engine reads; empty: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OciSource:
-    """Weights under /models in an image."""
+    """An image with weights under /models."""
 
     image: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UriSource:
-    """Whatever else the storage-initializer downloads: s3://, gs://, https://."""
+    """Another address that the storage-initializer downloads, such as s3://, gs:// or https://."""
 
     uri: str
     secret: SecretKey | None = None
@@ -63,30 +63,30 @@ class UriSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PvcSource:
-    """Weights that are staged already on a claim of the remote cluster, in the deployment's namespace."""
+    """Weights on an existing claim of the remote cluster, in the namespace of the deployment."""
 
     claim: str
     path: str = ""
 
 
 Source: TypeAlias = HuggingFaceSource | OciSource | UriSource | PvcSource
-GGUF = ".gguf"  # weights that are one file, and that engines read as such
+GGUF = ".gguf"  # suffix of a file that engines read as a complete model
 PART = re.compile(r"-([0-9]{5})-of-([0-9]{5})\.gguf$", re.ASCII)  # llama.cpp's names; engines open the first
 
 
 def parse_part(file: str) -> tuple[int, int]:
-    """Return which part of how many a GGUF file is, as its name tells; (1, 1) for a whole one."""
-    found = PART.search(file)
-    return (int(found[1]), int(found[2])) if found else (1, 1)
+    """Returns which part of how many a split GGUF file is; (1, 1) for a file that is not split."""
+    match = PART.search(file)
+    return (int(match[1]), int(match[2])) if match else (1, 1)
 
 
 def find_single_file(source: Source) -> str:
-    """Return the path of the one file that the engine reads, below where weights are mounted; empty for a directory."""
+    """Returns the path of the only file that the engine reads, relative to the mount; empty for a directory."""
     match source:
         case HuggingFaceSource():
             return source.file
         case UriSource():
-            # KServe names a file after the path of its address; a query, or what follows #, is no part of that.
+            # KServe names the file after the path of the address, without query and fragment.
             path = re.split("[?#]", source.uri, maxsplit=1)[0]
             return path.rpartition("/")[2] if path.lower().endswith(GGUF) else ""
         case _:
@@ -95,34 +95,34 @@ def find_single_file(source: Source) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """How one replica is split. Pipeline mode leaves `data` None; data mode sets `data` and `data_local`."""
+    """Parallelism of one replica, in pipeline mode or in data mode."""
 
     tensor: int
     pipeline: int = 1
-    data: int | None = None
-    data_local: int | None = None
+    data: int | None = None  # None: pipeline mode
+    data_local: int | None = None  # None: pipeline mode
     expert: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The shape of one replica: `gpus_per_node` GPUs on each of `nodes` distinct nodes."""
+    """The shape of one replica."""
 
-    nodes: int
+    nodes: int  # distinct nodes
     gpus_per_node: int
     parallelism: Parallelism
 
     @property
     def gpus(self) -> int:
-        """GPUs of one replica."""
+        """Number of GPUs of one replica."""
         return self.nodes * self.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requires:
-    """What a profile asks of a pool; memory in bytes per GPU, names in lower case."""
+    """Requirements of a profile on a pool; None: no requirement. Names are in lower case."""
 
-    memory_per_gpu: int | None = None
+    memory_per_gpu: int | None = None  # bytes
     interconnect: str | None = None
     bandwidth: BandwidthRequirement | None = None
     precision: tuple[str, ...] = ()
@@ -132,14 +132,14 @@ class Requires:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
-    """Which model: a ClusterModel, or a Model of the same namespace."""
+    """Reference to a model."""
 
-    kind: str
+    kind: str  # ClusterModel, or Model in the same namespace
     name: str
 
 
 class Spread(StrEnum):
-    """How strictly pods are kept on distinct nodes."""
+    """How strictly pods are spread over distinct nodes."""
 
     REQUIRED = "required"
     PREFERRED = "preferred"
@@ -147,7 +147,7 @@ class Spread(StrEnum):
 
 
 class EngineName(StrEnum):
-    """The inference engines we know how to start."""
+    """The supported inference engines."""
 
     VLLM = "vLLM"
     SGLANG = "SGLang"
@@ -155,7 +155,7 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineResources:
-    """What each pod of an engine requests, as quantities; empty where the model's own counts, or nothing is said."""
+    """Requests of an engine pod, as quantities; empty: the default of the model or of KServe."""
 
     cpu: str = ""
     memory: str = ""
@@ -165,36 +165,33 @@ class EngineResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The engine's container. `env` entries are Kubernetes EnvVars and pass through; no `version`: the tag says it.
-
-    `pull_secrets` are Secrets of the control plane with which its image is pulled.
-    """
+    """The engine container of a profile."""
 
     name: EngineName
     image: str
     args: tuple[str, ...] = ()
-    env: tuple[Manifest, ...] = ()
-    version: str = ""
+    env: tuple[Manifest, ...] = ()  # Kubernetes EnvVars
+    version: str = ""  # empty: the version in the tag of the image
     resources: EngineResources = EngineResources()
-    pull_secrets: tuple[SecretKey, ...] = ()
+    pull_secrets: tuple[SecretKey, ...] = ()  # of the control plane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way to serve. `shape` None: the GPU memory decides it per pool. `pods_across_nodes` None: nobody said."""
+    """A serving profile."""
 
     name: str
     engine: Engine
-    shape: Shape | None = None
+    shape: Shape | None = None  # None: computed for each pool from its GPU memory
     selector: Selector = Selector()
     requires: Requires = Requires()
-    pods_across_nodes: Spread | None = None
+    pods_across_nodes: Spread | None = None  # None: not set
     replicas_across_nodes: Spread = Spread.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenProfile:
-    """A profile with static faults: skipped when deciding, yet known, so that what runs on it stays."""
+    """A profile with problems. The scheduler skips it; its name is kept so that its running placements stay."""
 
     name: str
     problems: tuple[Problem, ...]
@@ -202,27 +199,27 @@ class BrokenProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A ClusterModel or Model. `vram` and `disk` in bytes; `cpu` and `memory` as each engine pod requests."""
+    """A ClusterModel or Model."""
 
     kind: str
     name: str
-    namespace: str
+    namespace: str  # empty for a ClusterModel
     served_name: str
     source: Source
     profiles: tuple[Profile, ...]
     broken: tuple[BrokenProfile, ...] = ()
-    vram: int | None = None
-    disk: int | None = None
-    cpu: str = CPU
-    memory: str = MEMORY
+    vram: int | None = None  # bytes of one replica
+    disk: int | None = None  # bytes
+    cpu: str = CPU  # request of each engine pod
+    memory: str = MEMORY  # request of each engine pod
     selector: Selector = Selector()
 
     @property
     def ref(self) -> ModelRef:
-        """How others refer to it."""
+        """The reference of other objects to this model."""
         return ModelRef(kind=self.kind, name=self.name)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Every fault of every profile, sorted by path."""
+        """All problems of all profiles, sorted by path."""
         return tuple(sorted(p for b in self.broken for p in b.problems))

@@ -12,16 +12,16 @@ from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.names import build_name
 from function.kube.quantity import round_up
 
-# Who joins these networks is given their devices by a webhook, or gets them with the network.
+# Annotations that attach a pod to networks; devices come with the network or from a webhook.
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces")
 _INFINIBAND = "/dev/infiniband"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAdditions:
-    """What pods get besides. Resources as quantities; empty, or None, where nothing is said."""
+    """Additions to pods; empty or None: not set."""
 
-    resources: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, str], ...] = ()  # quantities by resource name
     env: tuple[Manifest, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -37,12 +37,12 @@ class PodAdditions:
     resource_claims: tuple[Manifest, ...] = ()
 
     def over(self, weaker: "PodAdditions") -> "PodAdditions":
-        """Return these additions laid over weaker ones."""
+        """Returns these additions merged over weaker ones."""
         return PodAdditions(
-            resources=_entries(weaker.resources, self.resources),
+            resources=_merge_maps(weaker.resources, self.resources),
             env=merge_by_name(weaker.env, self.env),
-            annotations=_entries(weaker.annotations, self.annotations),
-            labels=_entries(weaker.labels, self.labels),
+            annotations=_merge_maps(weaker.annotations, self.annotations),
+            labels=_merge_maps(weaker.labels, self.labels),
             volumes=merge_by_name(weaker.volumes, self.volumes),
             volume_mounts=merge_by_name(weaker.volume_mounts, self.volume_mounts),
             host_network=weaker.host_network if self.host_network is None else self.host_network,
@@ -51,18 +51,18 @@ class PodAdditions:
             runtime_class=self.runtime_class or weaker.runtime_class,
             service_account=self.service_account or weaker.service_account,
             pull_secrets=tuple(sorted({*weaker.pull_secrets, *self.pull_secrets})),
-            security=_security(weaker.security, self.security),
+            security=_merge_security(weaker.security, self.security),
             resource_claims=merge_by_name(weaker.resource_claims, self.resource_claims),
         )
 
     @property
     def limits(self) -> tuple[tuple[str, str], ...]:
-        """The resources without those of which there shall be none."""
+        """The resources without those set to 0."""
         return tuple((name, amount) for name, amount in self.resources if round_up(amount))
 
     @property
     def reaches_devices(self) -> bool:
-        """Whether pods come to network devices at all: by a resource, a claim, a network, or the node's own."""
+        """Whether pods get network devices: by a resource, a claim, a network, or those of the node."""
         return bool(
             any("/" in name for name, _ in self.limits)
             or self.resource_claims
@@ -75,7 +75,7 @@ class PodAdditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetInputs:
-    """What a preset cannot know. Empty, or None, where it is not said."""
+    """Inputs of a preset that the platform sets; empty or None: not set."""
 
     instance_type: str = ""
     resource: str = ""
@@ -86,71 +86,68 @@ class PresetInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterNode:
-    """How the pods of a replica of several nodes reach each other.
-
-    `preset`, `inputs`, `fail_closed` and `pod` are what somebody wrote. `given` is what comes of it: all that such pods
-    get, the pool's own included. `preset_env`: the variables that the preset sets; `start`: a line that a shell reads
-    before the engine starts; `whole_node`: one such pod takes the devices of a whole node.
-    """
+    """Settings of a pool for replicas over several nodes. The last four fields are computed from the others."""
 
     preset: str = ""
     inputs: PresetInputs = PresetInputs()
     fail_closed: bool = True
     pod: PodAdditions = PodAdditions()
-    merged: PodAdditions = PodAdditions()
-    preset_env: frozenset[str] = frozenset()
-    start: str = ""
-    whole_node: bool = False
+    merged: PodAdditions = PodAdditions()  # all additions to such pods: the pool's, the preset's and `pod`
+    preset_env: frozenset[str] = frozenset()  # names of variables that the preset sets
+    start: str = ""  # shell line before the start of the engine
+    whole_node: bool = False  # one such pod uses the devices of a complete node
 
 
 def merge_by_name(weaker: Iterable[Manifest], stronger: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """Return the weaker entries whose name no stronger one has, then the stronger ones."""
-    said = tuple(stronger)
-    names = {get(entry, "name") for entry in said}
-    return (*(entry for entry in weaker if get(entry, "name") not in names), *said)
+    """Returns the weaker entries without those whose name a stronger one has, then the stronger entries."""
+    overrides = tuple(stronger)
+    names = {get(entry, "name") for entry in overrides}
+    return (*(entry for entry in weaker if get(entry, "name") not in names), *overrides)
 
 
-def _entries(weaker: Iterable[tuple[str, str]], stronger: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _merge_maps(weaker: Iterable[tuple[str, str]], stronger: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**dict(weaker), **dict(stronger)}.items()))
 
 
-def _security(weaker: Mapping[str, JSON], stronger: Mapping[str, JSON]) -> Manifest:
+def _merge_security(weaker: Mapping[str, JSON], stronger: Mapping[str, JSON]) -> Manifest:
     merged: Manifest = {**weaker, **stronger}
-    lists = {side: _both(side, weaker, stronger) for side in ("add", "drop")}
+    lists = {side: _union_capabilities(side, weaker, stronger) for side in ("add", "drop")}
     capabilities: Manifest = {side: names for side, names in lists.items() if names}
     return merged | {"capabilities": capabilities} if capabilities else merged
 
 
-def _both(side: str, *levels: Mapping[str, JSON]) -> list[JSON]:
-    found = (mapping(dict(level), "capabilities").get(side) for level in levels)
-    names = {name for entries in found if isinstance(entries, list) for name in entries if isinstance(name, str)}
+def _union_capabilities(side: str, *levels: Mapping[str, JSON]) -> list[JSON]:
+    lists = (mapping(dict(level), "capabilities").get(side) for level in levels)
+    names = {name for entries in lists if isinstance(entries, list) for name in entries if isinstance(name, str)}
     return [*sorted(names)]
 
 
 TYPE = "kubernetes.io/dockerconfigjson"
-KEY = ".dockerconfigjson"  # the one that this type has
+KEY = ".dockerconfigjson"  # the only key of this type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSecret:
-    """A Secret `name` of the remote cluster; where there is a `source`, a copy of that one."""
+    """A Secret of the remote cluster to pull images with; with `source`, a copy of that Secret of the control plane."""
 
     name: str = ""
     source: SecretKey | None = None
 
-    def within(self, stem: str, *identity: str) -> "PullSecret":
-        """Return it under the name that its copy has beside what `stem` and identity name; others keep theirs."""
-        if self.source is None:
-            return self
-        origin = self.source.namespace, self.source.name
-        return PullSecret(name=build_name(stem, *identity, stem, "pull", *origin), source=self.source)
-
 
 def build_copied_secret(name: str, namespace: str) -> PullSecret:
-    """Return a Secret of the control plane, not yet copied to anywhere."""
+    """Returns a copy of a Secret of the control plane, without a name on the remote cluster yet."""
     return PullSecret(source=SecretKey(name=name, namespace=namespace, key=KEY))
 
 
 def name_pull_secrets(secrets: Iterable[PullSecret], stem: str, *identity: str) -> tuple[PullSecret, ...]:
-    """Return each Secret once, as it is named on the remote cluster."""
-    return tuple(dict.fromkeys(secret.within(stem, *identity) for secret in secrets))
+    """Returns each Secret once, copies with their names on the remote cluster.
+
+    The name of a copy is a hash that includes its origin, so that it never is the name of a Secret that a user created.
+    """
+    named: dict[PullSecret, None] = {}
+    for secret in secrets:
+        name = secret.name
+        if secret.source:
+            name = build_name(stem, *identity, stem, "pull", secret.source.namespace, secret.source.name)
+        named[PullSecret(name=name, source=secret.source)] = None
+    return tuple(named)

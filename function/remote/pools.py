@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from function.domain.environment import NAMED, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
+from function.domain.environment import MAX_NODE_NAMES, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
 from function.remote.nodes import Node, unfit, untolerated
 
 # NVIDIA's gpu-feature-discovery and AMD's node labeller; nobody else's are known.
@@ -50,7 +50,7 @@ def _facts(pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]]
         usable=usable,
         unusable=_unusable(reasons),
         gpus_per_node=min(counts, default=None),
-        product=", ".join(sorted({name for node in nodes if (name := product_of(node))})[:NAMED])[:_SHOWN],
+        product=", ".join(sorted({name for node in nodes if (name := product_of(node))})[:MAX_NODE_NAMES])[:_SHOWN],
         memory_per_gpu=min(memories, default=None),
         drift=(*_missing(pool, nodes, shared, every), *_overlap(shared), *_contradictions(pool, nodes)),
     )
@@ -187,4 +187,4 @@ def _drift(field: Drifted, declared: object, observed: object, nodes: Sequence[s
 
 
 def _first(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted(names)[:NAMED])
+    return tuple(sorted(names)[:MAX_NODE_NAMES])

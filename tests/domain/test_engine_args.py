@@ -74,7 +74,7 @@ FAULTS = [
     Fault("no-value", "nothing follows", ("-tp",),
           Problem("engine.args[0]", "-tp has ''; must be a whole number")),
     Fault("one-argument", "the engine would read the blank as part of the flag", ("-tp 8",),
-          Problem("engine.args[0]", "'-tp 8' is one argument; must be -tp=N, or flag and number apart")),
+          Problem("engine.args[0]", "'-tp 8' is one argument; must be -tp=N, or flag and number as two arguments")),
     Fault("switch-with-value", "argparse refuses it", ("--enable-expert-parallel=true",),
           Problem("engine.args[0]", "'--enable-expert-parallel=true' must be given without a value")),
     Fault("tensor", "another size than the block's", ("--tensor-parallel-size", "4"),

@@ -38,8 +38,8 @@ class Case:
 
 
 GONE = (
-    ", but {} has no Ray, which left the stock images with 0.18.0; must be left out or mp, or the image one's own "
-    "(engine.version says the version of a digest)"
+    ", but {} has no Ray, which stock images have before 0.18.0; must be left out or mp, or use a custom image "
+    "(engine.version is the version of an image by digest)"
 )
 CASES = [
     Case("nothing-said", "vLLM finds its nodes itself", vllm(f"{OFFICIAL}:v0.18.0"), TWO),
@@ -55,8 +55,8 @@ CASES = [
     Case("ray-of-ones-own", "a build of one's own is believed", vllm("example/vllm:v0.18.0", RAY), TWO),
     Case("mp", "the first that can", vllm(f"{OFFICIAL}:v0.11.1", MP), TWO),
     Case("mp-too-old", "the last that cannot", vllm(f"{OFFICIAL}:v0.11.0", MP), TWO,
-         "--distributed-executor-backend=mp spans nodes from vLLM 0.11.1 on; must be left out or ray, or the image "
-         "a later one"),
+         "--distributed-executor-backend=mp spans nodes from vLLM 0.11.1 on; must be left out or ray, or use a "
+         "later image"),
     Case("mp-on-one-node", "nothing to span", vllm(f"{OFFICIAL}:v0.8.0", MP), ONE),
     Case("mp-of-ranks", "each rank is on one node", vllm(f"{OFFICIAL}:v0.8.0", MP), RANKS),
     Case("other", "no way to other nodes", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), TWO,
@@ -109,7 +109,7 @@ FILE = replace(HUB, file="Q4/kimi.gguf")
     ],
 )
 def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  # a row of a table
-    why = f"'{image}' reads no GGUF, which left the stock images with 0.24.0"
+    why = f"'{image}' cannot read GGUF files, which stock images support before 0.24.0"
     allowed = "use an earlier image, or a custom image with vllm-gguf-plugin"
     want = (Problem("engine.image", f"{why}; {allowed}"),) if refused else ()
     assert find_model_faults(vllm(image), source, "kimi", "engine") == want, reason
@@ -125,8 +125,8 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
     ],
 )
 def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> None:  # a row of a table
-    why = f"'{image}' reads the first of 3 parts alone"
-    want = (Problem("engine.image", f"{why}; must be vLLM 0.20.0 or later, or the parts merged"),) if refused else ()
+    why = f"'{image}' reads only the first of 3 parts"
+    want = (Problem("engine.image", f"{why}; use vLLM 0.20.0 or later, or merge the parts"),) if refused else ()
     assert find_model_faults(vllm(image), replace(HUB, file=file), "kimi", "engine") == want, reason
 
 

@@ -75,7 +75,7 @@ class Fault:
     source: Source = HUB
 
 
-WEIGHTS = "names other weights; must be left out, the model's source has them, at /mnt/models"
+WEIGHTS = "names other weights; must be left out: the weights of the model are at /mnt/models"
 RANK = "is managed by modelplane (the pod's place in its group decides); remove it"
 SERVES = "is managed by modelplane (the first pod of a group serves); remove it"
 HTTP = "is managed by modelplane (KServe asks for HTTP on port 8000 at /); remove it"
@@ -83,7 +83,7 @@ TLS = "is managed by modelplane (TLS is the cluster's); remove it"
 FILE = "is managed by modelplane (a file hides flags from every check); remove it"
 PORT = "is managed by modelplane (KServe knows port 8000 only); remove it or set it to 8000"
 HOST = "is managed by modelplane (the engine answers on 0.0.0.0); remove it or set it to 0.0.0.0"
-NO_FLAG = "is no flag; must be left out, the model's source has the weights"
+NO_FLAG = "is not a flag; must be left out: the source of the model has the weights"
 FAULTS = [
     Fault("other-repo", VLLM, ("--x", "--model=org/other"), f"--model=org/other {WEIGHTS}", 1),
     Fault("other-apart", VLLM, ("--model", "org/other"), f"--model=org/other {WEIGHTS}"),
@@ -123,10 +123,10 @@ FAULTS = [
     Fault("sglang-rank", SGLANG, ("--node-rank=0",), f"--node-rank=0 {RANK}"),
     Fault("sglang-address", SGLANG, ("--nccl-init-addr=a:1",), f"--nccl-init-addr=a:1 {RANK}"),
     Fault("shortened-size", VLLM, ("--tensor-parallel=4",),
-          "--tensor-parallel may stand for --tensor-parallel-size; must be written in full"),
+          "--tensor-parallel is an abbreviation of --tensor-parallel-size; must be written in full"),
     Fault("shortened-name", SGLANG, ("--served-model", "k"),
-          "--served-model may stand for --served-model-name; must be written in full"),
-    Fault("shortened-port", VLLM, ("--por=1",), "--por may stand for --port; must be written in full"),
+          "--served-model is an abbreviation of --served-model-name; must be written in full"),
+    Fault("shortened-port", VLLM, ("--por=1",), "--por is an abbreviation of --port; must be written in full"),
 ]  # fmt: skip
 
 
