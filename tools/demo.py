@@ -27,7 +27,7 @@ from function.cli.pictures import draw_plans
 from function.cli.planning import Plan, Row, plan_deployments
 from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, set_namespaces
-from function.cli.tables import structured
+from function.cli.tables import format_data
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
@@ -65,7 +65,7 @@ def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     found = dict(sorted(list_composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
     if full:
         for place, manifest in found.items():
-            print(f"---\n# {place}\n{structured(Form.YAML, _ordered(manifest))}")
+            print(f"---\n# {place}\n{format_data(Form.YAML, _ordered(manifest))}")
         return
     draw_to(picture, plans)
     tell_service(found)
@@ -131,7 +131,7 @@ def tell_service(found: Mapping[Place, Manifest]) -> None:
             if serving:
                 nodes, gpus = mapping(spec, f"{role}.nodeSelector"), mapping(serving, "resources.limits")
                 short[role] = f"{text(serving, 'image')}, {_pairs(gpus)}, on nodes with {_pairs(nodes)}"
-        print(structured(Form.YAML, short))
+        print(format_data(Form.YAML, short))
 
 
 def _pairs(values: Manifest) -> str:

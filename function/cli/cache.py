@@ -1,6 +1,11 @@
-"""`cache`: lists ModelCaches over all environments, and preloads and clears them: the only commands that write."""
+"""`cache`: lists ModelCaches over all environments, and preloads and clears them: the only commands that write.
 
-import sys
+`clear --purge` also removes the bytes from claims that outlive the ModelCache: a user's own, a shared or a retained
+one. A Job with the same image, user and node settings as the download removes each directory, described by an Object
+that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
+"""
+
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -24,58 +29,20 @@ from function.cli.options import (
     sources,
     target,
 )
-from function.cli.purge import plan_removals
 from function.cli.store import CLUSTER_SCOPED, Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
-from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, prune, text
-from function.kube.names import VERSION
+from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
+from function.kube.manifests import JSON, Manifest, condition, copy_manifest, get, listing, mapping, prune, text
+from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
+from function.remote.health import READINESS, Level, assess
+from function.remote.objects import read
 
-
-def find_users(store: Store, cache: Ref, *, bytes_too: bool) -> list[str]:
-    """Return what uses a ModelCache; deployments that are not placed yet count."""
-    found = set(_find_named_by(store, cache))
-    if bytes_too:
-        found |= set(_find_sharing(store, cache))
-    return sorted(found)
-
-
-def _find_named_by(store: Store, cache: Ref) -> Iterator[str]:
-    for manifest in (*store.all("ModelDeployment"), *store.all("ModelPlacement")):
-        named = text(manifest, "spec.modelCache.name") == cache.name
-        if named and text(manifest, "metadata.namespace") == cache.namespace:
-            yield _name_user(manifest, cache)
-    used = get(store.get(cache), "status.usedBy")
-    yield from (f"ModelDeployment {cache.namespace}/{name}" for name in (used if isinstance(used, list) else []))
-
-
-def _find_sharing(store: Store, cache: Ref) -> Iterator[str]:
-    """Return who else has its weights in a directory that the cache filled."""
-    places = set(_list_places(store.get(cache)))
-    for manifest in store.all("ModelPlacement"):
-        here = text(manifest, "spec.inferenceEnvironmentRef.name")
-        stored = (here, text(manifest, "status.storage.claimName"), text(manifest, "status.storage.path"))
-        if stored in places and text(manifest, "metadata.namespace") == cache.namespace:
-            yield _name_user(manifest, cache)
-    for manifest in store.all("ModelCache"):
-        other = Ref.of(manifest)
-        if other != cache and other.namespace == cache.namespace and places.intersection(_list_places(manifest)):
-            yield str(other)
-
-
-def _list_places(cache: Manifest | None) -> Iterator[tuple[str, str, str]]:
-    for entry in listing(cache, "status.environments"):
-        if text(entry, "claimName"):
-            yield text(entry, "name"), text(entry, "claimName"), text(entry, "path")
-
-
-def _name_user(manifest: Manifest, cache: Ref) -> str:
-    deployment = text(manifest, "spec.deploymentRef.name")
-    return f"ModelDeployment {cache.namespace}/{deployment}" if deployment else str(Ref.of(manifest))
-
-
-_SECONDS = 2
-_HOPELESS = {
+_KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
+_DAY = 86400
+_POLL_SECONDS = 2
+_COLOURS = {Phase.READY: GOOD, Phase.FAILED: BAD}
+# Reasons that waiting does not clear.
+_TERMINAL = {
     Hydrated.DOWNLOAD_FAILED,
     Hydrated.CLAIM_NOT_FOUND,
     Hydrated.NO_ENVIRONMENT_MATCHES,
@@ -83,133 +50,7 @@ _HOPELESS = {
     ModelResolved.MODEL_NOT_FOUND,
     ModelResolved.MODEL_INVALID,
 }
-
-
-def wait_for(cluster: Cluster, ref: Ref, timeout: int) -> None:
-    """Wait until every environment has the weights; may be interrupted, the download goes on."""
-    deadline = time.monotonic() + timeout
-    shown = ""
-    while True:
-        cache = cluster.get(ref)
-        if cache is None:
-            raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
-        found = condition(cache, ConditionType.HYDRATED)
-        current = _is_current(cache)
-        shown = _show_progress(cache, text(found, "message") if current else "", shown)
-        if current and found.get("status") == Status.TRUE:
-            click.echo("", err=True, nl=sys.stderr.isatty())
-            return
-        if current and text(found, "reason") in _HOPELESS:
-            raise CliError(f"{text(found, 'message')}. Then set another value of spec.retry", Code.REFUSED)
-        if time.monotonic() > deadline:
-            raise CliError(
-                f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'", Code.REFUSED
-            )
-        time.sleep(_SECONDS)
-
-
-def _is_current(cache: Manifest) -> bool:
-    """Tell whether the controller has seen the latest change; Crossplane says so on its own conditions at least."""
-    generation = get(cache, "metadata.generation")
-    conditions = (condition(cache, name) for name in (ConditionType.HYDRATED, "Synced", "Ready"))
-    seen = next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation)
-    return seen == generation
-
-
-def _show_progress(cache: Manifest, message: str, before: str) -> str:
-    """Show how far it is, and return what was shown."""
-    ready, desired = integer(cache, "status.ready"), integer(cache, "status.desired")
-    if not sys.stderr.isatty():
-        if message != before:
-            click.echo(message, err=True)
-        return message
-    width = 30
-    full = width * ready // desired if desired else 0
-    click.echo(f"\r\033[K[{'#' * full}{'-' * (width - full)}] {ready}/{desired} {message[:80]}", err=True, nl=False)
-    return message
-
-
-_COLOURS = {Phase.READY: GOOD, Phase.FAILED: BAD}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A ModelCache on one environment; no environment: it has not reported any."""
-
-    ref: Ref
-    model: str
-    size: str
-    created: str
-    users: tuple[str, ...]
-    environment: str = ""
-    phase: str = ""
-    claim: str = ""
-    path: str = ""
-    message: str = ""
-
-
-def list_entries(store: Store, namespace: str) -> list[Entry]:
-    """Return the caches of a namespace, of all where it is empty."""
-    found = (store.get(ref) for ref in store.refs("ModelCache") if namespace in ("", ref.namespace))
-    return [entry for cache in found if cache for entry in _list_entries(store, cache)]
-
-
-def _list_entries(store: Store, cache: Manifest) -> Iterator[Entry]:
-    ref = Ref.of(cache)
-    whole = Entry(
-        ref=ref,
-        model=text(cache, "spec.modelRef.name"),
-        size=text(cache, "status.size"),
-        created=text(cache, "metadata.creationTimestamp"),
-        users=tuple(find_users(store, ref, bytes_too=False)),
-    )
-    rows = listing(cache, "status.environments")
-    for row in rows:
-        yield replace(
-            whole,
-            environment=text(row, "name"),
-            phase=text(row, "phase"),
-            claim=text(row, "claimName"),
-            path=text(row, "path"),
-            message=text(row, "message"),
-        )
-    if not rows:
-        yield whole
-
-
-def format_entries(found: list[Entry], form: Form) -> str:
-    """Return the lines."""
-    match form:
-        case Form.NAME:
-            return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{entry.ref.name}" for entry in found))
-        case Form.TABLE | Form.WIDE:
-            return _format_table(found, wide=form is Form.WIDE) if found else "There is no ModelCache"
-        case _:
-            return structured(form, [_build_data(entry) for entry in found])
-
-
-def _format_table(found: list[Entry], *, wide: bool) -> str:
-    headers = ["NAMESPACE", "NAME", "MODEL", "ENVIRONMENT", "STATE", "SIZE", "USED BY", "AGE"]
-    if wide:
-        headers += ["CLAIM", "PATH", "MESSAGE"]
-    rows = []
-    for e in found:
-        names = ", ".join(user.rpartition("/")[2] for user in e.users)
-        state = paint(e.phase, _COLOURS.get(Phase(e.phase), WAIT)) if e.phase in tuple(Phase) else e.phase
-        row = [e.ref.namespace, e.ref.name, e.model, e.environment, state, e.size, names, age(e.created)]
-        rows.append([*row, e.claim, e.path, e.message] if wide else row)
-    return table(headers, rows)
-
-
-def _build_data(entry: Entry) -> Manifest:
-    found = {key: value for key, value in asdict(entry).items() if key not in ("ref", "users")}
-    return {"namespace": entry.ref.namespace, "name": entry.ref.name, **found, "usedBy": list(entry.users)}
-
-
-_KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
-_DAY = 86400
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
-_WAIT = click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
 _TIMEOUT = click.option(
     "--timeout", type=click.IntRange(1), metavar="SECONDS", default=_DAY, show_default=True, help="Wait no longer."
 )
@@ -231,13 +72,13 @@ def cache() -> None:
 def list_(*, sources: Sources, watch: bool, form: Form) -> None:
     """List ModelCaches, one line for each environment, with size, state and users."""
 
-    def look() -> str:
-        world = load_inventory(sources, _KINDS, one_namespace=True)
-        return format_entries(list_entries(world.store, world.namespace), form)
+    def render() -> str:
+        inventory = load_inventory(sources, _KINDS, one_namespace=True)
+        return _format_entries(list(_list_entries(inventory.store, inventory.namespace)), form)
 
-    show(look, watch=watch)
+    print_watched(render, watch=watch)
     if form.for_people:
-        hint("cache preload MODEL -e ENVIRONMENT --wait")
+        print_hint("cache preload MODEL -e ENVIRONMENT --wait")
 
 
 @cache.command(
@@ -249,46 +90,36 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
 @click.argument("model")
 @click.option("--kind", type=click.Choice(["ClusterModel", "Model"]), default="ClusterModel", show_default=True)
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
-@click.option(
-    "-e",
-    "--environment",
-    "environments",
-    metavar="NAME",
-    multiple=True,
-    help="Where; may be repeated.",
-)
+@click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
 @click.option("-l", "--selector", metavar="KEY=VALUE,...", help="Where, by labels; '' is everywhere.")
 @click.option("--size", metavar="QUANTITY", help="Size of the claim.")
 @click.option("--storage-class", metavar="NAME", help="Class of the claim.")
 @click.option("--claim", metavar="NAME", help="A claim of yours to fill, instead of one that is made.")
 @click.option("--retain", is_flag=True, help="Keep claim and bytes when the ModelCache goes.")
-@_WAIT
+@click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
 @_TIMEOUT
 @_DRY_RUN
 @target
 @form(Form.TABLE, Form.YAML, Form.JSON, Form.NAME)
-def preload(  # click's options
-    *, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **asked: object
-) -> None:
+def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **options: object) -> None:
     """Bring a model's weights to environments before anything is deployed."""
     cluster = connect(target)
-    manifest = _build_manifest(cluster.namespace, asked)
+    manifest = _build_cache(cluster.namespace, options)
     ref = Ref.of(manifest)
     _check_references(Store(cluster.objects([text(manifest, "spec.modelRef.kind"), "InferenceEnvironment"])), manifest)
     if not dry_run:
         cluster.apply(manifest)
-    done = "would be applied" if dry_run else "applied"
     match form:
         case Form.TABLE:
-            click.echo(f"{ref} {done}")
+            click.echo(f"{ref} {'would be applied' if dry_run else 'applied'}")
         case Form.NAME:
             click.echo(f"modelcache.modelplane.ai/{ref.name}")
         case _:
-            click.echo(structured(form, manifest))
+            click.echo(format_data(form, manifest))
     if wait and not dry_run:
-        wait_for(cluster, ref, timeout)
+        _wait_for_weights(cluster, ref, timeout)
     if form.for_people:
-        hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
+        print_hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
 
 
 @cache.command(
@@ -298,20 +129,24 @@ def preload(  # click's options
     )
 )
 @click.argument("name")
-@click.option("--purge", "purges", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
+@click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
 @_DRY_RUN
 @target
-def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Target) -> None:
+def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
     """Delete a ModelCache and the claims that were made for it, unless somebody uses it."""
     cluster = connect(target)
-    store, ref = _find_cache(cluster, name, (*_KINDS, "Object"))
-    used = find_users(store, ref, bytes_too=purges)
-    if used:
+    store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
+    ref = Ref("ModelCache", cluster.namespace, name)
+    if store.get(ref) is None:
+        raise _refuse_missing(store, ref, " Look for it with 'cache list -A'")
+    users = {*_find_users(store, ref), *(_find_readers(store, ref) if purge else ())}
+    if users:
         raise CliError(
-            f"{ref} is used by {', '.join(used)}. Remove them first, or move them to other weights", Code.REFUSED
+            f"{ref} is used by {', '.join(sorted(users))}. Remove them first, or move them to other weights",
+            Code.REFUSED,
         )
-    removals = plan_removals(store, ref) if purges else ()
+    removals = _plan_removals(store, ref) if purge else []
     for removal in removals:
         click.echo(f"{removal} {'would be removed' if dry_run else 'is removed'}")
     if not dry_run:
@@ -319,28 +154,29 @@ def clear(name: str, *, purges: bool, timeout: int, dry_run: bool, target: Targe
         for removal in removals:
             removal.run(cluster, ref, timeout)
     click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
-    hint(f"cache list -n {ref.namespace}")
+    print_hint(f"cache list -n {ref.namespace}")
 
 
-def _build_manifest(namespace: str, asked: dict[str, object]) -> Manifest:
-    """Return the ModelCache that was asked for, checked by the function's own parser."""
+def _build_cache(namespace: str, options: dict[str, object]) -> Manifest:
+    """Return the ModelCache that the options describe, checked by the function's own parser."""
+    given: Manifest = {key: value for key, value in options.items() if isinstance(value, str)}
+    model = text(given, "model")
     storage = prune(
         {
-            "claimName": _take_text(asked["claim"]),
-            "size": _take_text(asked["size"]),
-            "storageClassName": _take_text(asked["storage_class"]),
-            "retain": True if asked["retain"] else None,
+            "claimName": given.get("claim"),
+            "size": given.get("size"),
+            "storageClassName": given.get("storage_class"),
+            "retain": True if options["retain"] else None,
         }
     )
-    model = str(asked["model"])
     manifest: Manifest = {
         "apiVersion": VERSION,
         "kind": "ModelCache",
-        "metadata": {"name": _take_text(asked["name"]) or model, "namespace": namespace},
+        "metadata": {"name": text(given, "name") or model, "namespace": namespace},
         "spec": prune(
             {
-                "modelRef": {"kind": str(asked["kind"]), "name": model},
-                **_build_placement(asked["environments"], asked["selector"]),
+                "modelRef": {"kind": text(given, "kind"), "name": model},
+                **_build_environments(options["environments"], options["selector"]),
                 "storage": storage or None,
             }
         ),
@@ -351,11 +187,7 @@ def _build_manifest(namespace: str, asked: dict[str, object]) -> Manifest:
     return manifest
 
 
-def _take_text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _build_placement(environments: object, selector: object) -> Manifest:
+def _build_environments(environments: object, selector: object) -> Manifest:
     if isinstance(environments, tuple) and environments:
         return {"environments": [str(name) for name in environments]}
     if not isinstance(selector, str):
@@ -372,24 +204,266 @@ def _build_placement(environments: object, selector: object) -> Manifest:
 def _check_references(store: Store, manifest: Manifest) -> None:
     """Refuse a model or environment that does not exist: waiting for its weights would never end."""
     kind, name = text(manifest, "spec.modelRef.kind"), text(manifest, "spec.modelRef.name")
-    wanted = [Ref(kind, "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), name)]
+    refs = [Ref(kind, "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), name)]
     cache_ = parse_model_cache(manifest).value
-    assert cache_  # it was checked when it was made
-    wanted += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
-    for ref in wanted:
+    assert cache_  # it was checked when it was built
+    refs += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
+    for ref in refs:
         if store.get(ref) is None:
             raise _refuse_missing(store, ref)
-
-
-def _find_cache(cluster: Cluster, name: str, kinds: tuple[str, ...]) -> tuple[Store, Ref]:
-    """Return a ModelCache with what there is in its namespace."""
-    store = Store(cluster.objects(kinds, cluster.namespace))
-    ref = Ref("ModelCache", cluster.namespace, name)
-    if store.get(ref) is None:
-        raise _refuse_missing(store, ref, " Look for it with 'cache list -A'")
-    return store, ref
 
 
 def _refuse_missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
     close = find_nearest(ref.name, [other.name for other in store.refs(ref.kind)])
     return CliError(f"there is no {ref}.{f' Did you mean {close}?' if close else otherwise}", Code.NOT_FOUND)
+
+
+def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
+    """Wait until every environment has the weights; the download continues after an interrupt."""
+    deadline, shown = time.monotonic() + timeout, ""
+    while True:
+        manifest = cluster.get(ref)
+        if manifest is None:
+            raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
+        hydrated = condition(manifest, ConditionType.HYDRATED) if _is_current(manifest) else {}
+        message = text(hydrated, "message")
+        if message != shown:
+            click.echo(message, err=True)
+            shown = message
+        if hydrated.get("status") == Status.TRUE:
+            return
+        if text(hydrated, "reason") in _TERMINAL:
+            raise CliError(f"{message}. Then set another value of spec.retry", Code.REFUSED)
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'", Code.REFUSED
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_current(manifest: Manifest) -> bool:
+    """Tell whether the controller has observed the latest change, by Crossplane's conditions where ours lack it."""
+    generation = get(manifest, "metadata.generation")
+    conditions = (condition(manifest, name) for name in (ConditionType.HYDRATED, "Synced", "Ready"))
+    observed = next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation)
+    return observed == generation
+
+
+def _find_users(store: Store, ref: Ref) -> set[str]:
+    """Return what names a ModelCache; deployments that are not placed yet count."""
+    manifest = store.get(ref)
+    used_by = get(manifest, "status.usedBy")
+    users = {f"ModelDeployment {ref.namespace}/{name}" for name in (used_by if isinstance(used_by, list) else [])}
+    for user in (*store.all("ModelDeployment"), *store.all("ModelPlacement")):
+        is_named = text(user, "spec.modelCache.name") == ref.name
+        if is_named and text(user, "metadata.namespace") == ref.namespace:
+            users.add(_name_user(user))
+    return users
+
+
+def _find_readers(store: Store, ref: Ref) -> set[str]:
+    """Return what else has its weights in a directory that a ModelCache filled."""
+    directories = set(_list_directories(store.get(ref)))
+    readers = set()
+    for placement in store.all("ModelPlacement"):
+        environment, storage = (
+            text(placement, "spec.inferenceEnvironmentRef.name"),
+            mapping(placement, "status.storage"),
+        )
+        directory = (environment, text(storage, "claimName"), text(storage, "path"))
+        if directory in directories and text(placement, "metadata.namespace") == ref.namespace:
+            readers.add(_name_user(placement))
+    for manifest in store.all("ModelCache"):
+        other = Ref.of(manifest)
+        if other != ref and other.namespace == ref.namespace and directories.intersection(_list_directories(manifest)):
+            readers.add(str(other))
+    return readers
+
+
+def _list_directories(manifest: Manifest | None) -> Iterator[tuple[str, str, str]]:
+    """Return the environment, claim and path of each directory of a ModelCache."""
+    for row in listing(manifest, "status.environments"):
+        if text(row, "claimName"):
+            yield text(row, "name"), text(row, "claimName"), text(row, "path")
+
+
+def _name_user(manifest: Manifest) -> str:
+    deployment = text(manifest, "spec.deploymentRef.name")
+    return (
+        f"ModelDeployment {text(manifest, 'metadata.namespace')}/{deployment}" if deployment else str(Ref.of(manifest))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A ModelCache on one environment; without an environment it has not reported any."""
+
+    namespace: str
+    name: str
+    model: str
+    size: str
+    created: str
+    environment: str = ""
+    phase: str = ""
+    claim: str = ""
+    path: str = ""
+    message: str = ""
+    usedBy: list[str]  # noqa: N815  # as it is written
+
+
+def _list_entries(store: Store, namespace: str) -> Iterator[Entry]:
+    """Return the caches of a namespace, of all where it is empty."""
+    for ref in [ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace)]:
+        manifest = store[ref]
+        entry = Entry(
+            namespace=ref.namespace,
+            name=ref.name,
+            model=text(manifest, "spec.modelRef.name"),
+            size=text(manifest, "status.size"),
+            created=text(manifest, "metadata.creationTimestamp"),
+            usedBy=sorted(_find_users(store, ref)),
+        )
+        rows = listing(manifest, "status.environments")
+        for row in rows:
+            yield replace(
+                entry,
+                environment=text(row, "name"),
+                phase=text(row, "phase"),
+                claim=text(row, "claimName"),
+                path=text(row, "path"),
+                message=text(row, "message"),
+            )
+        if not rows:
+            yield entry
+
+
+def _format_entries(entries: list[Entry], form: Form) -> str:
+    if form is Form.NAME:
+        return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{entry.name}" for entry in entries))
+    if not form.for_people:
+        return format_data(form, [asdict(entry) for entry in entries])
+    if not entries:
+        return "There is no ModelCache"
+    headers = ["NAMESPACE", "NAME", "MODEL", "ENVIRONMENT", "STATE", "SIZE", "USED BY", "AGE"]
+    headers += ["CLAIM", "PATH", "MESSAGE"] if form is Form.WIDE else []
+    rows = []
+    for e in entries:
+        users = ", ".join(user.rpartition("/")[2] for user in e.usedBy)
+        state = paint(e.phase, _COLOURS.get(Phase(e.phase), WAIT)) if e.phase in tuple(Phase) else e.phase
+        row = [e.namespace, e.name, e.model, e.environment, state, e.size, users, format_age(e.created)]
+        rows.append([*row, *([e.claim, e.path, e.message] if form is Form.WIDE else [])])
+    return format_table(headers, rows)
+
+
+# A directory that does not exist is removed already.
+SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
+_DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
+_ALL_POLICIES: JSON = ["*"]
+_BACKOFF = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """One directory of one claim, and the Object whose Job removes it."""
+
+    environment: str
+    claim: str
+    directory: str
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        return f"{self.directory.removeprefix('/mnt/models/')} of claim {self.claim} on {self.environment}"
+
+    def run(self, cluster: Cluster, ref: Ref, timeout: int) -> None:
+        """Remove it once the ModelCache `ref` is deleted, so that nothing is downloaded meanwhile."""
+        deadline = time.monotonic() + timeout
+        job = Ref.of(self.manifest)
+        while cluster.get(ref) is not None:
+            _pause(deadline, f"{ref} is still being deleted. Run 'kubectl describe' on it")
+        cluster.apply(self.manifest)
+        while True:
+            remote = read(cluster.get(job))
+            health = assess(remote.manifest)
+            if remote.present and health.up:
+                break
+            if health.level is Level.FAILED:
+                raise CliError(f"{self} is not removed: {health.message}. {job} has the Job", Code.REFUSED)
+            why = remote.message or health.message
+            _pause(deadline, f"{self} is not removed yet ({why}). {job} goes on; delete it once it is Ready")
+        cluster.delete(job)
+
+
+def _pause(deadline: float, message: str) -> None:
+    if time.monotonic() > deadline:
+        raise CliError(message, Code.REFUSED)
+    time.sleep(_POLL_SECONDS)
+
+
+def _plan_removals(store: Store, ref: Ref) -> list[Removal]:
+    """Return a removal for each directory on a claim that is not deleted with the ModelCache."""
+    for row in listing(store.get(ref), "status.environments"):
+        if text(row, "phase") == Phase.DOWNLOADING:
+            where = text(row, "name")
+            raise CliError(f"{ref} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
+    removals, deleted = [], set()
+    for key, manifest in store.owned(ref).items():
+        environment = key.partition("/")[0]  # a cache names what it composes after the environment
+        remote = mapping(manifest, "spec.forProvider.manifest")
+        if text(remote, "kind") == "Job":
+            removals.append(_plan_removal(environment, manifest))
+        is_deleted = get(manifest, "spec.managementPolicies") in (None, _ALL_POLICIES)
+        if text(remote, "kind") == "PersistentVolumeClaim" and is_deleted:
+            deleted.add((environment, text(remote, "metadata.name")))
+    return [removal for removal in removals if (removal.environment, removal.claim) not in deleted]
+
+
+def _plan_removal(environment: str, download: Manifest) -> Removal:
+    """Return the removal of what a download's Object has downloaded."""
+    job = copy_manifest(mapping(download, "spec.forProvider.manifest"))
+    pod = mapping(job, "spec.template.spec")
+    container = listing(pod, "containers")[0]
+    arguments = container.get("args")
+    directory = str(arguments[1]) if isinstance(arguments, list) and len(arguments) > 1 else ""
+    if not _DIRECTORY.fullmatch(directory):
+        raise CliError(
+            f"{Ref.of(download)} fills {directory or 'nothing'}, which is no directory of ours", Code.REFUSED
+        )
+    volume = next(v for v in listing(pod, "volumes") if "persistentVolumeClaim" in v)
+    mounts: list[JSON] = [m for m in listing(container, "volumeMounts") if m.get("name") == volume.get("name")]
+    command: list[JSON] = ["python3", "-c", SCRIPT, directory]
+    # Without the download's variables: none is needed, and the token may be deleted.
+    settings = {key: value for key, value in container.items() if key in ("image", "securityContext")}
+    pod["containers"] = [{**settings, "name": "purge", "command": command, "volumeMounts": mounts}]
+    pod["volumes"] = [volume]
+    pod.pop("initContainers", None)  # its script is deleted once the download is complete
+    job_name, name = text(job, "metadata.name"), text(download, "metadata.name")
+    return Removal(
+        environment=environment,
+        claim=text(volume, "persistentVolumeClaim.claimName"),
+        directory=directory,
+        manifest={
+            "apiVersion": download["apiVersion"],
+            "kind": "Object",
+            "metadata": {
+                "name": build_name(f"purge-{name}", name, "purge"),
+                "namespace": text(download, "metadata.namespace"),
+                "labels": {**MANAGED_BY},
+            },
+            "spec": {
+                "providerConfigRef": mapping(download, "spec.providerConfigRef"),
+                "forProvider": {
+                    "manifest": {
+                        "apiVersion": "batch/v1",
+                        "kind": "Job",
+                        "metadata": {
+                            "name": build_name(f"purge-{job_name}", job_name, directory),
+                            "namespace": text(job, "metadata.namespace"),
+                            "labels": {**MANAGED_BY},
+                        },
+                        "spec": {"backoffLimit": _BACKOFF, "template": {**mapping(job, "spec.template"), "spec": pod}},
+                    }
+                },
+                "readiness": {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]},
+            },
+        },
+    )

@@ -21,7 +21,7 @@ from function.cli.inputs import find_invalid_pools, load_inventory, warn_of_inva
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_capacity
 from function.cli.store import read_environments
-from function.cli.tables import BAD, GOOD, hint, paint, structured, table
+from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.status.inference_environment import observed
@@ -58,14 +58,14 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
             click.echo(_build_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
             if sum(usage.pool is not None for usage in usages) > 1:
                 click.echo(f"\n{_build_totals(usages)}")
-            hint(f"plan{sources.again or ' -f FILE --live'}")
+            print_hint(f"plan{sources.again or ' -f FILE --live'}")
         case Form.SVG:
             click.echo(draw_capacity(usages))
         case Form.NAME:
             for environment in environments:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")
         case _:
-            click.echo(structured(form, [_build_data(usage) for usage in usages]))
+            click.echo(format_data(form, [_build_data(usage) for usage in usages]))
 
 
 def _build_table(usages: list[Usage], *, wide: bool) -> str:
@@ -74,7 +74,7 @@ def _build_table(usages: list[Usage], *, wide: bool) -> str:
     headers[5:5] = ["USABLE"] if is_observed else []
     if wide:
         headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"]
-    return table(headers, (_build_cells(usage, wide=wide, is_observed=is_observed) for usage in usages))
+    return format_table(headers, (_build_cells(usage, wide=wide, is_observed=is_observed) for usage in usages))
 
 
 def _build_totals(usages: Sequence[Usage]) -> str:
@@ -82,7 +82,7 @@ def _build_totals(usages: Sequence[Usage]) -> str:
     headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
     rows = [_add_up(kind, group) for kind, group in group_by_accelerator(usages)]
     every = _add_up("all", [usage for usage in usages if usage.pool])
-    return table(headers, [*rows, every] if len(rows) > 1 else rows)
+    return format_table(headers, [*rows, every] if len(rows) > 1 else rows)
 
 
 def _add_up(name: str, usages: Sequence[Usage]) -> list[object]:

@@ -16,7 +16,7 @@ import click
 from function.cli.gpus import GPU_RESOURCES
 from function.cli.live import Answer, Cluster, connect
 from function.cli.options import Code, Form, Target, examples, form
-from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
+from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.kube.manifests import Manifest, condition, flag, listing, text
 from function.kube.messages import format_count
 from function.remote.nodes import Node, read_node
@@ -324,21 +324,21 @@ def check_cluster(  # click's options
     if form is Form.TABLE:
         _print_lines(lines)
     else:
-        click.echo(structured(form, [_build_data(line) for line in lines]))
+        click.echo(format_data(form, [_build_data(line) for line in lines]))
     if any(line.state is State.MISSING for line in lines):
         context_.exit(Code.REFUSED)
 
 
 def _look(cluster: Cluster, *, with_gateway: bool, resources: tuple[str, ...]) -> Seen:
     return Seen(
-        version=text(cluster.ask("/version").body, "gitVersion"),
-        served={api: _list_resources(cluster.ask(f"/apis/{api}")) for api in (API_VERSION, LWS_API, GATEWAY_API)},
-        releases={name: _read_release(cluster.ask(path)) for name, path in _CONTROLLERS.items()},
-        presets=_list_items(cluster.ask(_PRESETS)),
+        version=text(cluster.fetch("/version").body, "gitVersion"),
+        served={api: _list_resources(cluster.fetch(f"/apis/{api}")) for api in (API_VERSION, LWS_API, GATEWAY_API)},
+        releases={name: _read_release(cluster.fetch(path)) for name, path in _CONTROLLERS.items()},
+        presets=_list_items(cluster.fetch(_PRESETS)),
         with_gateway=with_gateway,
-        gateways=_list_one(cluster.ask(_GATEWAY)) if with_gateway else (),
-        classes=_list_items(cluster.ask("/apis/storage.k8s.io/v1/storageclasses")),
-        nodes=_list_items(cluster.ask("/api/v1/nodes")),
+        gateways=_list_one(cluster.fetch(_GATEWAY)) if with_gateway else (),
+        classes=_list_items(cluster.fetch("/apis/storage.k8s.io/v1/storageclasses")),
+        nodes=_list_items(cluster.fetch("/api/v1/nodes")),
         gpu_resources=resources,
         denied={right.resource: _find_denied(cluster, right) for right in RIGHTS},
     )
@@ -365,21 +365,21 @@ def _list_one(answer: Answer) -> list[Manifest] | None:
 
 
 def _find_denied(cluster: Cluster, right: Right) -> tuple[str, ...]:
-    reviews = ((verb, cluster.ask(REVIEWS, build_review(right, verb))) for verb in right.verbs)
+    reviews = ((verb, cluster.fetch(REVIEWS, build_review(right, verb))) for verb in right.verbs)
     return tuple(verb for verb, answer in reviews if not flag(answer.body, "status.allowed"))
 
 
 def _print_lines(lines: Sequence[Line]) -> None:
     rows = ((line.check, paint(line.state, _COLOURS[line.state]), line.found, line.wanted) for line in lines)
-    click.echo(table(("CHECK", "STATE", "FOUND", "WANTED"), rows))
+    click.echo(format_table(("CHECK", "STATE", "FOUND", "WANTED"), rows))
     todo = [line for line in lines if line.todo]
     for number, line in enumerate(todo):
         said = f"{paint(line.state, _COLOURS[line.state])}: {line.check}: {line.todo}"
-        click.echo(("" if number else "\n") + wrapped(said, 2))
+        click.echo(("" if number else "\n") + wrap_lines(said, 2))
     states = Counter(line.state for line in lines)
     click.echo(f"\n{', '.join(f'{states[state]} {state}' for state in State)}")
     if not states[State.MISSING]:
-        hint("init environment")
+        print_hint("init environment")
 
 
 def _build_data(line: Line) -> Manifest:

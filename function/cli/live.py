@@ -1,6 +1,6 @@
 """A live control plane, read through the caller's own kubeconfig; `cache` also writes a few objects.
 
-kr8s finds and renews the credentials; paths are written here, since every kind is known. Whatever prevents an answer is
+kr8s loads and renews the credentials; paths are built here, since every kind is known. Whatever prevents an answer is
 reported in one line with what to do.
 """
 
@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,42 +24,6 @@ from function.cli.options import CliError, Code, Target
 from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref, normalize_json
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
-
-
-def kubeconfig_paths(given: str | None) -> str:
-    """Return the kubeconfigs that count, as kubectl finds them; the system's separator stands between several."""
-    return given or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-
-
-def kubeconfig_contexts(files: str) -> list[str]:
-    """Return the names of all contexts; files that cannot be read have none."""
-    return [text(entry, "name") for content in _read_kubeconfigs(files) for entry in listing(content, "contexts")]
-
-
-def find_kubeconfig_fault(files: str, context: str | None) -> str:
-    """Return what is missing in kubeconfigs for a context, else for the current one; empty where nothing is."""
-    if not any(Path(file).is_file() for file in files.split(os.pathsep)):
-        return f"there is no kubeconfig {files}"
-    known, current = (
-        kubeconfig_contexts(files),
-        any(text(content, "current-context") for content in _read_kubeconfigs(files)),
-    )
-    if not known:
-        return f"the kubeconfig {files} holds no context"
-    if context and context not in known:
-        return f"the kubeconfig {files} holds no context {context}, but {', '.join(known)}"
-    return "" if context or current else f"the kubeconfig {files} says of no context that it is the current one"
-
-
-def _read_kubeconfigs(files: str) -> list[JSON]:
-    found: list[JSON] = []
-    for file in files.split(os.pathsep):
-        try:
-            found.append(yaml.safe_load(Path(file).read_text()))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
-    return found
-
 
 if TYPE_CHECKING:
     from kr8s import ServerError
@@ -78,8 +42,9 @@ PLURALS = {
     "Composition": ("apiextensions.crossplane.io/v1", "compositions"),
     "EnvironmentConfig": ("apiextensions.crossplane.io/v1beta1", "environmentconfigs"),
 }
-_FIELD_MANAGER = "kubectl-modelplane"
-_APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_FIELD_MANAGER, _APPLY = "kubectl-modelplane", "application/apply-patch+yaml"
+_VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
+_ANSWERS = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 _INSTALL = (
     "a live control plane needs a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or use -f"
@@ -88,14 +53,14 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a path answers; an empty body where the status is no success."""
+    """The answer to a request for a path."""
 
     status: int
-    body: Manifest
+    body: Manifest  # empty where the status is no success
 
     @property
     def forbidden(self) -> bool:
-        """Whether who asks may not look."""
+        """Whether the caller lacks the rights."""
         return self.status == HTTPStatus.FORBIDDEN
 
 
@@ -106,14 +71,14 @@ class Cluster:
         self._target = target
         with ExitStack() as opened:
             self._runner = opened.enter_context(asyncio.Runner())
-            # kr8s leaves the client's key in the temporary folder; this one goes with the connection.
+            # kr8s leaves the client's key in the temporary folder; this one is removed with the connection.
             opened.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
             tempfile.tempdir = opened.enter_context(tempfile.TemporaryDirectory())
             self._api = self._connect()
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """End the connection, and leave nothing behind."""
+        """End the connection and remove its files."""
         session = self._api._session  # noqa: SLF001  # kr8s has no other way to close it
         with self._opened:
             if session is not None:
@@ -121,7 +86,7 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The namespace that was asked for, else the context's."""
+        """The namespace of --namespace, else the context's."""
         if self._target.namespace:
             return self._target.namespace
         auth = self._api.auth
@@ -130,46 +95,42 @@ class Cluster:
 
     def objects(self, kinds: Iterable[str], namespace: str = "") -> list[Manifest]:
         """Return every object of some kinds, of all namespaces unless one is named."""
-        # One after the other: kr8s renews its session at a 403, and what is on its way then never ends.
+        # One after the other: kr8s renews its session at a 403, and requests under way then never end.
         return [item for kind in kinds for item in self._run(self._list(kind, namespace), f"list {kind}s")]
 
     def get(self, ref: Ref) -> Manifest | None:
         """Return an object; None where it does not exist."""
-        return self._request("GET", ref, "")
+        return self._request("GET", ref)
 
     def apply(self, manifest: Manifest) -> None:
-        """Create or change an object by server-side apply; fields that somebody else owns are refused."""
-        self._request("PATCH", Ref.of(manifest), json.dumps(manifest), _APPLY)
-
-    def patch(self, ref: Ref, change: Manifest) -> None:
-        """Change some fields of an object that exists."""
-        self._request("PATCH", ref, json.dumps(change), _MERGE)
+        """Create or change an object by server-side apply; fields of another field manager are refused."""
+        self._request("PATCH", Ref.of(manifest), json.dumps(manifest))
 
     def delete(self, ref: Ref) -> None:
-        """Delete an object; one that does not exist is gone already."""
-        self._request("DELETE", ref, "")
+        """Delete an object, if it exists."""
+        self._request("DELETE", ref)
 
-    def ask(self, path: str, body: Manifest | None = None) -> Answer:
-        """Return what a path answers; a `body` is posted. Who may not look, or finds nothing, learns that.
+    def fetch(self, path: str, body: Manifest | None = None) -> Answer:
+        """Return the answer to a GET, or to a POST of `body`; 403 and 404 are answers.
 
         Raises:
-            CliError: It is not known who asks, or there is no answer.
+            CliError: The caller is not authenticated, or there is no answer.
         """
 
         async def work() -> Answer:
-            how = "GET" if body is None else "POST"
+            method = "GET" if body is None else "POST"
             head, _, tail = path.rpartition("/")
             base, url = (head, tail) if head else (path, "")
-            # Not kr8s's own errors: at each 403 it would try three times more.
-            call = self._api.call_api(how, version="", base=base, url=url, raise_for_status=False, json=body)
+            # Without kr8s's own errors: at each 403 it would try three times more.
+            call = self._api.call_api(method, version="", base=base, url=url, raise_for_status=False, json=body)
             async with call as response:
-                said = normalize_json(response.json()) if response.is_success else {}
-                return Answer(status=response.status_code, body=said if isinstance(said, dict) else {})
+                content = normalize_json(response.json()) if response.is_success else {}
+                return Answer(status=response.status_code, body=content if isinstance(content, dict) else {})
 
-        found = self._run(work(), f"read {path}")
-        if found.status in _ANSWERS:
-            return found
-        raise _refuse(f"read {path}", found.status, HTTPStatus(found.status).phrase)
+        answer = self._run(work(), f"read {path}")
+        if answer.status in _ANSWERS:
+            return answer
+        raise _refuse(f"read {path}", answer.status, HTTPStatus(answer.status).phrase)
 
     def _connect(self) -> "Api":
         target = self._target
@@ -182,7 +143,7 @@ class Cluster:
 
         async def work() -> "Api":
             with warnings.catch_warnings():
-                # About versions of Kubernetes that the library has not been tried with.
+                # About versions of Kubernetes that the library was not tested with.
                 warnings.simplefilter("ignore")
                 api = await kr8s.asyncio.api(kubeconfig=target.kubeconfig, context=target.context)
             api.timeout = target.seconds
@@ -191,9 +152,9 @@ class Cluster:
         try:
             return self._run(work(), "connect")
         except CliError as error:
-            missing = find_kubeconfig_fault(kubeconfig_paths(target.kubeconfig), target.context)
-            if missing:
-                raise CliError(f"cannot connect: {missing}. {_OTHERWISE}", Code.UNREACHABLE) from error
+            fault = _find_kubeconfig_fault(target)
+            if fault:
+                raise CliError(f"cannot connect: {fault}. {_OTHERWISE}", Code.UNREACHABLE) from error
             raise
 
     async def _list(self, kind: str, namespace: str) -> list[Manifest]:
@@ -204,7 +165,7 @@ class Cluster:
         # Items of a list come without their kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
-    def _request(self, method: str, ref: Ref, body: str, content_type: str = "") -> Manifest | None:
+    def _request(self, method: str, ref: Ref, body: str = "") -> Manifest | None:
         import kr8s  # noqa: PLC0415  # loaded by now
 
         version, plural = PLURALS[ref.kind]
@@ -216,15 +177,15 @@ class Cluster:
                 namespace=ref.namespace or None,
                 url=f"{plural}/{ref.name}",
                 content=body or None,
-                headers={"Content-Type": content_type} if body else None,
+                headers={"Content-Type": _APPLY} if body else None,
                 params={"fieldManager": _FIELD_MANAGER} if body else None,
             )
             try:
                 async with call as response:
-                    found = normalize_json(response.json())
-                    return found if isinstance(found, dict) else {}
+                    content = normalize_json(response.json())
+                    return content if isinstance(content, dict) else {}
             except kr8s.ServerError as error:
-                if _read_status(error) == _MISSING and not body:
+                if _read_status(error) == HTTPStatus.NOT_FOUND and not body:
                     return None
                 raise
 
@@ -234,8 +195,12 @@ class Cluster:
         import httpx  # noqa: PLC0415  # comes with kr8s
         import kr8s  # noqa: PLC0415  # loaded by now
 
+        async def bounded() -> T:
+            async with asyncio.timeout(self._target.seconds):
+                return await work
+
         try:
-            return self._runner.run(_bounded(work, self._target.seconds))
+            return self._runner.run(bounded())
         except kr8s.ServerError as error:
             raise _refuse(what, _read_status(error), str(error)) from error
         except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
@@ -247,9 +212,9 @@ class Cluster:
             raise CliError(message, Code.UNREACHABLE) from error
 
 
-@functools.lru_cache(maxsize=1)  # who watches looks again over the same connection
+@functools.lru_cache(maxsize=1)  # --watch reads again over the same connection
 def connect(target: Target) -> Cluster:
-    """Return the control plane that is meant; the connection ends with the command."""
+    """Return the control plane; the connection ends with the command."""
     cluster = Cluster(target)
     command = click.get_current_context().find_root()
     command.call_on_close(cluster.close)
@@ -257,14 +222,26 @@ def connect(target: Target) -> Cluster:
     return cluster
 
 
-_VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
-_MISSING = 404
-_ANSWERS = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
-
-
-async def _bounded(work: Awaitable[T], seconds: int) -> T:
-    async with asyncio.timeout(seconds):
-        return await work
+def _find_kubeconfig_fault(target: Target) -> str:
+    """Return why the kubeconfigs lack the context, or the current one; empty where they have it."""
+    # The system's separator joins several files, as for kubectl.
+    files = target.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    if not any(Path(file).is_file() for file in files.split(os.pathsep)):
+        return f"there is no kubeconfig {files}"
+    contents: list[JSON] = []
+    for file in files.split(os.pathsep):
+        try:
+            contents.append(yaml.safe_load(Path(file).read_text()))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+    contexts = [text(entry, "name") for content in contents for entry in listing(content, "contexts")]
+    if not contexts:
+        return f"the kubeconfig {files} holds no context"
+    if target.context and target.context not in contexts:
+        return f"the kubeconfig {files} holds no context {target.context}, but {', '.join(contexts)}"
+    if target.context or any(text(content, "current-context") for content in contents):
+        return ""
+    return f"the kubeconfig {files} has no current context"
 
 
 def _read_status(error: "ServerError") -> int:
@@ -273,11 +250,14 @@ def _read_status(error: "ServerError") -> int:
 
 
 def _refuse(what: str, status: int, message: str) -> CliError:
-    said = message.rstrip(".")
-    if status in (401, 403):
-        return CliError(f"cannot {what}: {said}. Ask for the rights that docs/cli.md lists", Code.UNREACHABLE)
-    if status == _MISSING:
-        return CliError(f"cannot {what}: {said}. Check the name, and that the six XRDs are installed", Code.NOT_FOUND)
-    if status in (400, 409, 422):
-        return CliError(f"cannot {what}: {said}. Correct what it names", Code.REFUSED)
-    return CliError(f"cannot {what}: {said or status}. Try again", Code.UNREACHABLE)
+    message = message.rstrip(".")
+    match status:
+        case 401 | 403:
+            return CliError(f"cannot {what}: {message}. Ask for the rights that docs/cli.md lists", Code.UNREACHABLE)
+        case 404:
+            advice = "Check the name, and that the six XRDs are installed"
+            return CliError(f"cannot {what}: {message}. {advice}", Code.NOT_FOUND)
+        case 400 | 409 | 422:
+            return CliError(f"cannot {what}: {message}. Correct what it names", Code.REFUSED)
+        case _:
+            return CliError(f"cannot {what}: {message or status}. Try again", Code.UNREACHABLE)

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import signal
 import sys
 from types import FrameType
@@ -9,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from function.cli.options import CliError, Code
+from function.cli.options import CliError, Code, examples
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",
@@ -24,19 +25,21 @@ COMMANDS = {
     "init": "A manifest to start from, with comments",
 }
 DEBUG = "MODELPLANE_DEBUG"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_FIRST_NAME = re.compile(r"^(metadata:\n  name: )\S+", re.MULTILINE)
 
 
-class Lazy(click.Group):
-    """Knows its commands by name and one line each."""
+class _LazyGroup(click.Group):
+    """Lists its commands by name and one line each, without loading them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """Return the commands in the order in which one meets them."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
-        if cmd_name not in COMMANDS:
-            return None
+        if cmd_name not in COMMANDS or cmd_name in self.commands:
+            return super().get_command(ctx, cmd_name)
         name = cmd_name.replace("-", "_")
         command = getattr(importlib.import_module(f"function.cli.{name}"), name)
         assert isinstance(command, click.Command)
@@ -48,8 +51,8 @@ class Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(
-    cls=Lazy,
+@click.group(
+    cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Example: modelplane plan -f examples/kimi-k2-two-nodes",
 )
@@ -61,27 +64,52 @@ def cli() -> None:
     """
 
 
+@cli.command(
+    epilog=examples("modelplane init model > model.yaml", "modelplane init environment eu-west > eu-west.yaml")
+)
+@click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
+@click.argument("name", required=False)
+def init(kind: str, name: str | None) -> None:
+    """Write a manifest to start from, with comments. The three fit each other."""
+    from importlib import resources  # noqa: PLC0415  # the other commands do without
+
+    from function.cli.tables import print_hint  # noqa: PLC0415  # likewise
+
+    content = resources.files("function.cli").joinpath("starters", f"{kind}.yaml").read_text()
+    if name:
+        if _NAME.fullmatch(name) is None:
+            raise CliError(f"{name} is not a name: lower-case letters, digits, - and .")
+        content = _FIRST_NAME.sub(lambda match: match[1] + name, content, count=1)
+    click.echo(content, nl=False)
+    print_hint("validate FILE")
+
+
 def main() -> None:
-    """Run a command; whatever goes wrong is told in one line."""
+    """Run a command; every failure is printed in one line."""
     signal.signal(signal.SIGINT, interrupt)
     sys.exit(_run())
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  # as a signal calls it
-    """End what runs, at once: with Python's own handler asyncio only cancels, which a library may swallow."""
+    """End the command at once: with Python's own handler asyncio only cancels, which a library may swallow."""
     raise KeyboardInterrupt
 
 
 def _run() -> int:
+    # kubectl runs a plugin by its file name, but people type `kubectl modelplane`.
+    file = os.path.basename(sys.argv[0])  # noqa: PTH119  # pathlib alone costs a tenth of the time that --help may take
+    program = "kubectl modelplane" if file.startswith("kubectl-") else "modelplane"
+    # None: colours where the output is a terminal.
+    colour = False if os.environ.get("NO_COLOR") else None
     try:
-        done = cli.main(prog_name=_find_program_name(), standalone_mode=False, color=_choose_colour())
+        code = cli.main(prog_name=program, standalone_mode=False, color=colour)
     except click.exceptions.Abort:
         return Code.INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return Code.OK
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else _find_program_name()
+        command = error.ctx.command_path if error.ctx else program
         _print_error(f"{error.format_message()} See '{command} --help'")
         return Code.USAGE
     except click.ClickException as error:
@@ -94,18 +122,7 @@ def _run() -> int:
             f"internal error ({type(error).__name__}: {error}). Set {DEBUG}=1, run again and report what it prints"
         )
         return Code.BUG
-    return done if isinstance(done, int) else Code.OK
-
-
-def _find_program_name() -> str:
-    # kubectl runs a plugin by its file name; people know it by the words they typed.
-    name = os.path.basename(sys.argv[0])  # noqa: PTH119  # pathlib alone costs a tenth of the time that --help may take
-    return "kubectl modelplane" if name.startswith("kubectl-") else "modelplane"
-
-
-def _choose_colour() -> bool | None:
-    """Return False where colours are unwanted, None to leave it to whether a terminal reads the output."""
-    return False if os.environ.get("NO_COLOR") else None
+    return code if isinstance(code, int) else Code.OK
 
 
 def _print_error(message: str) -> None:

@@ -12,7 +12,7 @@ from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invali
 from function.cli.options import Code, Form, Sources, examples, form, sources_with_set
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
-from function.cli.tables import BAD, GOOD, WAIT, hint, paint, structured, table, wrapped
+from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.composers import placement
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
@@ -59,7 +59,7 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
         lines = {p.ref: [*list_changes(p), *_list_restart_lines(p, live)] for p in plans}
     _write_plans(plans, lines, changes, form)
     if form.for_people and changes is None:  # no other command takes --set
-        hint(_choose_next(plans, sources))
+        print_hint(_choose_next(plans, sources))
     if not all(p.is_placed for p in plans):
         context.exit(Code.REFUSED)
 
@@ -73,7 +73,7 @@ def _write_plans(plans: list[Plan], lines: Mapping[Ref, list[str]], changes: "li
         case Form.JSON | Form.YAML:
             data: list[JSON] = [_build_data(p, lines.get(p.ref)) for p in plans]
             click.echo(
-                structured(form, data if changes is None else {"plans": data, "changes": _build_changes(changes)})
+                format_data(form, data if changes is None else {"plans": data, "changes": _build_changes(changes)})
             )
         case Form.NAME:
             for manifest in (manifest for p in plans for manifest in p.placements):
@@ -226,10 +226,10 @@ def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: b
     for number, plan_ in enumerate(plans):
         decision = plan_.decision
         colour = GOOD if plan_.is_placed else WAIT if _is_waiting(decision.reason) else BAD
-        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrapped(decision.message, 4)}"]
+        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrap_lines(decision.message, 4)}"]
         if plan_.rows:
             parts.insert(0, _build_table(plan_.rows, wide=wide))
-        parts += [wrapped(f"note: {remark}", 4) for remark in plan_.remarks]
+        parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks]
         if plan_.ref in changes:
             lines = [paint(line, _COLOURS[line[0]]) for line in changes[plan_.ref]]
             parts.append("\n".join(lines) or "nothing changes")
@@ -278,7 +278,7 @@ def _build_table(rows: Iterable[Row], *, wide: bool) -> str:
         )
         for r in rows
     )
-    return table(headers, cells)
+    return format_table(headers, cells)
 
 
 def _paint_verdict(row: Row) -> str:

@@ -18,7 +18,7 @@ from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_given
 from function.cli.store import Ref, Store, read_environments
-from function.cli.tables import structured
+from function.cli.tables import format_data
 from function.contract import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import ConditionType, Status
@@ -163,7 +163,7 @@ def _write_files(found: dict[Place, Manifest], folder: Path) -> None:
         name = _make_file_name("-".join(part for part in (ref.kind.lower(), ref.namespace, ref.name) if part))
         try:
             below.mkdir(parents=True, exist_ok=True)
-            (below / f"{name}.yaml").write_text(f"{structured(Form.YAML, manifest)}\n")
+            (below / f"{name}.yaml").write_text(f"{format_data(Form.YAML, manifest)}\n")
         except OSError as error:
             raise CliError(f"cannot write {below}: {error.strerror}. Name another --output-dir") from error
     clusters = {place.cluster for place in found}
@@ -185,7 +185,7 @@ def _write(found: dict[Place, Manifest], form: Form, *, mixed: bool) -> None:
                 click.echo(f"{kind}/{text(manifest, 'metadata.name')}")
         case Form.JSON:
             items: list[JSON] = [{"place": place.cluster, "manifest": m} for place, m in found.items()]
-            click.echo(structured(form, items))
+            click.echo(format_data(form, items))
         case _ if len(clusters) > 1 and not mixed:
             raise CliError(
                 f"these are manifests of {len(clusters)} clusters ({', '.join(clusters)}). Choose by --level, "
@@ -193,4 +193,4 @@ def _write(found: dict[Place, Manifest], form: Form, *, mixed: bool) -> None:
             )
         case _:
             for place, manifest in found.items():
-                click.echo(f"---\n# {place}\n{structured(Form.YAML, manifest)}")
+                click.echo(f"---\n# {place}\n{format_data(Form.YAML, manifest)}")

@@ -29,7 +29,7 @@ from function.api.cluster_model import parse_model
 from function.cli.inputs import load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.store import Store, normalize_json, read_environments
-from function.cli.tables import hint, structured, table
+from function.cli.tables import format_data, format_table, print_hint
 from function.domain.environment import Pool
 from function.domain.hardware import usable_memory
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
@@ -145,12 +145,12 @@ def size(  # noqa: PLR0913  # click's options
     warn_of_invalid(store, ["InferenceEnvironment"])
     results = [(size_, list(_fit_pools(size_, models, store))) for size_ in sizes]
     if form is not Form.TABLE:
-        click.echo(structured(form, [_build_data(size_, [data for _, data in fits]) for size_, fits in results]))
+        click.echo(format_data(form, [_build_data(size_, [data for _, data in fits]) for size_, fits in results]))
         return
     for number, (size_, fits) in enumerate(results):
         click.echo("\n" if number else "", nl=False)
         _print_size(size_, [row for row, _ in fits])
-    hint(_choose_next(store, sources) or f"init {'deployment' if models else 'model'}")
+    print_hint(_choose_next(store, sources) or f"init {'deployment' if models else 'model'}")
 
 
 def _choose_next(store: Store, sources: Sources) -> str:
@@ -339,7 +339,7 @@ def _print_size(sized: Size, rows: list[tuple[object, ...]]) -> None:
     headers = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "USABLE MEMORY", "OBSTACLE")
     nothing = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
     lines = "\n".join((sized.name, *(f"  {line}" for line in sized.arithmetic)))
-    click.echo(f"{lines}\n\n{table(headers, rows) if rows else nothing}")
+    click.echo(f"{lines}\n\n{format_table(headers, rows) if rows else nothing}")
 
 
 def _build_data(sized: Size, pools: list[JSON]) -> Manifest:

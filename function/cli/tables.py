@@ -1,4 +1,4 @@
-"""How results are written: plain tables as kubectl's, JSON, YAML, names, and the line that says what comes next."""
+"""How results are written: plain tables as kubectl's, JSON, YAML, and the line that says what to run next."""
 
 import json
 import shutil
@@ -14,13 +14,13 @@ import yaml
 from function.cli.options import CliError, Code, Form
 from function.kube.manifests import JSON
 
-_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_SECONDS = 2
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
+_WATCH_SECONDS = 2
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return an aligned table; empty cells show as kubectl's."""
+def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return an aligned table; empty cells show as `-`."""
     try:
         from tabulate import tabulate  # noqa: PLC0415  # of the extra `cli`
     except ImportError as error:
@@ -32,22 +32,22 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return tabulate(cells, headers, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
 
 
-def structured(form: Form, value: JSON) -> str:
+def format_data(form: Form, value: JSON) -> str:
     """Return a value as JSON or YAML."""
-    # Through JSON, which knows our enumerations as the text that they are.
-    said = json.dumps(value, indent=2, ensure_ascii=False)
+    # YAML is written through JSON, which turns our enumerations into text.
+    content = json.dumps(value, indent=2, ensure_ascii=False)
     if form is Form.JSON:
-        return said
-    return yaml.dump(json.loads(said), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110).rstrip()
+        return content
+    return yaml.dump(json.loads(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110).rstrip()
 
 
 def paint(text: str, colour: str) -> str:
-    """Return coloured text; colours are left out where no terminal reads it."""
+    """Return coloured text; click removes the colours where the output is no terminal."""
     return click.style(text, fg=colour) if text else text
 
 
-def wrapped(text: str, indent: int) -> str:
-    """Return a text in lines that fit the terminal; where none reads it, it stays as it is. Line breaks stay."""
+def wrap_lines(text: str, indent: int) -> str:
+    """Wrap each line of a text to the width of the terminal; without a terminal it is left alone."""
     columns = shutil.get_terminal_size((0, 0)).columns
     if columns <= 2 * indent:
         return text
@@ -55,41 +55,40 @@ def wrapped(text: str, indent: int) -> str:
     return "\n".join("\n".join(line) for line in lines)
 
 
-def hint(text: str) -> None:
-    """Say what comes next, beside the answer."""
-    context = click.get_current_context()
-    program = context.find_root().info_name
-    click.echo(f"\nNext: {program} {text}", err=True)
+def print_hint(command: str) -> None:
+    """Print on standard error which command to run next."""
+    program = click.get_current_context().find_root().info_name
+    click.echo(f"\nNext: {program} {command}", err=True)
 
 
-def age(timestamp: str, now: datetime | None = None) -> str:
-    """Return how long ago a time was, as kubectl writes it."""
+def format_age(timestamp: str) -> str:
+    """Return how long ago a time was, as kubectl writes it; empty where it is none."""
     try:
         since = datetime.fromisoformat(timestamp)
     except ValueError:
         return ""
-    seconds = int(((now or datetime.now(UTC)) - since).total_seconds())
+    seconds = int((datetime.now(UTC) - since).total_seconds())
     for size, unit, below in ((1, "s", 120), (60, "m", 7200), (3600, "h", 172800)):
         if seconds < below:
             return f"{max(0, seconds) // size}{unit}"
     return f"{seconds // 86400}d"
 
 
-def show(look: Callable[[], str], *, watch: bool) -> None:
-    """Show what is seen; `watch`: every two seconds until interrupted.
+def print_watched(render: Callable[[], str], *, watch: bool) -> None:
+    """Print a result; with `watch` every two seconds until interrupted.
 
-    A terminal is redrawn, a pipe gets what has changed.
+    A terminal is redrawn, a pipe gets only results that have changed.
     """
     if not watch:
-        click.echo(look())
+        click.echo(render())
         return
-    shown = None
+    before = None
     while True:
-        seen = look()
-        if seen != shown:
+        rendered = render()
+        if rendered != before:
             if sys.stdout.isatty():
                 click.clear()
-            click.echo(seen)
+            click.echo(rendered)
             sys.stdout.flush()
-            shown = seen
-        time.sleep(_SECONDS)
+            before = rendered
+        time.sleep(_WATCH_SECONDS)

@@ -14,7 +14,7 @@ from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT, age, hint, paint, show, structured, table
+from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.reasons import ConditionType, Status
 from function.remote.health import assess
@@ -59,10 +59,10 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
         world = load_inventory(sources, _KINDS, one_namespace=True)
         return _format_tree(build_tree(world.store, world.find_deployment(deployment)), form)
 
-    show(look, watch=watch)
+    print_watched(look, watch=watch)
     if form.for_people:
         again = f" -n {sources.target.namespace}" if sources.target.namespace else ""
-        hint(f"why{f' {deployment}' if deployment else ''}{again}{sources.again}")
+        print_hint(f"why{f' {deployment}' if deployment else ''}{again}{sources.again}")
 
 
 def _plan_tree(world: Inventory, name: str | None) -> Node:
@@ -165,18 +165,18 @@ def _format_tree(root: Node, form: Form) -> str:
     if form is Form.DOT:
         return _format_dot(root)
     if not form.for_people:
-        return structured(form, _build_data(root))
+        return format_data(form, _build_data(root))
     rows = [
         (
             branch + node.title,
             _paint_ready(node.ready),
-            age(node.since),
+            format_age(node.since),
             node.state,
             node.message,
         )
         for branch, node in _list_lines(root, "", wide=form is Form.WIDE)
     ]
-    return table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
+    return format_table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
 
 
 def _paint_ready(ready: str) -> str:

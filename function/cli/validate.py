@@ -24,7 +24,7 @@ from function.cli.gpus import find_contradictions
 from function.cli.inputs import KINDS, PARSERS, FileManifest, load_inventory, read_files
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespaces
-from function.cli.tables import BAD, GOOD, WAIT, paint, structured
+from function.cli.tables import BAD, GOOD, WAIT, format_data, paint
 from function.composers import COMPOSERS
 from function.domain.cache import NamedCache
 from function.domain.environment import Environment, StorageMode
@@ -100,7 +100,7 @@ def validate(  # noqa: PLR0913  # click's options
     if form is Form.TABLE:
         _print_faults(faults, len(manifests))
     else:
-        click.echo(structured(form, [_build_data(fault) for fault in faults]))
+        click.echo(format_data(form, [_build_data(fault) for fault in faults]))
     if any(strict or not fault.is_warning for fault in faults):
         context.exit(Code.REFUSED)
 

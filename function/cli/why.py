@@ -14,7 +14,7 @@ from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invali
 from function.cli.options import Form, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, DIM, GOOD, WAIT, hint, paint, structured, wrapped
+from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, paint, print_hint, wrap_lines
 from function.kube.manifests import Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
@@ -70,11 +70,11 @@ def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) ->
         report = read_report(world.store, world.find_deployment(deployment))
     if form is Form.TABLE:
         print_report(report, every=every)
-        hint(_next_command(report, sources))
+        print_hint(_next_command(report, sources))
     else:
         reasons = [asdict(reason) for reason in (*report.others, *report.refusals)]
         found: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
-        click.echo(structured(form, {**found, "conditions": [*report.conditions], "reasons": [*reasons]}))
+        click.echo(format_data(form, {**found, "conditions": [*report.conditions], "reasons": [*reasons]}))
 
 
 def read_report(store: Store, ref: Ref) -> Report:
@@ -165,18 +165,18 @@ def print_report(report: Report, *, every: bool) -> None:
     for condition in report.conditions:
         status = paint(text(condition, "status"), _COLOURS[Status(text(condition, "status"))])
         first = text(condition, "message").partition("\n")[0]
-        click.echo(wrapped(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
+        click.echo(wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
     grouped = len(report.refusals) > MAX_ITEMS and not every
     reasons = (*report.others, *(() if grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         title = f"{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
-        click.echo(f"\n{wrapped(title, 3)}")
+        click.echo(f"\n{wrap_lines(title, 3)}")
         for fault in reason.faults:
-            click.echo(wrapped(f"   - {fault}", 5))
+            click.echo(wrap_lines(f"   - {fault}", 5))
         for remedy_ in reason.remedies:
-            click.echo(wrapped(f"   {paint('do', GOOD)}: {remedy_}", 5))
+            click.echo(wrap_lines(f"   {paint('do', GOOD)}: {remedy_}", 5))
     for note in report.notes:
-        click.echo(wrapped(f"  {note}", 4))
+        click.echo(wrap_lines(f"  {note}", 4))
     if grouped:
         _print_groups(report.refusals, len(reasons) + 1)
         click.echo("\nEvery environment: --all")
@@ -187,10 +187,10 @@ def _print_groups(refusals: Iterable[Reason], first: int) -> None:
     for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
         those = list(group)
         title = f"\n{number}. {format_count(len(those), 'environment')}: {paint(reason, BAD)} ({those[0].outlook})"
-        click.echo(wrapped(title, 3))
-        click.echo(wrapped(f"   {_name_all([refusal.subject for refusal in those])}", 5))
+        click.echo(wrap_lines(title, 3))
+        click.echo(wrap_lines(f"   {_name_all([refusal.subject for refusal in those])}", 5))
         for fault in those[0].faults:
-            click.echo(wrapped(f"   - {those[0].subject}: {fault}", 5))
+            click.echo(wrap_lines(f"   - {those[0].subject}: {fault}", 5))
 
 
 def _name_all(subjects: Sequence[str]) -> str:

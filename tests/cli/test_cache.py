@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.purge import SCRIPT
+from function.cli.cache import SCRIPT
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example

@@ -104,7 +104,7 @@ CASES = (
         reason="with those that there are",
         arguments=("plan", "--kubeconfig", "{folder}/undecided"),
         code=3,
-        says="says of no context that it is the current",
+        says="has no current context. Give",
     ),
     Case(id="size-of-what", reason="says how", arguments=("size",), code=2, says="--params"),
     Case(id="size-in-what", reason="says how", arguments=("size", "--params", "7B"), code=2, says="--precision"),
