@@ -36,7 +36,8 @@ class Auditor:
         self._plane = plane
         self._pools: dict[tuple[str, str], tuple[int, int]] = {}
         self._services: dict[Ref, tuple[str, Held]] = {}
-        self._served: set[str] = set()
+        self._ready: set[str] = set()  # uids of placements that were Ready, or whose service was
+        self._served: set[str] = set()  # those of them that had replicas then
         self.allowed: set[Ref] = set()  # what a user deletes with his own hands
         self.violations: list[str] = []
         plane.server.watchers.append(self._watch)
@@ -84,9 +85,11 @@ class Auditor:
     # -- what serves is not taken away
     def _look_at_placement(self, event: Event) -> None:
         before, now = event.before, event.now
-        # A service without replicas is ready as well, and serves nothing (history 40782).
-        if now and text(condition(now.manifest, "ServiceReady"), "reason") == "Serving":
-            self._served.add(now.uid)
+        if now and (_ready(now) or _ready(now, "ServiceReady")):
+            self._ready.add(now.uid)
+            # A service without replicas is ready as well, and serves nothing (history 40782).
+            if text(condition(now.manifest, "ServiceReady"), "reason") == "Serving":
+                self._served.add(now.uid)
         going = before is not None and not before.deleting and (now is None or now.deleting)
         if going and before and before.uid in self._served and not self._may_go(before):
             self._say(f"{event.ref} served, and goes")
@@ -100,7 +103,7 @@ class Auditor:
             return True
         seen = self._plane.core.cache.get(deployment.ref) or deployment
         wanted = min(integer(v.manifest, "spec.environments", 1) for v in (deployment, seen))
-        others = [v for v in self._of(deployment) if v.uid != placement.uid and v.uid in self._served]
+        others = [v for v in self._of(deployment) if v.uid != placement.uid and v.uid in self._ready]
         return len(others) >= wanted
 
     def _of(self, deployment: Version) -> list[Version]:
