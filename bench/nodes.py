@@ -17,7 +17,7 @@ from bench.fleet import environment
 from bench.servers import Server, serving
 from function.composers.requirements import NODES
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from function.remote.node_collection import MEMBERSHIP, collection_name
+from function.remote.node_facts import MEMBERSHIP, name_collection
 from tests.server import certificates
 
 COUNTS = (16, 64, 200, 600)
@@ -71,7 +71,7 @@ def _object(number: int, beat: int, name: str, remote: Manifest) -> Manifest:
             "namespace": "modelplane-system",
             "uid": f"00000004-0000-4000-8000-{number:012}",
             "resourceVersion": str(1_000_000 + 1_000 * beat + number),
-            "labels": {MEMBERSHIP: collection_name("environment-0001")},
+            "labels": {MEMBERSHIP: name_collection("environment-0001")},
             "ownerReferences": [{"kind": "ObservedObjectCollection", "uid": _COLLECTION_UID}],
         },
         "spec": {"forProvider": {"manifest": {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}}},
@@ -93,12 +93,12 @@ def scene(count: int) -> Scene:
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
         "kind": "ObservedObjectCollection",
         "metadata": {
-            "name": collection_name("environment-0001"),
+            "name": name_collection("environment-0001"),
             "namespace": "modelplane-system",
             "uid": _COLLECTION_UID,
             "labels": {"app.kubernetes.io/managed-by": "modelplane"},
         },
-        "status": {"membershipLabel": {MEMBERSHIP: collection_name("environment-0001")}},
+        "status": {"membershipLabel": {MEMBERSHIP: name_collection("environment-0001")}},
     }
     return Scene(looking(count), {NODES: [node(n, 0) for n in range(count)]}, {NODES: collection})
 

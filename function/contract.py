@@ -1,7 +1,7 @@
-"""What goes in and what comes out of the whole function, as plain frozen data: `Call -> Outcome`.
+"""The input and the output of the whole function as plain frozen data: `Call -> Outcome`.
 
-Nothing here knows protobuf: the adapter fills a `Call` from a request and writes an `Outcome` into a response, and
-the CLI does the same from files or a live cluster.
+Nothing here knows protobuf: `wire` reads a `Call` from a request and writes an `Outcome` into a response, and the
+command line does the same from files or a live cluster.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,71 +12,65 @@ from typing import NamedTuple, TypeAlias
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, Status
 
+RESPONSE_BYTES = 4 * 2**20  # Crossplane reads no larger response: the default of its gRPC client (docs/facts.md)
+
 
 class Answer(Enum):
-    """A requirement that Crossplane has not answered yet; told apart from one answered with nothing."""
+    """A requirement that Crossplane has not answered yet, unlike one that it has answered with nothing."""
 
     PENDING = "pending"
 
 
 class RequiredResource(NamedTuple):
-    """A required resource: `digest` identifies its content, `load` turns it into a manifest when needed; `uid` is told
-    only of what comes from an API server.
-    """
+    """A required resource, parsed only if it is needed."""
 
-    digest: bytes
+    digest: bytes  # identifies the content
     load: Callable[[], Manifest]
-    uid: str = ""
+    uid: str = ""  # only of a resource from an API server
 
-
-# What Crossplane reads of a response: the default of its gRPC client (docs/facts.md, Crossplane).
-RESPONSE_BYTES = 4 * 2**20
 
 Answered: TypeAlias = tuple[RequiredResource, ...]
 Pause: TypeAlias = Callable[[], None]
 
 
-def never() -> None:
-    """Go on at once: nobody waits."""
+def noop() -> None:
+    """Does nothing, for calls that share the processor with no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One invocation. `observed` maps composition-resource-names to observed manifests, of all steps of the pipeline;
-    `foreign` are the names of those that earlier steps desire. `pause` is called between one environment and the next,
-    and may end the call; it changes nothing else.
-    """
+    """One RunFunction request."""
 
     xr: Manifest
-    observed: Mapping[str, Manifest] = field(default_factory=dict)
-    foreign: frozenset[str] = frozenset()
-    answers: Mapping[str, Answered] = field(default_factory=dict)
+    observed: Mapping[str, Manifest] = field(default_factory=dict)  # by composition-resource-name, of all steps
+    desired_by_earlier_steps: frozenset[str] = frozenset()  # composition-resource-names
+    answers: Mapping[str, Answered] = field(default_factory=dict)  # by requirement name
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
-    pause: Pause = field(default=never, compare=False)
+    pause: Pause = field(default=noop, compare=False)  # called between two environments; may raise to end the call
 
     def answer(self, name: str) -> Answered | Answer:
-        """Return what was found for a requirement, in any order, or that it was not answered yet."""
+        """Returns the resources for a requirement, in any order, or that it is not answered yet."""
         return self.answers.get(name, Answer.PENDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """What to fetch: by name, or every object of the kind that has all labels; of all namespaces where that is None."""
+    """Resources that Crossplane should fetch: one by name, or all of the kind that have all labels."""
 
     api_version: str
     kind: str
     name: str | None = None
-    namespace: str | None = None
+    namespace: str | None = None  # None: of all namespaces
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composed:
-    """A composed resource that shall exist, and whether it is observed to be ready."""
+    """A desired composed resource."""
 
     manifest: Manifest
-    ready: bool = False
+    ready: bool = False  # as observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +94,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The whole answer. `ready` False forces the composite to be unready; None leaves it to Crossplane. `version`: the
-    status may only be written over this resourceVersion of the composite, since it follows from what stood there.
-    """
+    """The response to a call."""
 
     requirements: Mapping[str, Requirement] = field(default_factory=dict)
     composed: Mapping[str, Composed] = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
-    ready: bool | None = None
+    ready: bool | None = None  # False: the composite is not ready; None: Crossplane decides
     ttl_seconds: int = 60
-    version: str = ""
+    version: str = ""  # the resourceVersion over which alone the status may be written, as it follows from that one

@@ -18,7 +18,7 @@ from crossplane.function import logging
 from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 
 from function import composers
-from function.contract import Call, Outcome, Pause, never
+from function.contract import Call, Outcome, Pause, noop
 from function.kube.manifests import text
 from function.metrics import Answered, Metrics
 from function.reasons import Unfinished
@@ -63,7 +63,7 @@ class Runner:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             raise  # never: aborting raises
 
-    def _answer(self, request: bytes, pause: Pause = never) -> RunFunctionResponse:
+    def _answer(self, request: bytes, pause: Pause = noop) -> RunFunctionResponse:
         """Only a bug in both composing and recovering makes the result fatal."""
         started = time.perf_counter()
         received = split(request)

@@ -44,9 +44,10 @@ MUTANTS = (
         (*_SERVE, "edit_model", "edit_model"),
         (
             Change(
-                "function.serving.reconcile",
-                "write",
-                "    if not opened and text(observed, _URI) != stored.plan.uri:\n        return earlier\n",
+                "function.serving.rollout",
+                "_compose_services",
+                "    if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):\n"
+                "        return kept\n",
             ),
         ),
     ),
@@ -69,10 +70,10 @@ MUTANTS = (
         (*_SERVE, "resize_model", "resize_model"),
         (
             Change(
-                "function.serving.reconcile",
+                "function.serving.rollout",
                 "_reuse_if_unchanged",
-                "        return observed\n",
-                "        return built\n",
+                "return observed if",
+                "return built if",
             ),
         ),
     ),
@@ -122,10 +123,10 @@ MUTANTS = (
         (*_SERVE, "wipe_references", "edit_deployment"),
         (
             Change(
-                "function.remote.orphans",
-                "orphans",
-                "    found: dict[str, Manifest] = {}\n",
-                "    return {}\n    found: dict[str, Manifest] = {}\n",
+                "function.remote.adoption",
+                "find_orphan_placements",
+                "    orphans: dict[str, Manifest] = {}\n",
+                "    return {}\n    orphans: dict[str, Manifest] = {}\n",
             ),
         ),
     ),
@@ -135,10 +136,10 @@ MUTANTS = (
         (*_SERVE, "wipe_references", "wipe_references", "edit_model"),
         (
             Change(
-                "function.composers.placement",
-                "_orphans",
-                "    return {requirements.OBJECTS: requirements.objects_of(name, namespace), **asked}\n",
-                "    return {}\n",
+                "function.composers.model_placement",
+                "_required_resources",
+                "    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)}\n",
+                "    required: dict[str, Requirement] = {}\n",
             ),
         ),
     ),
@@ -161,8 +162,8 @@ MUTANTS = (
         (*_SERVE, "forge_owner"),
         (
             Change(
-                "function.remote.orphans",
-                "orphans",
+                "function.remote.adoption",
+                "find_orphan_placements",
                 "        and placement.namespace == namespace\n",
             ),
             Change(
@@ -193,8 +194,8 @@ MUTANTS = (
         (*_SERVE, "place_by_hand", "place_by_hand"),
         (
             Change(
-                "function.composers.placement",
-                "_excess",
+                "function.composers.model_placement",
+                "_find_quota_excess",
                 "if not may_exceed(placement, settings.limits):",
                 "if placement:",
             ),
@@ -239,7 +240,7 @@ MUTANTS = (
         (
             Change(
                 "function.remote.carry_over",
-                "_spec",
+                "_desired_spec",
                 'if key not in {"data", "stringData"}',
                 "",
             ),
@@ -253,7 +254,7 @@ MUTANTS = (
             Change(
                 "function.remote.object_writer",
                 "ObjectWriter.compose",
-                "list(lifetime.value)",
+                "list(policy.value)",
                 '["*"]',
             ),
         ),
@@ -277,9 +278,9 @@ MUTANTS = (
         ("reshape_and_scale",),
         (
             Change(
-                "function.serving.reconcile",
-                "write",
-                "admission.replicas if same else 0",
+                "function.serving.rollout",
+                "_compose_services",
+                "admission.replicas if has_shape and not cannot_mount else 0",
                 "admission.replicas",
             ),
         ),

@@ -10,7 +10,7 @@ from bench.simulator.server import ApiServer
 from function.api.inference_environment import name_provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
-from function.remote.node_collection import DEFINITION, KIND, MEMBERSHIP
+from function.remote.node_facts import DEFINITION, KIND, MEMBERSHIP
 from tools.remote_stages import condition
 
 _SYNCED = condition("Synced", ok=True, reason="ReconcileSuccess")

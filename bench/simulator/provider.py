@@ -7,7 +7,7 @@ from bench.simulator.objects import Event, Version, finalizers, with_annotations
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
 from function.kube.manifests import Manifest, get, mapping, text
-from function.remote.object_writer import Lifetime
+from function.remote.object_writer import ManagementPolicy
 from tools.remote_stages import STAGES, reported
 
 FINALIZER = "finalizer.managedresource.crossplane.io"
@@ -83,7 +83,7 @@ class Provider:
 
 def makes_nothing(manifest: Manifest) -> bool:
     """Tell whether an Object neither makes what it describes nor is of something that others made."""
-    return get(manifest, "spec.managementPolicies") == [*Lifetime.FINISHED.value]
+    return get(manifest, "spec.managementPolicies") == [*ManagementPolicy.OBSERVE_DELETE.value]
 
 
 def _stages(made: Version) -> int:

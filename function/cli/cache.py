@@ -35,7 +35,7 @@ from function.kube.manifests import JSON, Manifest, condition, copy_manifest, ge
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
 from function.remote.health import READINESS, Level, assess
-from function.remote.objects import read
+from function.remote.observed_object import read
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _DAY = 86400

@@ -19,8 +19,8 @@ from function.cli.options import Code, Form, Target, examples, form
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.kube.manifests import Manifest, condition, flag, listing, text
 from function.kube.messages import format_count
-from function.remote.nodes import Node, read_node
-from function.serving.presets import API_VERSION
+from function.remote.node_facts import Node, parse_node
+from function.serving.service import API_VERSION
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WRITES = ("get", "list", "watch", "create", "patch")
@@ -194,11 +194,11 @@ def _check_nodes(seen: Seen) -> Iterator[Line]:
     if seen.nodes is None:
         yield _report_hidden(name, wanted)
         return
-    nodes = [read_node(node) for node in seen.nodes]
-    offering = {r: [node for node in nodes if node.offers.get(r)] for r in seen.gpu_resources}
+    nodes = [parse_node(node) for node in seen.nodes]
+    offering = {r: [node for node in nodes if node.allocatable.get(r)] for r in seen.gpu_resources}
     for resource, those in offering.items():
         if those:
-            gpus = sum(node.offers[resource] for node in those)
+            gpus = sum(node.allocatable[resource] for node in those)
             unready = [node for node in those if not node.ready or node.cordoned]
             away = f", not Ready or cordoned: {_list_names(unready)}" if unready else ""
             yield Line(

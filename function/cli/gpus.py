@@ -19,11 +19,18 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings, text
 from function.kube.names import GROUP
-from function.remote.collection import read_member
-from function.remote.node_collection import MEMBERSHIP, collection_name
-from function.remote.nodes import Node, Taint
-from function.remote.nodes import lasting as lasting_taints
-from function.remote.pools import gpus_of, look, memory_of, product_of
+from function.remote.node_facts import (
+    MEMBERSHIP,
+    Node,
+    Taint,
+    gpu_count,
+    gpu_memory,
+    gpu_product,
+    name_collection,
+    parse_member,
+    persistent_taints,
+    summarize_pools,
+)
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
 from function.status.inference_environment import drifted, unusable
@@ -153,12 +160,12 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
     every = sorted(nodes, key=lambda node: node.name)
     groups: dict[_Kind, list[Node]] = defaultdict(list)
     for node in every:
-        resource = next((name for name in GPU_RESOURCES if node.offers.get(name)), "")
+        resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
         if resource:
             label = next((name for name in _POOL_LABELS if node.labels.get(name)), "")
             taints = tuple(map(str, _list_taints(node, resource)))
-            gpus = gpus_of(node, resource) or 0
-            groups[_Kind(node.labels.get(label, ""), resource, gpus, product_of(node), taints)].append(node)
+            gpus = gpu_count(node, resource) or 0
+            groups[_Kind(node.labels.get(label, ""), resource, gpus, gpu_product(node), taints)].append(node)
     names: dict[str, int] = defaultdict(int)
     pools: list[JSON] = []
     for kind, group in sorted(groups.items()):
@@ -170,7 +177,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
 
 
 def _list_taints(node: Node, resource: str) -> list[Taint]:
-    return [taint for taint in lasting_taints(node) if taint.key != resource]
+    return [taint for taint in persistent_taints(node) if taint.key != resource]
 
 
 def _suggest_pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequence[Node]) -> Manifest:
@@ -178,7 +185,7 @@ def _suggest_pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequenc
         prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
         for taint in _list_taints(group[0], kind.resource)
     ]
-    memories = [memory for node in group if (memory := memory_of(node))]
+    memories = [memory for node in group if (memory := gpu_memory(node))]
     labels: Manifest = {**_choose_labels(group, others)}
     return prune(
         {
@@ -207,9 +214,9 @@ def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
     """Return the nodes of an environment; none where it does not observe any."""
-    name = collection_name(environment.name)
+    name = name_collection(environment.name)
     members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(MEMBERSHIP) == name)
-    return [member.node for member in map(read_member, members) if member.node is not None]
+    return [member.node for member in map(parse_member, members) if member.node is not None]
 
 
 def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
@@ -219,7 +226,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     environment = parse_environment(manifest, BUILT_IN).value
     nodes = _list_observed_nodes(store, environment)
     problems: list[Problem] = []
-    for name, facts in look(environment, nodes).items() if nodes else ():
+    for name, facts in summarize_pools(environment, nodes).items() if nodes else ():
         messages = [drifted(name, row) for row in facts.drift]
         messages += [f"pool {name}: {unusable(facts.unusable)}"] if facts.unusable else []
         problems += [Problem(f"spec.nodePools[{name}]", message) for message in messages]

@@ -13,7 +13,7 @@ from function.cli.options import Code, Form, Sources, examples, form, sources_wi
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
-from function.composers import placement
+from function.composers.model_placement import compute_service_identity
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.reasons import Outlook, Refused
@@ -137,7 +137,7 @@ def _read_digests(plan_: Plan) -> _Digests:
     digests: dict[tuple[str, str], str] = {}
     for manifest in plan_.placements:
         call, _ = reconcile(plan_.store, manifest)
-        service = placement.service(call, parse_settings(call.input, call.context).value)
+        service = compute_service_identity(call, parse_settings(call.input, call.context).value)
         if service:
             name, digest = service
             digests[name, text(manifest, "spec.inferenceEnvironmentRef.name")] = digest

@@ -22,7 +22,7 @@ from function.cli.tables import format_data
 from function.contract import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import ConditionType, Status
-from function.remote.carry_over import carried
+from function.remote.carry_over import desired_from_observed
 
 HERE = "control plane"
 # Whether a cluster answers is nothing that files know, and one without shared storage serves single nodes.
@@ -66,7 +66,7 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Ma
     for ref in refs:
         for observed in store.owned(ref).values():
             # Without status, without what Crossplane adds, and never with the data of a Secret.
-            manifest = carried(observed).manifest
+            manifest = desired_from_observed(observed).manifest
             yield Place("", Ref.of(manifest)), manifest
             if text(manifest, "kind") != "Object" or get(manifest, "spec.managementPolicies") == ["Observe"]:
                 continue

@@ -18,7 +18,7 @@ from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.reasons import ConditionType, Status
 from function.remote.health import assess
-from function.remote.objects import State, read
+from function.remote.observed_object import State, read
 from function.status.sentences import size
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
@@ -133,8 +133,11 @@ def _build_object(manifest: Manifest) -> Node:
         status = Status.TRUE if health.up else Status.FALSE
         state, message = health.level.value, health.message
     else:
-        status = Status.UNKNOWN if remote.silent or remote.state is State.UNSEEN else Status.FALSE
-        state, message = remote.state.name.replace("_", " "), remote.message or remote.state.value
+        status = Status.UNKNOWN if remote.state_unknown or remote.state is State.UNSEEN else Status.FALSE
+        state, message = (
+            remote.state.name.replace("_", " "),
+            remote.message or remote.state.value.message or "not reconciled yet",
+        )
     return Node(
         title=f"{text(wanted, 'kind')}/{text(wanted, 'metadata.name')}",
         ref=Ref.of(manifest),

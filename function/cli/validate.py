@@ -231,7 +231,8 @@ def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     settings = _read_settings(store, manifest)
     for environment in read_environments(store, settings):
         if cache.selects(environment):
-            faults = find_faults(cached_weights(model, cache, environment, settings))
+            namespace = settings.remote_namespace(cache.namespace)
+            faults = find_faults(cached_weights(model, cache, environment, settings, namespace))
             yield from (fault.problem for fault in faults)
 
 

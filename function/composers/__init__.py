@@ -1,6 +1,6 @@
-"""One file for each kind of composite: `compose(call, settings) -> Outcome`. Wiring; the rules are in the rooms below.
+"""One file for each kind of composite: `compose(call, settings) -> Outcome`. The rules are in the rooms below.
 
-Each asks for what it needs, hands it to the pure rooms, and turns what comes back into an outcome.
+Each composer requires resources, hands them to the pure rooms, and turns what comes back into an outcome.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,18 +10,17 @@ from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_placement import PLACEMENTS
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
-from function.composers import cache, deployment, environment, model, nodes, placement
-from function.composers.finish import observed_status
-from function.composers.orphan_objects import everything_as_it_is
+from function.composers import cache, deployment, environment, model, model_placement, node_collection, requirements
+from function.composers.outcome import observed_status
 from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
 from function.reasons import Unfinished
+from function.remote.adoption import carry_over_all, select_own
 from function.remote.carry_over import carry_over
-from function.remote.ownership import own
-from function.status.conditions import OWNED, UNFINISHED, complete, with_slips
+from function.status.conditions import OWNED, UNFINISHED, complete, with_settings_problems
 from function.status.references import unknown_kind
 
 COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
@@ -29,83 +28,82 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "Model": model.compose,
     "InferenceEnvironment": environment.compose,
     "ModelDeployment": deployment.compose,
-    "ModelPlacement": placement.compose,
+    "ModelPlacement": model_placement.compose,
     "ModelCache": cache.compose,
 }
-# What each asks of Crossplane depends on what is observed alone, so that it is the same on every call of a reconcile,
-# and after an error.
+# The resources that each kind requires depend only on what is observed and was answered before, so that they are the
+# same in every call of a reconcile, and after an error.
 REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "InferenceEnvironment": environment.required_resources,
     "ModelDeployment": deployment.required_resources,
-    "ModelPlacement": placement.required_resources,
+    "ModelPlacement": model_placement.required_resources,
     "ModelCache": cache.required_resources,
 }
-# What is remembered from call to call, and how often that was of use.
+# The hits and misses of what is cached from call to call.
 MEMORIES: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENTS.stats,
     "placements": PLACEMENTS.stats,
     "verdicts": deployment.VERDICT_CACHE.stats,
-    "nodes": nodes.MEMBERS.stats,
+    "nodes": node_collection.MEMBERS.stats,
 }
-_KEEPS_A_LEDGER = "InferenceEnvironment"
-# A bug is not the user's to wait out: try again soon, with whatever changes meanwhile.
-_RETRY_SECONDS = 60
+_RETRY_SECONDS = 60  # after an internal error, which no change of the user's may end
 
 
 def compose(call: Call) -> Outcome:
-    """Return the outcome for a composite of any of our kinds; another kind composes nothing and is told so."""
-    call = own(call)
-    kind = _kind(call.xr)
+    """Returns the outcome for a composite of any of our kinds; nothing is composed for another kind."""
+    call = select_own(call)
+    kind = _known_kind(call.xr)
     if not kind:
-        return _unknown(call)
+        return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
     outcome = COMPOSERS[kind](call, settings.value)
-    conditions = with_slips(outcome.conditions, settings.problems)
-    return replace(outcome, conditions=conditions, version=_version(call, outcome))
+    conditions = with_settings_problems(outcome.conditions, settings.problems)
+    return replace(outcome, conditions=conditions, version=_status_version(call, outcome))
 
 
-def _version(call: Call, outcome: Outcome) -> str:
-    """Return the version over which alone a status may be written: much in it is latched, and read back from it.
+def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, detail: str = "") -> Outcome:
+    """Returns the outcome of a call that failed: everything stays as observed, and every condition says so.
 
-    Crossplane reads a composite from a cache that may be older than its own last write: written over it, what was
-    latched would be lost, or two statuses would follow each other for ever. Where what is composed changes there is
-    none, since Crossplane writes the list of it first, and looks again at once: but for an environment, whose ledger
-    is never written over another one.
+    `detail` is a sentence that ends the message of the conditions.
     """
-    same = outcome.composed.keys() == call.observed.keys()
-    return text(call.xr, "metadata.resourceVersion") if same or _kind(call.xr) == _KEEPS_A_LEDGER else ""
+    call = select_own(call)
+    kind = _known_kind(call.xr)
+    message = ". ".join(filter(None, (UNFINISHED[unfinished], detail)))
+    outcome = Outcome(
+        requirements=REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {},
+        composed=carry_over_all(call, call.answer(requirements.OBJECTS)),
+        status=observed_status(call.xr),
+        conditions=complete(kind, (), unfinished, message) if kind in OWNED else (),
+        ttl_seconds=_RETRY_SECONDS,
+    )
+    return replace(outcome, version=_status_version(call, outcome))
 
 
-def _kind(xr: Manifest) -> str:
-    """Return the kind, empty where it is not one of ours in the version that we know."""
+def _status_version(call: Call, outcome: Outcome) -> str:
+    """Returns the resourceVersion over which alone the status may be written; empty for any.
+
+    Much of a status is read back from it, and Crossplane reads the composite from a cache that may be older than its
+    own last write: written over that, facts would be lost, or two statuses would overwrite each other for ever. Where
+    the set of composed resources changes there is no version, since Crossplane writes their list first and reconciles
+    again at once. The exception is an environment, whose ledger must never overwrite another one.
+    """
+    is_stable = outcome.composed.keys() == call.observed.keys()
+    has_ledger = _known_kind(call.xr) == "InferenceEnvironment"
+    return text(call.xr, "metadata.resourceVersion") if is_stable or has_ledger else ""
+
+
+def _known_kind(xr: Manifest) -> str:
+    """Returns the kind; empty if it is not one of ours in the known version."""
     kind = text(xr, "kind")
     return kind if kind in COMPOSERS and text(xr, "apiVersion") == VERSION else ""
 
 
-def _unknown(call: Call) -> Outcome:
-    """Return the outcome for what another function should compose; what is ours of another version stays as it is."""
+def _reject_unknown_kind(call: Call) -> Outcome:
+    """Returns the outcome for another function's kind; the status of one of ours in another version stays."""
     version, kind = text(call.xr, "apiVersion"), text(call.xr, "kind")
-    ours = version.startswith(f"{GROUP}/")
-    event = Event(
-        reason="UnknownKind", message=truncate_middle(unknown_kind(version, kind, tuple(COMPOSERS))), warning=True
+    message = truncate_middle(unknown_kind(version, kind, tuple(COMPOSERS)))
+    return Outcome(
+        composed=carry_over(call.observed),
+        status=observed_status(call.xr) if version.startswith(f"{GROUP}/") else {},
+        events=(Event(reason="UnknownKind", message=message, warning=True),),
     )
-    return Outcome(composed=carry_over(call.observed), status=observed_status(call.xr) if ours else {}, events=(event,))
-
-
-def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, detail: str = "") -> Outcome:
-    """Return the outcome of a call that came to no end: everything stays as observed, and every condition says so.
-
-    `detail` is a sentence that ends the message of the conditions.
-    """
-    call = own(call)
-    kind = _kind(call.xr)
-    asked = REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {}
-    said = (UNFINISHED[unfinished], detail)
-    outcome = Outcome(
-        requirements=asked,
-        composed=everything_as_it_is(call, asked),
-        status=observed_status(call.xr),
-        conditions=complete(kind, (), unfinished, ". ".join(filter(None, said))) if kind in OWNED else (),
-        ttl_seconds=_RETRY_SECONDS,
-    )
-    return replace(outcome, version=_version(call, outcome))

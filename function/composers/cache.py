@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS
-from function.composers import orphan_objects, requirements, resolve
-from function.composers.finish import finish, keep_observed, unready
+from function.composers import requirements, resolve
+from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.contract import (
     RESPONSE_BYTES,
     Answer,
@@ -35,9 +35,9 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Status
+from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
-from function.remote.object_writer import NAMESPACE, ObjectWriter, namespace
-from function.remote.orphans import with_orphans
+from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, find_remote_namespace
 from function.status import caches as report
 from function.status import references
 from function.weights import consumers as readers
@@ -63,11 +63,6 @@ class _Task:
     settings: Settings
 
     @property
-    def namespace(self) -> str:
-        """The namespace on the remote clusters."""
-        return f"{self.settings.remote_namespace_prefix}{self.cache.namespace}"
-
-    @property
     def selected(self) -> tuple[str, ...]:
         """Names of the environments that shall have the bytes: those named, or those that the selector admits."""
         if self.cache.environments is not None:
@@ -82,10 +77,10 @@ class _Task:
 def compose(call: Call, settings: Settings) -> Outcome:
     """Return the remote objects of a ModelCache, with what is so and what to do."""
     listed = call.answer(requirements.OBJECTS)
-    lost = orphan_objects.found(call, [] if listed is Answer.PENDING else [listed])
-    call = with_orphans(call, lost)
+    orphans = find_orphan_objects(call, listed)
+    call = observe_orphans(call, orphans)
     outcome = _compose(call, settings)
-    return replace(outcome, composed=orphan_objects.kept(outcome.composed, call, lost))
+    return replace(outcome, composed=adopt_objects(outcome.composed, call, orphans))
 
 
 def _compose(call: Call, settings: Settings) -> Outcome:
@@ -103,7 +98,7 @@ def _compose(call: Call, settings: Settings) -> Outcome:
     composed = {key: item for scope in scopes for key, item in scope.composed.items()}
     settled = all(c.status is Status.TRUE for c in conditions)
     users = sorted({p.deployment or p.name for p in task.users})
-    return finish(
+    return build_outcome(
         call,
         settings,
         requirements=asked,
@@ -111,7 +106,7 @@ def _compose(call: Call, settings: Settings) -> Outcome:
         status=report.status(task.model, sizes[0] if sizes else None, rows, users, task.readers),
         conditions=conditions,
         settled=settled,
-        ready=unready(composed, works=settled),
+        ready=unready_if_incomplete(composed, works=settled),
     )
 
 
@@ -136,7 +131,7 @@ def _environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:
         if listed is Answer.PENDING:
             return asked
         names -= {e.name for e in ENVIRONMENTS.parse(listed, BUILT_IN)}
-    return asked | {requirements.environment_of(name): requirements.environment(name) for name in sorted(names)}
+    return asked | {requirements.key_environment(name): requirements.environment(name) for name in sorted(names)}
 
 
 def _placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
@@ -152,7 +147,7 @@ def _placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
         return asked
     found = {p.name for p in PLACEMENTS.parse(listed) if p}
     unlisted = (reader.name for reader in cache.readers if reader.name not in found)
-    return asked | {requirements.placement_of(n): requirements.placement(n, cache.namespace) for n in unlisted}
+    return asked | {requirements.key_placement(n): requirements.placement(n, cache.namespace) for n in unlisted}
 
 
 def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condition:
@@ -273,17 +268,18 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
         watch=task.settings.object_watch,
         observed=observed,
         scope=name,
-    ).within(task.namespace)
+    )
+    namespace = find_remote_namespace(observed) or task.settings.remote_namespace(task.cache.namespace)
     entry = task.cache.entry(name)
     stored = reconcile_weights(
-        cached_weights(task.model, task.cache, environment, task.settings),
+        cached_weights(task.model, task.cache, environment, task.settings, namespace),
         writer,
         name,
         entry.hydration if entry else Hydration(),
     )
-    composed = {NAMESPACE: namespace(task.namespace, writer), **writer.named(stored.composed)}
+    composed = {NAMESPACE: compose_namespace(namespace, writer), **stored.composed}
     if _is_read(task, name, stored, observed):
-        composed |= writer.named(stored.stale) | carry_over(writer.left)
+        composed |= stored.stale
     return _Scope(
         composed=_prefixed(prefix, composed),
         observed=there,

@@ -13,7 +13,7 @@ from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
 from function.api.settings import parse_settings
 from function.composers import requirements, resolve, scopes
-from function.composers.finish import finish, keep_observed
+from function.composers.outcome import build_outcome, keep_observed
 from function.composers.placement_writer import lower_replicas, placement_manifest
 from function.composers.scopes import Scope
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
@@ -24,8 +24,8 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
 from function.kube.names import build_name
 from function.reasons import ConditionType, ModelResolved, Status
-from function.remote.carry_over import over_version, repeated
-from function.remote.orphans import adopted, with_orphans
+from function.remote.adoption import adopt, observe_orphans
+from function.remote.carry_over import reapply_observed, with_resource_version
 from function.scheduling.quota import apply_quota_to_decision, find_quota_refusal, namespace_usage, requests_more
 from function.scheduling.retention import find_profile
 from function.scheduling.scheduler import schedule, uncached
@@ -61,7 +61,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     found = decide(call, settings)
     if isinstance(found, Outcome):
         return found
-    return _compose_placements(with_orphans(call, found.view.orphans), settings, found)
+    return _compose_placements(observe_orphans(call, found.view.orphans), settings, found)
 
 
 def decide(call: Call, settings: Settings) -> Considered | Outcome:
@@ -71,7 +71,7 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     if deployment is None:
         return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
     near = scopes.own_scope(call, deployment, settings)
-    kept = with_orphans(call, near.orphans)
+    kept = observe_orphans(call, near.orphans)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     if isinstance(model, Model) and not model.profiles:
         model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
@@ -189,7 +189,7 @@ def _compose_placements(call: Call, settings: Settings, found: Considered) -> Ou
     readable = {placement.name for placement in scopes.placements(call.observed)}
     orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
-    carried = {keys[name]: repeated(call.observed[keys[name]]) for name in sorted(stays)}
+    carried = {keys[name]: reapply_observed(call.observed[keys[name]]) for name in sorted(stays)}
     composed = lower_replicas(carried, request.deployment.replicas)
     counted = tuple(to_placement(request, assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
@@ -200,18 +200,18 @@ def _compose_placements(call: Call, settings: Settings, found: Considered) -> Ou
         )
         if key in call.observed and not is_rescheduled(assignment):
             # The pool is repeated from an observation that may be late: it must not overwrite a later decision.
-            composed[key] = over_version(composed[key], call.observed[key])
+            composed[key] = with_resource_version(composed[key], call.observed[key])
     explanation = explain(request, decision)
     conditions = [
         found.resolved,
         report.scheduled(explanation),
         report.placements_ready((*counted, *decision.carried), request.deployment.environments),
     ]
-    return finish(
+    return build_outcome(
         call,
         settings,
         requirements=found.view.requirements,
-        composed=adopted(composed, found.view.orphans),
+        composed=adopt(composed, found.view.orphans),
         status=report.status(request, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),

@@ -3,15 +3,15 @@
 Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object on the StorageClass, and KServe's
 missing pipeline preset, which is never removed because running services refer to it. Whether the preset is there tells
 whether the kubeconfig works and KServe is installed: its CRD would tell too, but nests deeper than a request can hold.
-It keeps the ledger of its own GPUs, whatever else is wrong with it, and counts the nodes that it is shown (nodes.py).
+It keeps the ledger of its own GPUs, whatever else is wrong with it, and observes its nodes (node_collection.py).
 """
 
 from dataclasses import replace
 
 from function.api.inference_environment import ClusterAccess, ParsedEnvironment, parse_environment
 from function.api.model_placement import PLACEMENTS
-from function.composers import nodes, requirements
-from function.composers.finish import finish, keep_observed, observed_status
+from function.composers import node_collection, requirements
+from function.composers.outcome import build_outcome, keep_observed, observed_status
 from function.contract import Answer, Call, Composed, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
@@ -19,9 +19,9 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY
-from function.remote.object_writer import Lifetime, ObjectWriter
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.scheduling.admission import admit_placements
-from function.serving.presets import build_pipeline_preset
+from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as hardware
 from function.status import inference_environment as report
 
@@ -37,7 +37,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         invalid = report.invalid(parsed.pool_problems, parsed.other_problems)
         held = keep_observed(call, settings, asked, invalid)
         return replace(held, status={**held.status, **(_ledger(call, environment) or {})})
-    seen = nodes.seen(call, environment)
+    seen = node_collection.observe_environment(call, environment)
     environment = seen.environment
     writer = ObjectWriter(
         owner=environment.name,
@@ -46,15 +46,15 @@ def compose(call: Call, settings: Settings) -> Outcome:
         watch=settings.object_watch,
         observed=call.observed,
     )
-    composed = _composed(call, parsed, access, writer) | nodes.composed(seen, writer)
+    composed = _composed(call, parsed, access, writer) | node_collection.compose_collection(seen, writer)
     storage_class = writer.read(CLASS)
     conditions = [
         report.cluster_ready(writer.read(PRESET), access.kubeconfig),
         report.pools_valid(environment.pools, parsed.pool_problems),
         report.storage_ready(environment.storage.class_name, storage_class),
-        hardware.as_declared(environment.pools, seen.sight, invalid=bool(environment.broken_pools)),
+        hardware.as_declared(environment.pools, seen.observation, invalid=bool(environment.broken_pools)),
     ]
-    return finish(
+    return build_outcome(
         call,
         settings,
         requirements=asked,
@@ -74,7 +74,7 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 
 def _asked(call: Call, environment: Environment) -> dict[str, Requirement]:
-    return _asked_placements(call, environment) | nodes.required_resources(call, environment)
+    return _asked_placements(call, environment) | node_collection.required_resources(call, environment)
 
 
 def _asked_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
@@ -87,13 +87,14 @@ def _asked_placements(call: Call, environment: Environment) -> dict[str, Require
     name, status = environment.name, mapping(call.xr, "status")
     if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}
-    asked, labelled = {requirements.on(name): requirements.placements_on(name)}, call.answer(requirements.on(name))
+    key = requirements.key_placements_on(name)
+    asked, labelled = {key: requirements.placements_on(name)}, call.answer(key)
     if labelled is not Answer.PENDING:
         known = {p.uid for p in PLACEMENTS.parse(labelled) if p}
         for row in listing(status, "admitted"):
             if text(row, "uid") not in known:
                 place = text(row, "name"), text(row, "namespace")
-                asked[requirements.placement_of(*place)] = requirements.placement(*place)
+                asked[requirements.key_placement(*place)] = requirements.placement(*place)
     return asked
 
 
@@ -128,12 +129,12 @@ def _composed(
         CONFIG: Composed(
             manifest=_provider_config(parsed.value.provider_config, access), ready=CONFIG in call.observed
         ),
-        PRESET: writer.compose(PRESET, build_pipeline_preset(parsed.value.kserve), Lifetime.KEPT),
+        PRESET: writer.compose(PRESET, build_pipeline_preset(parsed.value.kserve), ManagementPolicy.RETAIN),
     }
     name = parsed.value.storage.class_name
     if name:
         manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-        composed[CLASS] = writer.compose(CLASS, manifest, Lifetime.OBSERVED)
+        composed[CLASS] = writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
     return composed
 
 

@@ -1,7 +1,7 @@
 """ClusterModel and Model: check what is to be served and show what it amounts to. Nothing is composed."""
 
 from function.api.cluster_model import parse_model
-from function.composers.finish import finish
+from function.composers.outcome import build_outcome
 from function.contract import Call, Outcome
 from function.domain.settings import Settings
 from function.status import cluster_model as report
@@ -14,4 +14,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
         status, condition = {}, report.invalid_source(model.problems)
     else:
         status, condition = report.status(model.value), report.valid(model.value)
-    return finish(call, settings, requirements={}, composed={}, status=status, conditions=[condition], settled=True)
+    return build_outcome(
+        call, settings, requirements={}, composed={}, status=status, conditions=[condition], settled=True
+    )

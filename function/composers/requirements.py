@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from function.contract import Requirement
 from function.domain.model import ModelRef
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
-from function.remote.node_collection import DEFINITION, MEMBERSHIP
+from function.remote.node_facts import DEFINITION, MEMBERSHIP
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
-from function.weights import cache_usage
 
 MODEL = "model"
 ENVIRONMENT = "environment"
@@ -18,13 +17,11 @@ PLACEMENTS = "placements"
 NAMESPACE = "placements-of-the-namespace"
 CACHE = "cache"
 OBJECTS = "objects"
-USAGE = "cache-usage"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 _ENVIRONMENT = "environment-"
 _ON = "placements-on-"
 _PLACEMENT = "placement-"
-_ORPHAN = "object-"
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -39,7 +36,7 @@ def environment(name: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="InferenceEnvironment", name=name)
 
 
-def environment_of(name: str) -> str:
+def key_environment(name: str) -> str:
     """Return the requirement's name for one of several environments."""
     return f"{_ENVIRONMENT}{name}"
 
@@ -72,12 +69,12 @@ def placements_reading(cache: str, namespace: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
 
 
-def on(environment: str) -> str:
+def key_placements_on(environment: str) -> str:
     """Return the requirement's name for the placements on one of several environments."""
     return f"{_ON}{environment}"
 
 
-def placement_of(name: str, namespace: str = "") -> str:
+def key_placement(name: str, namespace: str = "") -> str:
     """Return the requirement's name for one of several placements; without a namespace they are of the asker's."""
     return f"{_PLACEMENT}{namespace}/{name}" if namespace else f"{_PLACEMENT}{name}"
 
@@ -87,25 +84,10 @@ def placement(name: str, namespace: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="ModelPlacement", name=name, namespace=namespace)
 
 
-def orphan(name: str) -> str:
-    """Return the requirement's name for one Object that may be there unobserved."""
-    return f"{_ORPHAN}{name}"
-
-
-def remote_object(name: str, namespace: str) -> Requirement:
-    """Ask for one Object."""
-    return Requirement(api_version=OBJECT_VERSION, kind="Object", name=name, namespace=namespace)
-
-
 def objects_of(owner: str, namespace: str) -> Requirement:
     """Ask for the Objects that a placement composed."""
     labels = {LABEL_OWNER: label_value(owner)}
     return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
-
-
-def usage(name: str, namespace: str) -> Requirement:
-    """Ask for the Usage by which a placement protects its ModelCache."""
-    return Requirement(api_version=cache_usage.API_VERSION, kind=cache_usage.KIND, name=name, namespace=namespace)
 
 
 def cache(name: str, namespace: str) -> Requirement:

@@ -22,7 +22,7 @@ from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
-from function.remote.orphans import orphans
+from function.remote.adoption import find_orphan_placements
 
 _MOST = 100  # environments of a deployment (apis/modeldeployments/definition.yaml)
 
@@ -64,12 +64,12 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
         every = _read(listed)
         seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
         names = _said(call.xr) - seen - {p.name for _, p in every if p}
-        unlisted = {requirements.placement_of(n): requirements.placement(n, deployment.namespace) for n in names}
+        unlisted = {requirements.key_placement(n): requirements.placement(n, deployment.namespace) for n in names}
         asked |= dict(sorted(unlisted.items()))
         every += [found for name in unlisted for found in _read(call.answers.get(name, ()))]
-    lost = orphans(call.xr, call.observed, every)
+    lost = find_orphan_placements(call.xr, call.observed, every)
     own = (*placements(call.observed), *placements(lost))
-    used = {requirements.environment_of(name): requirements.environment(name) for name in _used(own)}
+    used = {requirements.key_environment(name): requirements.environment(name) for name in _used(own)}
     if isinstance(deployment.cache, NamedCache):
         asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
     caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
@@ -133,7 +133,7 @@ def _used(own: Iterable[Placement]) -> list[str]:
 
 
 def _on(own: Iterable[Placement]) -> dict[str, Requirement]:
-    return {requirements.on(name): requirements.placements_on(name) for name in _used(own)}
+    return {requirements.key_placements_on(name): requirements.placements_on(name) for name in _used(own)}
 
 
 def _namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
@@ -172,7 +172,7 @@ def _name(call: Call) -> tuple[str, str]:
 
 
 def _listed(seen: Scope) -> list[str]:
-    return [requirements.on(name) for name in _used(seen.own)]
+    return [requirements.key_placements_on(name) for name in _used(seen.own)]
 
 
 def _others(answers: Iterable[Answered | Answer], own: Iterable[Placement], me: tuple[str, str]) -> Iterator[Placement]:

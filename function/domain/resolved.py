@@ -21,11 +21,7 @@ class ResolvedPlacement:
     pool: Pool
     cache: ModelCache | None
     settings: Settings
-
-    @property
-    def namespace(self) -> str:
-        """The namespace on the remote cluster."""
-        return f"{self.settings.remote_namespace_prefix}{self.placement.namespace}"
+    namespace: str  # on the remote cluster
 
     @property
     def entry(self) -> CacheEntry | None:

@@ -84,5 +84,9 @@ class Settings:
     object_watch: bool = False
     remote_namespace_prefix: str = ""
 
+    def remote_namespace(self, namespace: str) -> str:
+        """Returns the namespace on remote clusters in which new placements and caches of a namespace start."""
+        return f"{self.remote_namespace_prefix}{namespace}"
+
 
 BUILT_IN = Settings()

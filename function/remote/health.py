@@ -81,7 +81,7 @@ def _job(manifest: Manifest) -> Health:
 
 
 def _by_ready(manifest: Manifest) -> Health:
-    if not current(manifest):
+    if not is_current(manifest):
         return Health(Level.PROGRESSING, "its controller has not seen the latest change yet")
     ready = condition(manifest, "Ready")
     if ready.get("status") == "True":
@@ -92,7 +92,7 @@ def _by_ready(manifest: Manifest) -> Health:
 def _service(manifest: Manifest) -> Health:
     # observedGeneration is current while a preset is missing, so Ready alone proves nothing (docs/facts.md, KServe).
     combined = condition(manifest, "PresetsCombined")
-    if current(manifest) and combined.get("status") == "False":
+    if is_current(manifest) and combined.get("status") == "False":
         return Health(Level.FAILED, _sentence(combined))
     health = _by_ready(manifest)
     if health.up and combined.get("status") != "True":
@@ -109,7 +109,7 @@ def _sentence(found: Manifest) -> str:
     return ": ".join(part for part in (text(found, "type"), text(found, "message")) if part)
 
 
-def current(manifest: Manifest) -> bool:
+def is_current(manifest: Manifest) -> bool:
     """Tell whether the status is about the current generation; where either does not say, it is believed.
 
     A status that is ahead comes from a restored backup: the API server counts generations from 1 again.

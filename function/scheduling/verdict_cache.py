@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from function.api.parse_cache import CacheStats
-from function.contract import never
+from function.contract import noop
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.scheduling.filters import FilterFunc, filter_environment
@@ -41,7 +41,7 @@ class VerdictCache:
         self.stats = CacheStats()
 
     def cached_filter(
-        self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = never
+        self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = noop
     ) -> FilterFunc:
         """Return what judges these environments for a request as `judge` does; `pause` is called before each that is
         not known.

@@ -1,4 +1,4 @@
-"""The digest of the inputs that a service's pods depend on and that a user or the platform set.
+"""A service as it is requested, and the digest of the inputs that its pods depend on.
 
 A service carries its digest in the annotation `modelplane.ai/spec-digest`. While the digest is unchanged, the service
 stays as it is observed, whatever this release would derive or default (docs/decisions/0011).
@@ -12,17 +12,43 @@ services that set it; tests/serving/test_digest.py pins the form.
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from function.domain.environment import Pool, own_taints
-from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, UriSource
-from function.domain.pods import InterNode
+from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, Shape, UriSource
+from function.domain.pods import InterNode, PullSecret, build_copied_secret, name_pull_secrets
 from function.domain.settings import Initializer, Kserve
 from function.kube.names import hash_parts
 from function.serving.engine import Mode, mode_of
-from function.serving.request import ServingRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRequest:
+    """One service on one remote cluster."""
+
+    name: str  # at most 40 characters; another `identify_service(shape)` is another name
+    namespace: str
+    labels: Mapping[str, str]
+    model: Model
+    profile: Profile
+    shape: Shape  # the recorded decision, not what the profile says today
+    pool: Pool
+    replicas: int
+    uri: str  # where KServe reads the weights
+    kserve: Kserve
+    initializer: Initializer | None = None  # None: the weights are not downloaded into the pod
+    pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
+    weights: int | None = None  # bytes; None: unknown
+    bandwidth: int | None = None  # bytes per second at which a pod reads the weights; None: unknown
+
+    @property
+    def pulled_with(self) -> tuple[PullSecret, ...]:
+        """The Secrets with which the images are pulled, by their names on the remote cluster."""
+        own = (build_copied_secret(secret.name, secret.namespace) for secret in self.profile.engine.pull_secrets)
+        return name_pull_secrets((*own, *self.pull_secrets), self.name, self.namespace)
+
 
 EXCLUDED: Mapping[type, frozenset[str]] = {
     # A service of another name or namespace is another object, and the labels follow from its placement. Replicas

@@ -39,13 +39,80 @@ from function.domain.engine_spec import (
     has_ability,
 )
 from function.domain.model import Engine, EngineName, Shape
-from function.serving import scripts
 
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
 _SHUTDOWN = "--shutdown-timeout"
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
 _DIGITS = 6
 _API_SERVERS = 8  # as KServe's preset for data parallelism
+
+# Scripts for the pods of a group that vLLM or KServe's preset cannot connect.
+#
+# The scripts are constants. Values reach them as arguments or variables, the kubelet expands nothing in them, and
+# KServe's Go template finds nothing to replace. A shell that is the first process of a container dies only of signals
+# that it traps, and runs no trap while it waits for a program in the foreground; `attend` therefore waits in the
+# background.
+#
+# Waiting is bounded to half an hour, enough for nodes that scale from zero and pull an image. A container that exits is
+# restarted with its whole group by LeaderWorkerSet, and its log says why.
+_BEGIN = """\
+command -v ray >/dev/null || { echo "This image has no Ray: no program called ray is in it" >&2; exit 127; }
+trap 'kill "$child" 2>/dev/null; exit 143' TERM
+attend() { "$@" & child=$!; wait "$child"; }
+"""
+
+# The leader is the head of a Ray cluster and starts the engine once every pod of the group has joined.
+RAY_LEADER = f"""\
+{_BEGIN}\
+attend ray start --head --port=6379 || exit 1
+for attempt in {{1..360}}; do
+  if attend python3 -c 'import os, ray
+ray.init(address="auto", log_to_driver=False)
+raise SystemExit(sum(node["Alive"] for node in ray.nodes()) < int(os.environ["LWS_GROUP_SIZE"]))'; then
+    trap - TERM
+    exec "$@"
+  fi
+  echo "Waiting until $LWS_GROUP_SIZE nodes have joined Ray"
+  attend sleep 5
+done
+echo "Fewer than $LWS_GROUP_SIZE nodes have joined Ray" >&2
+exit 1
+"""
+
+RAY_WORKER = f"""\
+{_BEGIN}\
+for attempt in {{1..360}}; do
+  attend ray start --address="$LWS_LEADER_ADDRESS:6379" --block && exit 0
+  echo "Waiting for Ray on $LWS_LEADER_ADDRESS"
+  attend sleep 5
+done
+echo "No Ray on $LWS_LEADER_ADDRESS" >&2
+exit 1
+"""
+
+RANKS_PORT = 5555  # of the handshake, as in KServe's preset
+
+# Ranks of data parallelism over several pods. Leader and workers run the same script: the first argument is the number
+# of ranks on each pod, the rest the command. The script adds the leader's address as a number, because vLLM binds to it
+# and resolves no name, and the first rank of a worker. The leader gets no rank, which would select another balancer.
+# The leader's name is published before its pod is ready, but not at once.
+RANKS = """\
+trap 'exit 143' TERM
+declare -i rank="LWS_WORKER_INDEX * $1"
+shift
+for attempt in {1..360}; do
+  read -r address _ < <(getent hosts "$LWS_LEADER_ADDRESS")
+  if [ -n "$address" ]; then
+    [ "$rank" = 0 ] || set -- "$@" --data-parallel-start-rank="$rank"
+    exec "$@" --data-parallel-address="$address"
+  fi
+  echo "Waiting for the address of $LWS_LEADER_ADDRESS"
+  sleep 5 &
+  wait "$!"
+done
+echo "$LWS_LEADER_ADDRESS has no address" >&2
+exit 1
+"""
 
 
 class Mode(StrEnum):
@@ -159,8 +226,8 @@ def _start_vllm_pipeline(run: Run) -> Group:
     if by_ray:
         shell = ("/bin/bash", "-c")
         return Group(
-            leader=Launch(command=(*shell, scripts.RAY_LEADER, "leader"), args=(*command, *args, *author_args)),
-            worker=Launch(command=(*shell, scripts.RAY_WORKER)),
+            leader=Launch(command=(*shell, RAY_LEADER, "leader"), args=(*command, *args, *author_args)),
+            worker=Launch(command=(*shell, RAY_WORKER)),
         )
     nodes = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)")
     return Group(
@@ -170,10 +237,10 @@ def _start_vllm_pipeline(run: Run) -> Group:
 
 
 def _start_vllm_ranks(run: Run) -> Group:
-    command = ("/bin/bash", "-c", scripts.RANKS, "ranks", str(run.shape.parallelism.data_local or 1))
+    command = ("/bin/bash", "-c", RANKS, "ranks", str(run.shape.parallelism.data_local or 1))
     flags = (
         *_list_parallel_flags(run, TENSOR, DATA, DATA_LOCAL, EXPERT),
-        f"--data-parallel-rpc-port={scripts.RANKS_PORT}",
+        f"--data-parallel-rpc-port={RANKS_PORT}",
     )
     args = (*run.spec.command, *_list_vllm_args(run), *flags)
     return Group(

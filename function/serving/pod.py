@@ -22,8 +22,8 @@ from function.domain.pods import InterNode, PodAdditions, merge_by_name
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
+from function.serving.digest import ServingRequest
 from function.serving.engine import Launch, Mode, Run, mode_of, wrap_in_shell
-from function.serving.request import ServingRequest
 from function.serving.runtime import (
     build_ports_and_probes,
     build_pre_stop,

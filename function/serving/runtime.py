@@ -28,8 +28,8 @@ from function.domain.engine_args import parse_flags
 from function.domain.engine_spec import PORT
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
+from function.serving.digest import ServingRequest
 from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of, starts_several_api_servers
-from function.serving.request import ServingRequest
 from function.weights.loading import seconds
 
 _PERIOD = 10  # seconds between two probes, as in KServe's presets

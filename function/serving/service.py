@@ -3,7 +3,7 @@
 `template` and, over several nodes, `worker` are pods; the size of a group follows from `parallelism` and equals the
 nodes of the shape. KServe refuses to change that size, so that a service of another size is another object
 (`identify_service`). Pipeline mode names our own preset in `baseRefs`, without which a service that was created before
-the preset stays stuck.
+the preset would stay stuck.
 
 What contradicts the recorded shape is refused here a second time, because a placement may be older than its profile or
 written by hand, and because the GPU memory of a pool may have decided the shape.
@@ -15,14 +15,14 @@ from function.domain.engine_args import drop_repeated_flags, find_model_faults, 
 from function.domain.engine_spec import ENGINES
 from function.domain.environment import Pool
 from function.domain.model import Problem, Profile, Shape, find_single_file
+from function.domain.settings import Kserve
 from function.kube.manifests import Manifest, prune
-from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE
-from function.serving.digest import compute_spec_digest
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
+from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import Mode, Run, mode_of, start_group
 from function.serving.pod import build_pod, find_preset_conflicts
-from function.serving.presets import API_VERSION, pipeline_preset_name
-from function.serving.request import ServingRequest
 
+API_VERSION = "serving.kserve.io/v1alpha2"
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 
@@ -119,3 +119,22 @@ def _build_parallelism(shape: Shape) -> Manifest:
             "expert": True if split.expert else None,
         }
     )
+
+
+def pipeline_preset_name(kserve: Kserve) -> str:
+    """Returns the name that KServe's controller looks up, and that a service lists in `baseRefs`."""
+    return f"{kserve.config_prefix}config-llm-worker-pipeline-parallel"
+
+
+def build_pipeline_preset(kserve: Kserve) -> Manifest:
+    """Returns the preset that KServe looks up for pipeline parallelism and that no release ships.
+
+    It is empty on purpose: the service itself has everything that it needs, so that no release of this function
+    restarts a running service by changing the preset.
+    """
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LLMInferenceServiceConfig",
+        "metadata": {"name": pipeline_preset_name(kserve), "namespace": kserve.namespace, "labels": {**MANAGED_BY}},
+        "spec": {},
+    }

@@ -1,14 +1,18 @@
-"""The conditions that each kind owns: all of them, on every call, in one order.
+"""The conditions that each kind owns, and the events for those that changed.
 
-A condition that a function leaves out keeps its old value in Crossplane, so what could not be evaluated is sent as
-Unknown with the reason for that. Whatever is said in them is bounded here.
+A condition that a function leaves out keeps its old value in Crossplane, so every condition is sent in every call, and
+one that could not be evaluated is Unknown with the reason for that. Messages are cut to their limit here.
+
+A response is a pure function of the request, so a condition has changed if it differs from the one that the composite
+has. An Unknown condition is no news and gets no event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from function.contract import Condition
+from function.contract import Condition, Event
 from function.domain.model import Problem
+from function.kube.manifests import Manifest, condition
 from function.kube.messages import LIMIT, truncate_middle
 from function.reasons import ConditionType, Status, Unfinished
 
@@ -41,32 +45,53 @@ UNFINISHED: Mapping[Unfinished, str] = {
     Unfinished.TOO_LARGE: "The response for this object is larger than Crossplane reads. What runs is kept",
 }
 
-_SLIPS = 384  # of these for slips in the platform's settings
+_SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
+# Reasons of False conditions that need no attention: the composite is on its way.
+_PROGRESS = frozenset(
+    {"Starting", "Applying", "WaitingForStorage", "ClaimPending", "Downloading", "Connecting", "NothingPlaced"}
+)
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
-    """Return every condition of a kind; those not known are Unknown for the given reason."""
+    """Returns every condition of a kind; those not known are Unknown for the given reason."""
     by_type = {condition.type: condition for condition in known}
-    every = (
+    conditions = (
         by_type.get(type_) or Condition(type=type_, status=Status.UNKNOWN, reason=reason, message=message)
         for type_ in OWNED[kind]
     )
-    return tuple(replace(c, message=truncate_middle(c.message)) for c in every)
+    return tuple(replace(c, message=truncate_middle(c.message)) for c in conditions)
 
 
 def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a type that is False for these faults."""
+    """Returns the condition of a type that is False for these problems."""
     return Condition(type=type_, status=Status.FALSE, reason=reason, message="; ".join(map(str, problems)))
 
 
-def with_slips(conditions: Sequence[Condition], slips: Sequence[Problem]) -> tuple[Condition, ...]:
-    """Return the conditions, the first of which also says what is wrong with the platform's settings.
+def with_settings_problems(conditions: Sequence[Condition], problems: Sequence[Problem]) -> tuple[Condition, ...]:
+    """Returns the conditions, the first of which also names the problems of the platform's settings.
 
-    Such a slip stops nothing and belongs to no object of its own, but it must be told for as long as it is there.
+    They stop nothing and belong to no object of their own, but must be shown as long as they exist.
     """
-    if not slips:
+    if not problems:
         return tuple(conditions)
     first, *others = conditions
-    said = truncate_middle(f"Platform settings: {'; '.join(map(str, slips))}", _SLIPS)
-    message = truncate_middle(first.message, LIMIT - len(said.encode()) - len(". "))
-    return (replace(first, message=f"{message}. {said}" if message else said), *others)
+    note = truncate_middle(f"Platform settings: {'; '.join(map(str, problems))}", _SETTINGS_BYTES)
+    message = truncate_middle(first.message, LIMIT - len(note.encode()) - len(". "))
+    return (replace(first, message=f"{message}. {note}" if message else note), *others)
+
+
+def list_changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, ...]:
+    """Returns an event for each condition whose status or reason differs from that of the composite."""
+    return tuple(
+        Event(
+            reason=new.reason,
+            message=truncate_middle(f"{new.type}: {new.message or new.reason}"),
+            warning=new.status is Status.FALSE and new.reason not in _PROGRESS,
+        )
+        for new in conditions
+        if new.status is not Status.UNKNOWN and _is_changed(condition(xr, new.type), new)
+    )
+
+
+def _is_changed(old: Manifest, new: Condition) -> bool:
+    return (old.get("status"), old.get("reason")) != (new.status, new.reason)

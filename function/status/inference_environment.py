@@ -26,13 +26,11 @@ from function.reasons import (
     ServiceReady,
     Status,
 )
-from function.remote import clusters
-from function.remote.collection import MOST_NODES, Sight, Unobserved
-from function.remote.objects import ObservedObject, State
+from function.remote.node_facts import MAX_AUTO_NODES, NodeObservation, Unobserved
+from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import EnvironmentLedger
 from function.scheduling.ledger import PoolLedger
 from function.status.conditions import faulty
-from function.status.objects import obstacle
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
@@ -43,6 +41,16 @@ _CLUSTER: Mapping[ClusterReady, str] = {
     ClusterReady.SYNC_FAILED: "{obstacle}",
     ClusterReady.CONNECTED: "The cluster answers and serves LLMInferenceService",
     ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {said}",
+}
+_CLUSTER_STATUS: Mapping[ClusterReady, Status] = {
+    ClusterReady.CONNECTED: Status.TRUE,
+    ClusterReady.CONNECTING: Status.UNKNOWN,
+    ClusterReady.SYNC_FAILED: Status.UNKNOWN,
+}
+_STORAGE_STATUS: Mapping[EnvironmentStorage, Status] = {
+    EnvironmentStorage.DEFAULT_CLASS: Status.TRUE,
+    EnvironmentStorage.STORAGE_CLASS_FOUND: Status.TRUE,
+    EnvironmentStorage.CONNECTING: Status.UNKNOWN,
 }
 _BY_STATE: Mapping[State, str] = {
     State.REJECTED: "The cluster refuses {secret}: {said}",
@@ -89,9 +97,10 @@ def _owner(path: str) -> ConditionType:
 def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
     """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
-    status, reason = clusters.cluster(preset)
+    reason = preset.state.value.cluster
+    status = _CLUSTER_STATUS.get(reason, Status.FALSE)
     words = _BY_STATE.get(preset.state) or _CLUSTER[reason]
-    message = words.format(secret=secret, said=preset.message, obstacle=obstacle(preset))
+    message = words.format(secret=secret, said=preset.message, obstacle=preset.problem)
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
 
@@ -111,11 +120,23 @@ def pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition
 
 def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Return StorageReady from the environment's class and the observe-only Object on it."""
-    status, reason = clusters.storage(class_name, storage_class)
+    reason = _find_storage_reason(class_name, storage_class)
+    status = _STORAGE_STATUS.get(reason, Status.FALSE)
     message = _STORAGE[reason].format(name=class_name)
     if reason is EnvironmentStorage.CONNECTING:
-        message = obstacle(storage_class) or message
+        message = storage_class.problem or message
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
+
+
+def _find_storage_reason(class_name: str | None, storage_class: ObservedObject) -> EnvironmentStorage:
+    if class_name is None:
+        return EnvironmentStorage.NOT_CONFIGURED
+    if class_name == "":
+        return EnvironmentStorage.DEFAULT_CLASS
+    if storage_class.present:
+        return EnvironmentStorage.STORAGE_CLASS_FOUND
+    absent = storage_class.state is State.ABSENT
+    return EnvironmentStorage.STORAGE_CLASS_NOT_FOUND if absent else EnvironmentStorage.CONNECTING
 
 
 def status(environment: Environment, storage_class: ObservedObject) -> Manifest:
@@ -212,8 +233,8 @@ _UNOBSERVED: Mapping[Unobserved, str] = {
         "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
     ),
     Unobserved.TOO_MANY: (
-        f"The pools have more than {MOST_NODES} nodes, which Auto does not look at: see docs/nodes.md for what that "
-        "costs, and set spec.hardware.observe to Always or Never"
+        f"The pools have more than {MAX_AUTO_NODES} nodes, which Auto does not look at: see docs/nodes.md for what "
+        "that costs, and set spec.hardware.observe to Always or Never"
     ),
     Unobserved.NO_KIND: (
         "The control plane does not serve ObservedObjectCollection: apply install/activation.yaml, or set "
@@ -267,23 +288,25 @@ def usable(pools: Sequence[Pool]) -> int | None:
     return sum(pool.usable_nodes * pool.gpus_per_node for pool in pools)
 
 
-def as_declared(pools: Sequence[Pool], sight: Sight, *, invalid: bool = False) -> Condition:
+def as_declared(pools: Sequence[Pool], observation: NodeObservation, *, invalid: bool = False) -> Condition:
     """Return HardwareAsDeclared from the facts of the pools, where they are known to be so now.
 
     `pools` are the valid ones; `invalid` tells whether there are others.
     """
-    status, reason, message = _judged(pools, sight, Unobserved.INVALID_POOLS if invalid else Unobserved.NO_POOLS)
+    status, reason, message = _judged(pools, observation, Unobserved.INVALID_POOLS if invalid else Unobserved.NO_POOLS)
     return Condition(type=ConditionType.HARDWARE_AS_DECLARED, status=status, reason=reason, message=message)
 
 
-def _judged(pools: Sequence[Pool], sight: Sight, without: Unobserved) -> tuple[Status, HardwareAsDeclared, str]:
+def _judged(
+    pools: Sequence[Pool], observation: NodeObservation, without: Unobserved
+) -> tuple[Status, HardwareAsDeclared, str]:
     """Return the parts of the condition; `without` is the reason where there is no valid pool."""
-    why = sight.why or (None if pools or sight.reason else Unobserved.NO_POOLS)
+    why = observation.unobserved or (None if pools or observation.reason else Unobserved.NO_POOLS)
     why = without if why is Unobserved.NO_POOLS else why
     if why is not None:
         return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[why]
-    if sight.reason is not None:
-        return Status.UNKNOWN, sight.reason, _UNKNOWN[sight.reason].format(said=sight.said)
+    if observation.reason is not None:
+        return Status.UNKNOWN, observation.reason, _UNKNOWN[observation.reason].format(said=observation.message)
     faults = sorted((fault for pool in pools for fault in _faults(pool)), key=lambda fault: _ORDER.index(fault[0]))
     if faults:
         return Status.FALSE, faults[0][0], join_with_more([said for _, said in faults], separator="; ")

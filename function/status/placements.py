@@ -1,35 +1,121 @@
-"""What is said of a ModelPlacement: its phase, its service and its storage."""
+"""Status and conditions of a ModelPlacement: its phase, its service and its storage."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from function.contract import Condition
 from function.domain.allocation import Share
 from function.domain.cache import Hydration
+from function.domain.model import Problem
 from function.domain.placement import Placement
-from function.kube.manifests import Manifest, flag, integer, mapping, prune
+from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
-from function.remote.objects import ObservedObject
-from function.serving.state import url
+from function.remote.health import Level, assess, is_current
+from function.remote.observed_object import ObservedObject, State
 from function.status import loading
 from function.status.caches import remembered
+from function.status.conditions import faulty
 from function.status.inference_environment import share
 from function.status.weights import sentence
 from function.weights.loading import Loading
 from function.weights.plan import StoragePlan
 from function.weights.state import StorageState
 
+# The cluster answers, whatever became of the last write: the mirrored manifest is current.
+_ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT, State.WEBHOOK_FAILED}
+
 
 def storage_ready(state: StorageState) -> Condition:
-    """Return StorageReady as the weights say."""
-    message = sentence(state)
-    return Condition(type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=message)
+    """Returns StorageReady from the state of the weights."""
+    return Condition(
+        type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=sentence(state)
+    )
+
+
+def service_accepted(remote: ObservedObject, *, may_compose: bool) -> Condition:
+    """Returns ServiceAccepted from the observed service; `may_compose`: admission and weights allow to compose it."""
+    status, reason, message = _judge_acceptance(remote, may_compose=may_compose)
+    return Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=reason, message=message)
+
+
+def service_invalid(problems: Sequence[Problem]) -> Condition:
+    """Returns ServiceAccepted of a service that cannot be built."""
+    return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, problems)
+
+
+def service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> Condition:
+    """Returns ServiceReady from the observed service and the requested replicas.
+
+    `ever_ready`: the service was Ready before, so that not being so now is Degraded and not Starting.
+    """
+    status, reason, message = _judge_readiness(remote, replicas, ever_ready=ever_ready)
+    return Condition(type=ConditionType.SERVICE_READY, status=status, reason=reason, message=message)
+
+
+def with_pull_secret_note(ready: Condition, missing: StorageState | None) -> Condition:
+    """Returns ServiceReady; while nothing serves it also says why an image cannot be pulled."""
+    if missing is None or ready.status is Status.TRUE:
+        return ready
+    return replace(ready, message=f"{ready.message}. Images cannot be pulled: {sentence(missing)}")
+
+
+def service_url(service: Manifest) -> str:
+    """Returns the URL of a service: KServe's own, else its first address."""
+    return text(service, "status.url") or next((text(a, "url") for a in listing(service, "status.addresses")), "")
+
+
+def _judge_acceptance(remote: ObservedObject, *, may_compose: bool) -> tuple[Status, ServiceAccepted, str]:
+    if remote.refused:
+        return Status.FALSE, ServiceAccepted.REJECTED, remote.problem
+    if remote.state is State.KIND_MISSING:
+        message = "The cluster does not serve LLMInferenceService; install KServe"
+        return Status.FALSE, ServiceAccepted.REJECTED, message
+    if not remote.seen and not may_compose:
+        message = "The service is created once its weights are there"
+        return Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE, message
+    if remote.state is State.UNSEEN:
+        return Status.FALSE, ServiceAccepted.APPLYING, "The service is being created"
+    if not remote.present:
+        return Status.UNKNOWN, ServiceAccepted.APPLYING, remote.problem
+    if not is_current(remote.manifest):
+        return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not seen the latest change yet"
+    presets = condition(remote.manifest, "PresetsCombined")
+    match text(presets, "status"):
+        case "True":
+            return Status.TRUE, ServiceAccepted.ACCEPTED, "KServe has accepted the service"
+        case "False":
+            return Status.FALSE, ServiceAccepted.REJECTED, f"KServe: {text(presets, 'message')}"
+        case _:
+            return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not combined its presets yet"
+
+
+def _judge_readiness(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> tuple[Status, ServiceReady, str]:
+    health = assess(remote.manifest)
+    if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
+        reason = ServiceReady.UNREACHABLE
+        if remote.state_unknown and not remote.unreachable:
+            reason = ServiceReady.SYNC_FAILED
+        last = f". It was last seen as {'ready' if health.up else 'not ready'}" if remote.seen else ""
+        return Status.UNKNOWN, reason, f"{remote.problem}{last}"
+    if not remote.seen:
+        return Status.FALSE, ServiceReady.STARTING, "The service does not exist yet"
+    # KServe reports Ready for a service without replicas [docs/facts.md].
+    if replicas > 0 and get(remote.manifest, "spec.replicas") == 0:
+        return Status.FALSE, ServiceReady.STARTING, "The service has no replicas yet"
+    if replicas == 0 and health.level is not Level.FAILED:
+        message = f"No replicas are asked for. KServe: {health.message}" if health.message else ""
+        return Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are asked for"
+    if health.up:
+        return Status.TRUE, ServiceReady.SERVING, f"Serving at {service_url(remote.manifest) or 'no URL yet'}"
+    reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
+    return Status.FALSE, reason, health.message or "Waits for KServe"
 
 
 def progress(
     xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject
 ) -> Manifest:
-    """Return the phase, and the latch `served`: it was Ready once, now or before."""
+    """Returns the phase, and whether the service was ever Ready."""
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
     return {"phase": _phase(conditions, state, service), "served": serves or flag(xr, "status.served")}
 
@@ -48,32 +134,42 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
 
 
 def status(placement: Placement, service: Manifest, stored: Manifest) -> Manifest:
-    """Return the status beside phase and latch, with what is said of the service; `stored`: where the weights are."""
+    """Returns the status except `progress`, with the parts for the service and for the storage of the weights."""
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
     return prune({"gpus": gpus, "service": service, "storage": stored or None})
 
 
 def service(
-    remote: ObservedObject, name: str, namespace: str, uri: str, next_uri: str, takes: Share | None
+    remote: ObservedObject, name: str, namespace: str, serving_uri: str, applied_uri: str, allocated: Share | None
 ) -> Manifest:
-    """Return which service it is, what it reads and will read next, and what it takes of which pool."""
-    read = {"url": url(remote.manifest) or None, "uri": uri or None, "appliedUri": next_uri or None}
-    said = prune({"name": name, "namespace": namespace, **read})
-    selector: Manifest = {} if takes is None or takes.labels is None else {"nodeSelector": dict(takes.labels)}
-    return {**said, **(share(takes) if takes else {}), **selector}
+    """Returns the part of the status for the service: its name, what it reads, and what it takes of which pool."""
+    selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
+    return {
+        **prune(
+            {
+                "name": name,
+                "namespace": namespace,
+                "url": service_url(remote.manifest) or None,
+                "uri": serving_uri or None,
+                "appliedUri": applied_uri or None,
+            }
+        ),
+        **(share(allocated) if allocated else {}),
+        **selector,
+    }
 
 
-def with_fewer(status: Manifest, replicas: int) -> Manifest:
-    """Return the parts of a status that tell what a service takes, which is no more than so many replicas."""
-    said = mapping(status, "service")
-    has = integer(said, "replicas")
-    if has <= replicas:
+def limit_replicas(status: Manifest, replicas: int) -> Manifest:
+    """Returns the allocation in a status for at most this number of replicas; empty where it is no more."""
+    service = mapping(status, "service")
+    allocated = integer(service, "replicas")
+    if allocated <= replicas:
         return {}
-    return {"service": {**said, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // has}
+    return {"service": {**service, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // allocated}
 
 
 def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: Loading | None) -> Manifest:
-    """Return where the weights are, how large they may be, and how long they take to load."""
+    """Returns the part of the status for the storage: where the weights are, their size, and their time to load."""
     return prune(
         {
             "type": plan.type,

@@ -6,7 +6,6 @@ ModelPlacement says it as StorageReady, ModelCache in one row for each environme
 from collections.abc import Mapping
 
 from function.kube.quantity import gib
-from function.status.objects import obstacle
 from function.weights.failures import Failure
 from function.weights.state import Finding, Room, StorageState
 
@@ -96,10 +95,10 @@ def sentence(state: StorageState) -> str:
         advice=ADVICE[Failure(state.cause)].format(room=_room(state)) if state.cause else "",
         retry="retry of the ModelCache" if state.of_cache else "modelCache.retry",
         problems=problems,
-        obstacle=obstacle(state.remote),
+        obstacle=state.remote.problem,
     )
     if state.finding is Finding.CLAIM_NOT_SEEN:
-        text = obstacle(state.remote) or text
+        text = state.remote.problem or text
     text = f"{text}; {problems}" if problems and state.finding is Finding.HYDRATED else text
     return ". Note: ".join([text, *map(str, state.remarks)])
 

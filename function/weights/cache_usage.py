@@ -7,7 +7,7 @@ from function.contract import Composed
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
-from function.remote.carry_over import repeated
+from function.remote.carry_over import reapply_observed
 
 KEY = "cache-usage"
 API_VERSION = "protection.crossplane.io/v1beta1"
@@ -46,4 +46,4 @@ def until_moved(observed: Mapping[str, Manifest], wanted: Mapping[str, Composed]
     there = observed.get(KEY)
     if there is None or (KEY in wanted and text(wanted[KEY].manifest, _CACHE) == text(there, _CACHE)):
         return {}
-    return {KEY: replace(repeated(there), ready=True)}
+    return {KEY: replace(reapply_observed(there), ready=True)}

@@ -13,7 +13,7 @@ from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
 from function.remote.health import assess
 from function.remote.object_writer import deletes
-from function.remote.objects import ObservedObject, read
+from function.remote.observed_object import ObservedObject, read
 
 _URI = "spec.model.uri"
 _CLAIM = "PersistentVolumeClaim"

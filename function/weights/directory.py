@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from function.contract import Composed
 from function.kube.manifests import Manifest, mapping
-from function.remote.object_writer import Lifetime, ObjectWriter
-from function.remote.objects import State
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.observed_object import State
 from function.weights.failures import Failure, failure
 from function.weights.preparation import impatient, is_prepared, may_be_refused
 
@@ -27,11 +27,11 @@ def _could_not_write(writer: ObjectWriter, key: str) -> bool:
     return is_prepared(described) or failure(writer.read(key).manifest) is Failure.NOT_WRITABLE
 
 
-def composed(writer: ObjectWriter, key: str, job: Manifest, lifetime: Lifetime) -> Composed:
+def composed(writer: ObjectWriter, key: str, job: Manifest, lifetime: ManagementPolicy) -> Composed:
     """Return the Object for a Job that shall run."""
     remote = writer.read(key)
     unknown = not remote.seen and remote.state is not State.ABSENT
-    if lifetime is Lifetime.KEPT and may_be_refused(job) and unknown:
-        return writer.compose(key, job, Lifetime.OBSERVED)
+    if lifetime is ManagementPolicy.RETAIN and may_be_refused(job) and unknown:
+        return writer.compose(key, job, ManagementPolicy.OBSERVE_ONLY)
     written = mapping(writer.observed.get(key), _MANIFEST)
     return writer.compose(key, impatient(job, written, remote.manifest), lifetime)

@@ -11,7 +11,7 @@ from function.domain.model import Problem
 from function.kube.manifests import integer, text
 from function.reasons import Phase
 from function.remote.health import Level, assess
-from function.remote.objects import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State
 from function.weights.failures import Failure, failure
 from function.weights.plan import StoragePlan
 from function.weights.state import Finding, StorageState
@@ -81,7 +81,7 @@ def of_token(remote: ObservedObject, secret: str) -> StorageState | None:
     finding = _TOKENS.get(remote.state)
     if remote.refused:
         finding = Finding.TOKEN_REFUSED
-    elif remote.silent:
+    elif remote.state_unknown:
         finding = Finding.TOKEN_SILENT
     return StorageState(finding=finding, name=secret, said=remote.message, remote=remote) if finding else None
 
@@ -96,7 +96,7 @@ def of_claim(plan: ClaimPlan, remote: ObservedObject, environment: str, pods: in
         said=remote.message,
         remote=remote,
     )
-    if remote.silent:
+    if remote.state_unknown:
         return about
     if remote.refused:
         return replace(about, finding=Finding.CLAIM_REFUSED)
@@ -121,7 +121,7 @@ def of_download(job: ObservedObject, claim: ObservedObject, environment: str) ->
         remote=job,
     )
     health = assess(job.manifest)
-    if job.silent:
+    if job.state_unknown:
         return about
     if health.level is Level.FAILED:
         return replace(about, finding=Finding.JOB_FAILED, cause=failure(job.manifest) or Failure.UNKNOWN)

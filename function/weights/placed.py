@@ -71,15 +71,17 @@ class PlacedWeights:
         )
 
 
-def cached_weights(model: Model, cache: ModelCache, environment: Environment, settings: Settings) -> StorageRequest:
-    """Return the request for what a ModelCache keeps on an environment."""
+def cached_weights(
+    model: Model, cache: ModelCache, environment: Environment, settings: Settings, namespace: str
+) -> StorageRequest:
+    """Returns the request for what a ModelCache keeps on an environment, in a remote namespace."""
     return StorageRequest(
         model=model,
         choice=cache.choice,
         environment=environment.storage,
         download=environment.storage.download,
         default_class=settings.storage_class,
-        namespace=f"{settings.remote_namespace_prefix}{cache.namespace}",
+        namespace=namespace,
         owner=cache.name,
         pull_secrets=environment.pull_secrets,
         shape_nodes=max((p.shape.nodes for p in model.profiles if p.shape), default=1),

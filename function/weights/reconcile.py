@@ -16,10 +16,10 @@ from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
 from function.kube.manifests import Manifest, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
-from function.remote.carry_over import finished, living, repeated
+from function.remote.carry_over import reapply_observed, stop_managing, with_management_policy
 from function.remote.health import Level, assess
-from function.remote.object_writer import Lifetime, ObjectWriter, deletes
-from function.remote.objects import ObservedObject, State
+from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
+from function.remote.observed_object import ObservedObject, State
 from function.weights import directory as preparation
 from function.weights import equivalent_jobs as same_jobs
 from function.weights import hydration, volume_claim
@@ -33,10 +33,10 @@ from function.weights.volume_claim import Ownership
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_LIFETIME: Mapping[Ownership, Lifetime] = {
-    Ownership.OBSERVED: Lifetime.OBSERVED,
-    Ownership.MANAGED: Lifetime.OWNED,
-    Ownership.RETAINED: Lifetime.KEPT,
+_LIFETIME: Mapping[Ownership, ManagementPolicy] = {
+    Ownership.OBSERVED: ManagementPolicy.OBSERVE_ONLY,
+    Ownership.MANAGED: ManagementPolicy.FULL,
+    Ownership.RETAINED: ManagementPolicy.RETAIN,
 }
 
 _WITHOUT_CLAIM: Mapping[Case, Finding] = {
@@ -160,7 +160,7 @@ def _wanted(request: StorageRequest, planned: StoragePlan) -> Hydration:
 
 
 def _refused(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, earlier: Hydration) -> Weights:
-    kept = {key: repeated(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
+    kept = {key: reapply_observed(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
     kinds = {fault.kind for fault in faults}
     finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else Finding.UNPLANNABLE
     if FaultKind.CACHE_NOT_SHARED in kinds:
@@ -235,8 +235,8 @@ def _secrets(
     fetching = bool(reads) and "pvc" not in reads.partition("://")
     copies = _copies(planned)
     if copies and seen.adopted and not seen.done:
-        return {key: repeated(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
-    lifetime = _LIFETIME[planned.job.ownership] if planned.job else Lifetime.OWNED
+        return {key: reapply_observed(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
+    lifetime = _LIFETIME[planned.job.ownership] if planned.job else ManagementPolicy.FULL
     composed: dict[str, Composed] = {}
     for copy in copies:
         key = TOKEN + copy.name
@@ -250,7 +250,9 @@ def _secrets(
 def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     """Return the first of two steps by which a remote object goes: its Object gets the Delete policy, then it goes."""
     observed = writer.observed.get(key)
-    return {} if observed is None or deletes(observed) else {key: living(observed, Lifetime.OWNED)}
+    return (
+        {} if observed is None or deletes(observed) else {key: with_management_policy(observed, ManagementPolicy.FULL)}
+    )
 
 
 def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: bool) -> dict[str, Composed]:
@@ -264,14 +266,14 @@ def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: boo
         remote = writer.read(key)
         if observed is None or remote.state is State.ABSENT:
             return {}
-        return {key: replace(finished(observed), ready=not remote.silent)}
+        return {key: replace(stop_managing(observed), ready=not remote.state_unknown)}
     if seen.adopted and observed:
-        return {key: repeated(observed)}
+        return {key: reapply_observed(observed)}
     if blocked and observed is None:
         return {}
     proof = () if observed else preparation.evidence(writer, same_jobs.of_the_bytes(writer, job))
     return {
-        **{earlier: repeated(writer.observed[earlier]) for earlier in proof},
+        **{earlier: reapply_observed(writer.observed[earlier]) for earlier in proof},
         key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
     }
 
@@ -294,7 +296,7 @@ def _scripts_as_observed(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     label = _cache_key(writer.observed[key])
     jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _is_of(m, label))
     runs = any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
-    return {key: repeated(writer.observed[key])} if runs else _leaving(writer, key)
+    return {key: reapply_observed(writer.observed[key])} if runs else _leaving(writer, key)
 
 
 def _scripts_key(job: JobPlan) -> str:
@@ -326,7 +328,7 @@ def _state(
 
 
 def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:
-    if seen.job and seen.job.silent:
+    if seen.job and seen.job.state_unknown:
         return hydration.of_download(seen.job, seen.claim, environment)
     remarks = volume_claim.changed(planned.claim, seen.claim.manifest) if planned.claim else ()
     return hydration.hydrated(planned, obstacle, remarks)
@@ -360,7 +362,7 @@ def _stale(
 ) -> dict[str, Composed]:
     """Return what belongs to other bytes or another claim; what is of the same bytes was replaced and goes at once."""
     stale = {
-        key: repeated(manifest)
+        key: reapply_observed(manifest)
         for key, manifest in sorted(writer.observed.items())
         if key.startswith(_PREFIXES)
         and key not in composed

@@ -11,7 +11,7 @@ from function.domain.model import SecretKey
 from function.domain.pods import TYPE, PullSecret
 from function.kube.manifests import Manifest
 from function.kube.names import MANAGED_BY
-from function.remote.object_writer import Lifetime, ObjectWriter, copied
+from function.remote.object_writer import ManagementPolicy, ObjectWriter, copy_field
 from function.weights.credentials import Credential
 
 
@@ -30,7 +30,7 @@ class SecretCopy:
         """How users find the Secret on the control plane."""
         return f"{self.source.namespace}/{self.source.name} (key {self.source.key})"
 
-    def composed(self, writer: ObjectWriter, key: str, namespace: str, lifetime: Lifetime) -> Composed:
+    def composed(self, writer: ObjectWriter, key: str, namespace: str, policy: ManagementPolicy) -> Composed:
         """Return its Object."""
         secret: Manifest = {
             "apiVersion": "v1",
@@ -39,7 +39,7 @@ class SecretCopy:
             "metadata": {"name": self.name, "namespace": namespace, "labels": {**MANAGED_BY}},
         }
         field = "data" if self.whole else f"data[{self.source.key}]"
-        return writer.compose(key, secret, lifetime, copied(self.source.name, self.source.namespace, field))
+        return writer.compose(key, secret, policy, copy_field(self.source.name, self.source.namespace, field))
 
 
 def of_credential(credential: Credential | None) -> tuple[SecretCopy, ...]:

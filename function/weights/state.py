@@ -9,7 +9,7 @@ from enum import Enum
 
 from function.domain.model import Problem
 from function.reasons import Phase, PlacementStorage, Status
-from function.remote.objects import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State
 
 
 class Finding(Enum):
@@ -97,7 +97,7 @@ class StorageState:
     @property
     def reason(self) -> PlacementStorage:
         """The reason of the condition."""
-        if self.finding in _SILENT and not self.remote.out_of_reach:
+        if self.finding in _SILENT and not self.remote.unreachable:
             return PlacementStorage.SYNC_FAILED
         return self.finding.reason
 

@@ -15,7 +15,7 @@ from crossplane.function.proto.v1.run_function_pb2 import Resource
 from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct
 
-from function.contract import Answered, Pause, RequiredResource, never
+from function.contract import Answered, Pause, RequiredResource, noop
 from function.kube.manifests import Manifest
 from function.wire.split import MalformedError, metadata
 from function.wire.structs import manifest
@@ -29,12 +29,12 @@ _WRITERS = "managedFields"
 _SAYS_NOTHING = 2
 
 
-def by_content(items: Sequence[bytes], pause: Pause = never) -> Answered:
+def by_content(items: Sequence[bytes], pause: Pause = noop) -> Answered:
     """Return items under their content, whoever sent them; who wrote its fields is no content. `pause`: as below."""
     return tuple([_with_content(items, index, item, pause) for index, item in enumerate(items)])
 
 
-def by_version(items: Sequence[bytes], pause: Pause = never) -> Answered:
+def by_version(items: Sequence[bytes], pause: Pause = noop) -> Answered:
     """Return items under uid, resourceVersion and size where they have both; only for items of an API server.
 
     The size stands for what an API server changes without a new version: fields that a CRD defaults or prunes.

@@ -6,13 +6,13 @@ stays unread until someone asks: reading 3,000 items costs ten times what receiv
 they are unchanged a fraction of it. Nothing here logs: observed resources may hold the copy of a Secret.
 """
 
-from function.contract import Call, Pause, never
+from function.contract import Call, Pause, noop
 from function.wire.items import Identify, by_content
 from function.wire.split import Received
 from function.wire.structs import manifest
 
 
-def read(received: Received, identify: Identify = by_content, pause: Pause = never) -> Call:
+def read(received: Received, identify: Identify = by_content, pause: Pause = noop) -> Call:
     """Return the call that Crossplane makes; a requirement without an answer is left out of `answers`."""
     request = received.rest
     observed = request.observed.resources
@@ -20,7 +20,7 @@ def read(received: Received, identify: Identify = by_content, pause: Pause = nev
         xr=manifest(request.observed.composite.resource),
         # Indexing a protobuf map creates what is missing, hence only names that it lists itself.
         observed={name: manifest(observed[name].resource) for name in sorted(observed)},
-        foreign=frozenset(request.desired.resources),
+        desired_by_earlier_steps=frozenset(request.desired.resources),
         answers={name: identify(items, pause) for name, items in received.required.items()},
         input=manifest(request.input),
         context=manifest(request.context),

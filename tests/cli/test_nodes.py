@@ -13,9 +13,7 @@ from function.cli.gpus import find_contradictions, suggest_pools
 from function.cli.store import Store
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.remote.node_collection import MEMBERSHIP, collection_name
-from function.remote.nodes import read_node
-from function.remote.pools import look
+from function.remote.node_facts import MEMBERSHIP, name_collection, parse_node, summarize_pools
 from tests.cli.conftest import Live
 from tests.cli.process import cells, said, write
 from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
@@ -43,7 +41,7 @@ def looked(kimi: list[Manifest]) -> list[Manifest]:
 def shown(manifest: Manifest) -> Manifest:
     """Return the Object of a node of the environment's collection."""
     found = member(manifest)
-    found["metadata"] = {**mapping(found, "metadata"), "labels": {MEMBERSHIP: collection_name(EAST)}}
+    found["metadata"] = {**mapping(found, "metadata"), "labels": {MEMBERSHIP: name_collection(EAST)}}
     return found
 
 
@@ -128,15 +126,15 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_is_suggested_is_as_declared(case: Case) -> None:
-    nodes = list(map(read_node, case.nodes))
+    nodes = list(map(parse_node, case.nodes))
     pools = suggest_pools(nodes)
     manifest: Manifest = {"metadata": {"name": "east"}, "spec": {"nodePools": pools, "cluster": CLUSTER}}
     parsed = parse_environment(manifest, BUILT_IN)
     assert parsed.problems == ()
     assert tuple(text(pool, "name") for pool in pools) == case.names, case.reason
-    facts = look(parsed.value, nodes)
+    facts = summarize_pools(parsed.value, nodes)
     assert [(found.drift, found.unusable) for found in facts.values()] == [((), ())] * len(pools), case.reason
-    assert sum(found.usable for found in facts.values()) == sum(bool(n.offers) for n in nodes)
+    assert sum(found.usable for found in facts.values()) == sum(bool(n.allocatable) for n in nodes)
 
 
 CLUSTER: JSON = {"source": "Existing", "existing": {"secretRef": {"name": "s"}}}
@@ -147,12 +145,12 @@ def test_nodes_that_no_label_tells_apart_are_told_by_their_gpus() -> None:
     labels = {POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}
     nodes = [node(name, labels, gpus=gpus) for name, gpus in (("a", "8"), ("b", "8"), ("c", "4"), ("d", "4"))]
     want: list[JSON] = [{POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}] * 2
-    assert [mapping(pool, "labels") for pool in suggest_pools(map(read_node, nodes))] == want
+    assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == want
 
 
 def test_one_node_of_its_kind_is_told_by_a_label_before_its_name() -> None:
     nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
-    assert [mapping(pool, "labels") for pool in suggest_pools(map(read_node, nodes))] == [{"size": "4"}, {"size": "8"}]
+    assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == [{"size": "4"}, {"size": "8"}]
 
 
 def test_what_is_no_environment_contradicts_nothing() -> None:

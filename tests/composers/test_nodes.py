@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from function.remote.node_collection import DEFINITION, KIND, MEMBERSHIP, collection_name
+from function.remote.node_facts import DEFINITION, KIND, MEMBERSHIP, name_collection
 from tests.composers.plane import call, change, manifests, only, request_of, said
 from tests.remote.nodes import POOL, member, node
 from tools.control_plane import ControlPlane
@@ -20,7 +20,7 @@ from tools.remote_stages import uid
 from tools.world import World
 
 EAST = "h200-east"
-NAME = collection_name(EAST)
+NAME = name_collection(EAST)
 COLLECTION = Ref(KIND, "modelplane-system", NAME)
 SERVED: Manifest = {
     "apiVersion": "apiextensions.k8s.io/v1",

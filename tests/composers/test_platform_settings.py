@@ -14,7 +14,7 @@ OLD_SGLANG: JSON = {"name": "SGLang", "image": "lmsysorg/sglang:v0.4.0"}
 @pytest.mark.parametrize(
     ("settings", "reason", "words"),
     [
-        ({"download": {"serviceAccountName": "loader"}}, "InvalidDeployment", "serviceAccountName: found loader"),
+        ({"download": {"serviceAccountName": "loader"}}, "InvalidDeployment", "run as this service account"),
         ({"kserve": {"tls": True}}, "InvalidProfile", "HTTPS"),
     ],
     ids=["account", "tls"],

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
-from function.remote.nodes import read_node
-from function.remote.pools import look
+from function.remote.node_facts import parse_node, summarize_pools
 from function.status.inference_environment import observed
 from tests.remote.nodes import H100, POOL, environment, node, pool, taint
 
@@ -39,9 +38,9 @@ GOLD = Pool(name="gold", gpus_per_node=8, max_nodes=2, labels=(("tier", "gold"),
 @given(nodes=st.lists(NODES, max_size=8), declared=POOLS, seed=st.integers(0, 99))
 def test_order_and_heartbeats_change_nothing(nodes: list[Manifest], declared: Pool, seed: int) -> None:
     where = environment(declared, GOLD)
-    facts = look(where, map(read_node, nodes))
+    facts = summarize_pools(where, map(parse_node, nodes))
     later = [beaten(each) for each in random.Random(seed).sample(nodes, len(nodes))]  # an order
-    assert look(where, map(read_node, later)) == facts
+    assert summarize_pools(where, map(parse_node, later)) == facts
     said = str({name: observed(found) for name, found in facts.items()})
     assert BEAT not in said
     assert NEXT_BEAT not in said
@@ -58,7 +57,7 @@ def beaten(manifest: Manifest) -> Manifest:
 def test_no_more_is_usable_than_is_declared(nodes: list[Manifest], declared: Pool) -> None:
     where = environment(declared, GOLD)
     for found in where.pools:
-        facts = look(where, map(read_node, nodes))[found.name]
+        facts = summarize_pools(where, map(parse_node, nodes))[found.name]
         seen = pool(found.name, max_nodes=found.max_nodes, autoscaled=found.autoscaled, facts=facts)
         assert 0 <= facts.usable <= facts.nodes
         assert facts.nodes - facts.usable == sum(row.count for row in facts.unusable)

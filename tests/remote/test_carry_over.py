@@ -3,8 +3,8 @@
 import pytest
 
 from function.kube.manifests import JSON, Manifest, get, mapping
-from function.remote.carry_over import carried
-from function.remote.object_writer import Lifetime, ObjectWriter
+from function.remote.carry_over import desired_from_observed
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
 
 OBJECT: Manifest = {"apiVersion": "kubernetes.m.crossplane.io/v1alpha1", "kind": "Object"}
 CONFIG: Manifest = {
@@ -15,7 +15,7 @@ CONFIG: Manifest = {
 
 
 def test_what_has_no_spec_gets_none() -> None:
-    kept = carried(CONFIG)
+    kept = desired_from_observed(CONFIG)
     assert kept.manifest == {**CONFIG, "metadata": {"name": "east"}}
     assert kept.ready, "a ClusterProviderConfig has no conditions"
 
@@ -23,10 +23,10 @@ def test_what_has_no_spec_gets_none() -> None:
 def test_the_data_of_a_secret_is_never_written_back() -> None:
     secret: Manifest = {"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"a": "x"}, "type": "Opaque"}
     observed = ObjectWriter(owner="a", namespace="b", provider_config="east", watch=True, observed={}).compose(
-        "token-a", secret, Lifetime.OWNED
+        "token-a", secret, ManagementPolicy.FULL
     )
     assert get(observed.manifest, "spec.watch") is True
-    kept = mapping(carried(observed.manifest).manifest, "spec.forProvider.manifest")
+    kept = mapping(desired_from_observed(observed.manifest).manifest, "spec.forProvider.manifest")
     assert kept == {"kind": "Secret", "type": "Opaque"}
 
 
@@ -53,7 +53,7 @@ def test_what_is_written_back_has_nothing_of_crossplanes_own() -> None:
         "data": {"a": "b"},
         "stringData": {"a": "b"},
     }
-    kept = carried(placement)
+    kept = desired_from_observed(placement)
     metadata: Manifest = {"name": "chat-env", "namespace": "team", "labels": ours}
     assert kept.manifest == {
         "apiVersion": "modelplane.ai/v1alpha1",
@@ -86,4 +86,4 @@ LOST: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o ti
     ],
 )
 def test_what_is_repeated_is_as_ready_as_it_shows(manifest: Manifest, *, want: bool, reason: str) -> None:
-    assert carried(manifest).ready is want, reason
+    assert desired_from_observed(manifest).ready is want, reason

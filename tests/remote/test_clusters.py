@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from function.api.inference_environment import name_provider_config
+from function.composers.resolve import find_other_cluster
 from function.kube.manifests import Manifest, mapping
 from function.reasons import Status
-from function.remote.moved_clusters import elsewhere
 from tests import builders
 from tests.support.remote_scene import SEVERAL_NODES, Edit, Scene, at_rest, environment, placement, put
 
@@ -65,5 +65,7 @@ def test_what_is_on_another_cluster_is_named() -> None:
 
     east = replace(builders.environment("east"), provider_config="said")
     here = {"a": on("said"), "b": on(name_provider_config("east")), "cache-usage": on("")}
-    assert elsewhere(here, east) == "", "by what its status says, by its name, and on the control plane itself"
-    assert elsewhere({"z": on("west"), "y": on("north"), **here}, east) == "north", "the first by composed resource"
+    assert find_other_cluster(here, east) == "", "by what its status says, by its name, and on the control plane itself"
+    assert find_other_cluster({"z": on("west"), "y": on("north"), **here}, east) == "north", (
+        "the first by composed resource"
+    )

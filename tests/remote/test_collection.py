@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Environment, Hardware, Observe
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
-from function.remote.collection import Unobserved, read_member, selection, sight
+from function.remote.node_facts import Unobserved, observe_nodes, parse_member, select_nodes
 from tests.remote.nodes import POOL, collection, environment, member, node, pool
 
 WIDE = pool("wide", max_nodes=64)
@@ -56,7 +56,7 @@ SELECTED = (
 
 @pytest.mark.parametrize("case", SELECTED, ids=lambda c: c.id)
 def test_selection(case: Selected) -> None:
-    assert selection(case.environment) == case.want, case.reason
+    assert select_nodes(case.environment) == case.want, case.reason
 
 
 FORBIDDEN_LIST = (
@@ -112,10 +112,10 @@ SEEN = (
 
 @pytest.mark.parametrize("case", SEEN, ids=lambda c: c.id)
 def test_sight(case: Seen) -> None:
-    found = sight(case.collection, None if case.members is None else map(read_member, case.members))
+    found = observe_nodes(case.collection, None if case.members is None else map(parse_member, case.members))
     assert (found.reason, tuple(n.name for n in found.nodes)) == (case.want, case.nodes), case.reason
 
 
 @pytest.mark.parametrize("said", [FORBIDDEN_LIST, FORBIDDEN_PATCH])
 def test_the_providers_words_are_kept(said: str) -> None:
-    assert sight(collection(synced=said), ()).said == said
+    assert observe_nodes(collection(synced=said), ()).message == said

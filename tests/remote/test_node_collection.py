@@ -3,9 +3,9 @@
 import pytest
 
 from function.kube.manifests import Manifest
-from function.remote.node_collection import KIND, NODES, collection, collection_name, is_served
+from function.remote.adoption import is_own
+from function.remote.node_facts import KIND, NODES, build_collection, name_collection, serves_collections
 from function.remote.object_writer import API_VERSION, ObjectWriter
-from function.remote.ownership import is_ours
 
 _MEMBER = len("-0123456")
 
@@ -13,11 +13,11 @@ _MEMBER = len("-0123456")
 @pytest.mark.parametrize("environment", ["east", "e" * 253, "a.b" * 80])
 def test_names_of_members_fit(environment: str) -> None:
     """The provider's kinds have names of at most 63 characters, and so have the values of labels."""
-    assert len(collection_name(environment)) + _MEMBER <= 63
+    assert len(name_collection(environment)) + _MEMBER <= 63
 
 
 def test_long_names_stay_apart() -> None:
-    assert collection_name("e" * 100) != collection_name("e" * 101)
+    assert name_collection("e" * 100) != name_collection("e" * 101)
 
 
 def test_one_that_somebody_relabelled_is_known_by_its_name() -> None:
@@ -25,22 +25,22 @@ def test_one_that_somebody_relabelled_is_known_by_its_name() -> None:
     found: Manifest = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": collection_name("east"), "labels": labels},
+        "metadata": {"name": name_collection("east"), "labels": labels},
     }
-    assert is_ours("east", NODES, found)
-    assert not is_ours("west", NODES, found)
+    assert is_own("east", NODES, found)
+    assert not is_own("west", NODES, found)
 
 
 @pytest.mark.parametrize(("status", "want"), [("True", True), ("False", False), (None, False)])
 def test_a_definition_serves_once_it_is_established(status: str | None, want: bool) -> None:  # a table
     conditions: Manifest = {"type": "Established", "status": status}
-    assert is_served({"status": {"conditions": [conditions] if status else []}}) is want
+    assert serves_collections({"status": {"conditions": [conditions] if status else []}}) is want
 
 
 def test_a_collection_observes_the_nodes_that_a_selector_finds() -> None:
     writer = ObjectWriter(owner="h200-east", namespace="team", provider_config="east", watch=True, observed={})
     selector: Manifest = {"matchLabels": {"modelplane.ai/pool": "h200"}}
-    made = collection(writer, selector)
+    made = build_collection(writer, selector)
     assert made.ready, "no environment waits for it"
     assert made.manifest == {
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",

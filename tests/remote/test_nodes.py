@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.environment import Pool, Unfit
 from function.kube.manifests import Manifest
-from function.remote.nodes import read_node, unfit
+from function.remote.node_facts import find_unusable_reason, parse_node
 from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, node, pool, taint
 
 
@@ -100,10 +100,10 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_pods_can_start(case: Case) -> None:
-    assert unfit(read_node(case.node), case.pool) == case.want, case.reason
+    assert find_unusable_reason(parse_node(case.node), case.pool) == case.want, case.reason
 
 
 def test_what_has_no_shape_is_a_node_all_the_same() -> None:
     """What a cluster wrote is never trusted to have a shape."""
-    empty = read_node({"spec": {"taints": "none"}, "status": {"allocatable": [], "conditions": 7}})
-    assert unfit(empty, pool()) == (Unfit.NOT_READY, "")
+    empty = parse_node({"spec": {"taints": "none"}, "status": {"allocatable": [], "conditions": 7}})
+    assert find_unusable_reason(empty, pool()) == (Unfit.NOT_READY, "")

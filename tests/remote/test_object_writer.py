@@ -1,4 +1,4 @@
-"""The Object for a remote manifest, whole, and under which name it is where several namespaces have one."""
+"""The complete Object for a remote manifest."""
 
 from dataclasses import replace
 
@@ -6,7 +6,14 @@ from function.domain.model import SecretKey
 from function.domain.pods import PullSecret
 from function.kube.manifests import JSON, Manifest
 from function.remote.health import READINESS
-from function.remote.object_writer import NAMESPACE, Lifetime, ObjectWriter, namespace, object_name
+from function.remote.object_writer import (
+    NAMESPACE,
+    ManagementPolicy,
+    ObjectWriter,
+    compose_namespace,
+    find_remote_namespace,
+    object_name,
+)
 from function.weights.credentials import Credential, Form
 from function.weights.secret_copies import SecretCopy, of_credential, of_pull_secrets
 
@@ -35,33 +42,35 @@ def an_object(key: str, manifest: Manifest, policies: list[JSON], **spec: JSON) 
 
 
 def test_a_manifest_becomes_an_object() -> None:
-    made = WRITER.compose("job-a", MAP, Lifetime.FINISHED)
+    made = WRITER.compose("job-a", MAP, ManagementPolicy.OBSERVE_DELETE)
     assert (made.manifest, made.ready) == (an_object("job-a", MAP, ["Observe", "Delete"]), False)
-    watched = replace(WRITER, watch=True).compose("job-a", MAP, Lifetime.OBSERVED)
+    watched = replace(WRITER, watch=True).compose("job-a", MAP, ManagementPolicy.OBSERVE_ONLY)
     assert watched.manifest == an_object("job-a", MAP, ["Observe"], watch=True)
     job: Manifest = {"apiVersion": "batch/v1", "kind": "Job"}
     query: JSON = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]}
-    assert WRITER.compose("job-a", job, Lifetime.OWNED).manifest == an_object("job-a", job, ["*"], readiness=query)
+    assert WRITER.compose("job-a", job, ManagementPolicy.FULL).manifest == an_object(
+        "job-a", job, ["*"], readiness=query
+    )
     claim: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
     query = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["/PersistentVolumeClaim"]}
-    assert WRITER.compose("a", claim, Lifetime.OWNED).manifest == an_object("a", claim, ["*"], readiness=query)
-    scoped = replace(WRITER, scope="west").compose("job-a", MAP, Lifetime.OWNED)
+    assert WRITER.compose("a", claim, ManagementPolicy.FULL).manifest == an_object("a", claim, ["*"], readiness=query)
+    scoped = replace(WRITER, scope="west").compose("job-a", MAP, ManagementPolicy.FULL)
     assert scoped.manifest["metadata"] != made.manifest["metadata"], "clusters of one composite are told apart"
 
 
 def test_it_is_ready_where_the_remote_object_is_there_and_up() -> None:
     claim: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
     there: Manifest = {"status": {"atProvider": {"manifest": claim}}}
-    assert replace(WRITER, observed={"a": there}).compose("a", MAP, Lifetime.OWNED).ready
+    assert replace(WRITER, observed={"a": there}).compose("a", MAP, ManagementPolicy.FULL).ready
     lost: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}]
     silent: Manifest = {"status": {"atProvider": {"manifest": claim}, "conditions": lost}}
-    assert not replace(WRITER, observed={"a": silent}).compose("a", MAP, Lifetime.OWNED).ready
+    assert not replace(WRITER, observed={"a": silent}).compose("a", MAP, ManagementPolicy.FULL).ready
 
 
 def test_a_namespace_is_made_and_never_deleted() -> None:
     manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
     kept: list[JSON] = ["Observe", "Create", "Update", "LateInitialize"]
-    assert namespace("lab", WRITER).manifest == an_object(NAMESPACE, manifest, kept)
+    assert compose_namespace("lab", WRITER).manifest == an_object(NAMESPACE, manifest, kept)
 
 
 def test_a_copy_refers_to_its_secret_and_holds_none_of_it() -> None:
@@ -75,7 +84,7 @@ def test_a_copy_refers_to_its_secret_and_holds_none_of_it() -> None:
     for whole, field in ((False, "data[HF_TOKEN]"), (True, "data")):
         origin: JSON = {"apiVersion": "v1", "kind": "Secret", "name": "hf", "namespace": "builds", "fieldPath": field}
         copy = SecretCopy(name="copy", source=source, whole=whole)
-        made = copy.composed(WRITER, "token-copy", "lab", Lifetime.OWNED).manifest
+        made = copy.composed(WRITER, "token-copy", "lab", ManagementPolicy.FULL).manifest
         references: JSON = [{"patchesFrom": origin, "toFieldPath": field}]
         assert made == an_object("token-copy", secret, ["*"], references=references)
         assert copy.origin == "builds/hf (key HF_TOKEN)"
@@ -94,23 +103,6 @@ def _in(name: str) -> Manifest:
     return {"spec": {"forProvider": {"manifest": {"metadata": {"namespace": name}}}}} if name else {"spec": {}}
 
 
-def test_within_a_namespace_what_is_in_others_is_left_and_keeps_its_name() -> None:
-    observed = {
-        "a": _in("old"),
-        "f@new": _in("new"),
-        "b@new": _in("new"),
-        "b": _in("old"),
-        "c": _in("new"),
-        "d": _in(""),
-    }
-    here = replace(WRITER, observed=observed).within("new")
-    assert here.remote_namespace == "new"
-    assert here.left == {"a": _in("old"), "b": _in("old")}
-    assert here.observed == {"f": _in("new"), "b": _in("new"), "c": _in("new"), "d": _in("")}
-    names = {key: here.name(key) for key in ("a", "b", "c", "d", "e", "f")}
-    assert names == {"a": "a@new", "b": "b@new", "c": "c", "d": "d", "e": "e", "f": "f@new"}, (
-        "no Object changes its namespace"
-    )
-    item = here.compose("a", MAP, Lifetime.OWNED)
-    assert here.named({"a": item}) == {"a@new": item}
-    assert item.manifest == an_object("a@new", MAP, ["*"])
+def test_remote_namespace_is_that_of_the_first_observed_object_that_has_one() -> None:
+    assert find_remote_namespace({"z": _in("new"), "a": _in(""), "b": _in("old"), "usage": {"spec": {}}}) == "old"
+    assert find_remote_namespace({"namespace": _in("")}) == ""

@@ -9,7 +9,7 @@ import pytest
 from function.contract import Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, text
-from function.remote.orphans import adopted, orphans
+from function.remote.adoption import adopt, find_orphan_placements
 from tests import builders
 
 XR: Manifest = {"metadata": {"name": "chat", "namespace": "team", "uid": "me"}}
@@ -48,12 +48,12 @@ def listed(name: str, *, uid: str = "1", key: str = "", **fields: object) -> tup
 def test_which_are_composed_again(
     found: list[tuple[RequiredResource, Placement | None]], want: dict[str, str], reason: str
 ) -> None:
-    lost = orphans(XR, OBSERVED, found)
+    lost = find_orphan_placements(XR, OBSERVED, found)
     assert {key: text(manifest, "metadata.name") for key, manifest in lost.items()} == want, reason
 
 
 def test_a_composite_without_uid_owns_nothing() -> None:
-    assert orphans({"metadata": {"namespace": "team"}}, {}, [listed("a", owner="")]) == {}
+    assert find_orphan_placements({"metadata": {"namespace": "team"}}, {}, [listed("a", owner="")]) == {}
 
 
 def test_an_orphan_is_composed_over_what_was_seen_of_it_and_nothing_else_is() -> None:
@@ -61,4 +61,4 @@ def test_an_orphan_is_composed_over_what_was_seen_of_it_and_nothing_else_is() ->
     over = Composed(manifest={"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}})
     lost: dict[str, Manifest] = {"lost": {"metadata": {"resourceVersion": "7"}}, "gone": {"metadata": {}}}
     composed = {"lost": item, "kept": item, "gone": item}
-    assert adopted(composed, lost) == {**composed, "lost": over}
+    assert adopt(composed, lost) == {**composed, "lost": over}

@@ -7,8 +7,8 @@ import pytest
 
 from function.contract import Call
 from function.kube.manifests import Manifest, mapping, text
+from function.remote.adoption import is_own, select_own
 from function.remote.object_writer import object_name
-from function.remote.ownership import is_ours, own
 from tests.support.remote_scene import at_rest, put
 from tools.documents import document
 
@@ -20,9 +20,9 @@ OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
 def test_everything_that_is_composed_is_ours(path: Path) -> None:
     for name, composed in mapping(document(path), "desired.resources").items():
         manifest = mapping({"of": composed}, "of.resource")
-        assert is_ours("", name, manifest), "its label says so"
+        assert is_own("", name, manifest), "its label says so"
         manifest["metadata"] = {}
-        assert is_ours("", name, manifest), "its name says so, where somebody took the label"
+        assert is_own("", name, manifest), "its name says so, where somebody took the label"
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ def _manifest(case: Case) -> Manifest:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_ownership(case: Case) -> None:
     call = Call(xr={}, observed={case.name: _manifest(case)})
-    assert bool(own(call).observed) is case.want, case.reason
+    assert bool(select_own(call).observed) is case.want, case.reason
 
 
 def test_what_an_earlier_step_desires_is_its_own() -> None:
     observed = {"job-x": _manifest(CASES[0])}
-    assert own(Call(xr={}, observed=observed, foreign=frozenset({"job-x"}))).observed == {}
+    assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({"job-x"}))).observed == {}
 
 
 def test_an_object_of_ours_on_which_somebody_changed_the_label_is_not_lost() -> None:
@@ -82,6 +82,6 @@ def test_an_object_of_a_cache_on_which_somebody_changed_the_label_is_known_by_it
         "labels": {"app.kubernetes.io/managed-by": "helm"},
     }
     relabelled: Manifest = {"apiVersion": OBJECT, "kind": "Object", "metadata": named}
-    assert is_ours("cache", "east/job-x", relabelled)
-    assert not is_ours("cache", "west/job-x", relabelled)
-    assert not is_ours("other", "east/job-x", relabelled)
+    assert is_own("cache", "east/job-x", relabelled)
+    assert not is_own("cache", "west/job-x", relabelled)
+    assert not is_own("other", "east/job-x", relabelled)

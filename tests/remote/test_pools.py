@@ -7,8 +7,7 @@ import pytest
 
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import Manifest
-from function.remote.nodes import read_node
-from function.remote.pools import look
+from function.remote.node_facts import parse_node, summarize_pools
 from tests.remote.nodes import EKS_A100, H100, POOL, environment, node, pool, taint
 
 GIB, MIB = 2**30, 2**20
@@ -17,7 +16,7 @@ ONE = pool(max_nodes=1)
 
 def facts(*nodes: Manifest, of: Pool = ONE) -> PoolFacts:
     """Return the facts of a pool."""
-    return look(environment(of), map(read_node, nodes))[of.name]
+    return summarize_pools(environment(of), map(parse_node, nodes))[of.name]
 
 
 def labelled(**labels: str) -> Manifest:
@@ -121,7 +120,7 @@ def test_kinds_of_reasons_are_bounded() -> None:
 def test_a_node_of_two_pools_belongs_to_the_first() -> None:
     both = {POOL: "h100", "tier": "gold"}
     gold = Pool(name="gold", gpus_per_node=8, max_nodes=1, labels=(("tier", "gold"),))
-    found = look(environment(ONE, gold), [read_node(node(labels=both))])
+    found = summarize_pools(environment(ONE, gold), [parse_node(node(labels=both))])
     assert (found["h100"].nodes, found["gold"].nodes) == (1, 0)
     overlap = Drift(field=Drifted.OVERLAP, declared="nodes of its own", observed="pool h100", nodes=("gpu-1",))
     assert overlap in found["gold"].drift

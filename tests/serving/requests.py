@@ -7,7 +7,7 @@ from function.domain.model import Engine, EngineName, Parallelism, Shape, Source
 from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import Manifest, listing, mapping
 from function.kube.names import MANAGED_BY
-from function.serving.request import ServingRequest
+from function.serving.digest import ServingRequest
 from function.serving.service import build_service
 from tests.builders import GIB, HUB, model, pool, profile, shape
 

@@ -17,8 +17,7 @@ from function.domain.pods import InterNode, PodAdditions, PresetInputs, PullSecr
 from function.domain.settings import BUILT_IN, Initializer, Kserve
 from function.kube.manifests import Manifest, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
-from function.serving.digest import EXCLUDED, compute_spec_digest
-from function.serving.request import ServingRequest
+from function.serving.digest import EXCLUDED, ServingRequest, compute_spec_digest
 from function.serving.service import build_service
 from tests.builders import broken_profile, pool, selector
 from tests.serving.requests import DATA, NAME, NAMESPACE, PIPELINE, engine, request

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.domain.model import Engine, Parallelism, Shape
-from function.serving import scripts
+from function.serving import engine as scripts
 from function.serving.engine import Group, Launch, Mode, Run, mode_of, start_group
 from tests.builders import shape
 from tests.serving.requests import (

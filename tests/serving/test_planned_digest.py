@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.composers.placement import service
+from function.composers.model_placement import compute_service_identity
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST
@@ -17,18 +17,18 @@ def test_name_and_digest_are_those_of_the_running_service(story: str) -> None:
     observed = running(rest)
     digest = strings(observed, "metadata.annotations")[ANNOTATION_SPEC_DIGEST]
     call = requests.read(split(rest.request().SerializeToString()))
-    assert service(call, BUILT_IN) == (text(observed, "metadata.name"), digest)
+    assert compute_service_identity(call, BUILT_IN) == (text(observed, "metadata.name"), digest)
 
 
 def test_there_is_no_digest_where_nothing_can_be_planned() -> None:
     without = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "EmptyDir"}))
     call = requests.read(split(without.request().SerializeToString()))
-    assert service(call, BUILT_IN) is None
+    assert compute_service_identity(call, BUILT_IN) is None
 
 
 def test_existing_claim_suffices_where_the_environment_would_refuse_a_new_one() -> None:
     rest = scene(SEVERAL_NODES)
     without = rest.edited(environment("storage", None))
     calls = [requests.read(split(found.request().SerializeToString())) for found in (rest, without)]
-    digests = [service(call, BUILT_IN) for call in calls]
+    digests = [compute_service_identity(call, BUILT_IN) for call in calls]
     assert digests[1] == digests[0] is not None

@@ -7,7 +7,7 @@ import pytest
 from function.domain.model import Engine, EngineResources, Shape
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get
-from function.serving.request import ServingRequest
+from function.serving.digest import ServingRequest
 from tests.builders import pool, shape
 from tests.serving.requests import (
     DATA,

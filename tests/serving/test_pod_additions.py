@@ -12,7 +12,7 @@ from function.domain.environment import Pool
 from function.domain.model import Engine, Problem, Shape
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.serving.request import ServingRequest
+from function.serving.digest import ServingRequest
 from function.serving.service import build_service
 from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine, request
 

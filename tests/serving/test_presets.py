@@ -1,7 +1,7 @@
 """The preset that no release of KServe ships."""
 
 from function.domain.settings import Kserve
-from function.serving.presets import build_pipeline_preset, pipeline_preset_name
+from function.serving.service import build_pipeline_preset, pipeline_preset_name
 
 
 def test_the_preset_is_empty_and_lies_where_kserve_looks() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from function.domain.model import Engine, Parallelism, Shape
 from function.kube.manifests import JSON, Manifest, get, listing, text
-from function.serving.request import ServingRequest
+from function.serving.digest import ServingRequest
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
     DATA,

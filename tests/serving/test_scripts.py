@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from function.serving import scripts
+from function.serving import engine as scripts
 
 
 @pytest.mark.parametrize("script", [scripts.RAY_LEADER, scripts.RAY_WORKER, scripts.RANKS])

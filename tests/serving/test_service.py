@@ -12,8 +12,7 @@ from function.domain.model import Engine, Parallelism, Problem, Shape, Spread
 from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
-from function.serving.digest import compute_spec_digest
-from function.serving.request import ServingRequest
+from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, identify_service
 from tests.builders import GIB, HUB, shape
 from tests.serving.requests import (
@@ -203,7 +202,7 @@ FAULTS = [
     Fault("all-at-once", "every fault, by path", ONE_NODE, engine("-tp=4", "--model=other/kimi"),
           (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),
            Problem(f"{ARGS}[1]", "--model=other/kimi names other weights; "
-                                 "must be left out, the model's source has them, at /mnt/models"))),
+                                 "must be left out: the weights of the model are at /mnt/models"))),
     Fault("sglang-data", "a recorded shape that SGLang cannot run", DATA, engine(image=SGLANG),
           (Problem("spec.serving[default].replicaTopology.parallelism.data",
                    "must be left out, as SGLang spans nodes by pipeline only"),)),

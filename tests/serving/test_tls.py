@@ -88,8 +88,8 @@ def test_nothing_of_it_is_there_where_nobody_asked(case: Case) -> None:
 def test_an_engine_that_serves_no_https_is_refused() -> None:
     (problem,) = build_service(request(PIPELINE, engine(image=SGLANG), kserve=ON))
     assert str(problem) == (
-        "spec.serving[default].engine.image: 'lmsysorg/sglang:v0.5.4' serves no HTTPS, and kserve.tls of the "
-        "environment asks for it; must be SGLang 0.5.10 or later"
+        "spec.serving[default].engine.image: 'lmsysorg/sglang:v0.5.4' cannot serve HTTPS, which kserve.tls of the "
+        "environment requires; must be SGLang 0.5.10 or later"
     )
 
 

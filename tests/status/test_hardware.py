@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.reasons import HardwareAsDeclared, Status
-from function.remote.collection import Sight, Unobserved
+from function.remote.node_facts import NodeObservation, Unobserved
 from function.scheduling.capacity import Demand
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
@@ -15,7 +15,7 @@ from function.status.sentences import remedy, sentence
 from tests.builders import environment, placement, shape
 from tests.remote.nodes import pool
 
-SEEN = Sight()
+SEEN = NodeObservation()
 GONE = Unusable(reason=Unfit.NOT_READY, count=5, nodes=("a", "b", "c"))
 FEW = Unusable(reason=Unfit.TOO_FEW_GPUS, detail="7 of 8 nvidia.com/gpu", count=1, nodes=("gpu-3",))
 
@@ -35,7 +35,7 @@ class Case:
     reason: str
     pools: tuple[Pool, ...]
     want: tuple[Status, HardwareAsDeclared, str]
-    sight: Sight = SEEN
+    sight: NodeObservation = SEEN
 
 
 FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
@@ -69,10 +69,10 @@ CASES = (
          (FALSE, HardwareAsDeclared.NO_NODES, "pool b: no node has x=1; pool a: 4 nodes declared, 3 there")),
     Case("past", "what is known tells the past", (seen(unusable=(FEW,)),),
          (UNKNOWN, HardwareAsDeclared.UNREACHABLE, "The nodes are as last known: gone away"),
-         Sight(reason=HardwareAsDeclared.UNREACHABLE, said="gone away")),
+         NodeObservation(reason=HardwareAsDeclared.UNREACHABLE, message="gone away")),
     Case("never", "nobody is to look", (seen(),),
          (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, "spec.hardware.observe is Never: pools are taken as declared"),
-         Sight(reason=HardwareAsDeclared.NOT_OBSERVED, why=Unobserved.NEVER)),
+         NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=Unobserved.NEVER)),
 )  # fmt: skip
 
 

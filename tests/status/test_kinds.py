@@ -9,11 +9,10 @@ from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem, PvcSource, SecretKey
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
-from function.remote.objects import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State
 from function.status import (
     caches,
     conditions,
-    events,
     placements,
     references,
 )
@@ -282,7 +281,7 @@ def test_a_long_list_of_faults_is_cut() -> None:
     found = references.model_invalid(ConditionType.MODEL_RESOLVED, ref, problems)
     (sent, *_) = conditions.complete("ModelDeployment", [found], "Pending")
     assert len(sent.message.encode()) == 1024
-    (event, *_) = events.changes({}, [replace(found, message="ü" * 2000)])
+    (event, *_) = conditions.list_changes({}, [replace(found, message="ü" * 2000)])
     assert 1020 <= len(event.message.encode()) <= 1024
     assert "spec.topology" in references.unreadable_topology().message
 
@@ -291,8 +290,8 @@ def test_no_event_where_nothing_changed_or_nothing_is_known() -> None:
     known = Condition(type=ConditionType.SCHEDULED, status=Status.FALSE, reason=Refused.POOL_TOO_SMALL, message="m")
     unknown = replace(known, status=Status.UNKNOWN)
     xr: Manifest = {"status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "PoolTooSmall"}]}}
-    assert events.changes(xr, [known]) == events.changes({}, [unknown]) == ()
-    (event,) = events.changes({}, [known])
+    assert conditions.list_changes(xr, [known]) == conditions.list_changes({}, [unknown]) == ()
+    (event,) = conditions.list_changes({}, [known])
     assert (event.reason, event.message, event.warning) == ("PoolTooSmall", "Scheduled: m", True)
 
 

@@ -7,9 +7,8 @@ import pytest
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
-from function.remote.objects import ObservedObject, State
-from function.serving.state import url
-from function.status.services import accepted, invalid, serving
+from function.remote.observed_object import ObservedObject, State
+from function.status.placements import service_accepted, service_invalid, service_ready, service_url
 
 _seen = ObservedObject
 
@@ -37,7 +36,7 @@ UNSEEN = _seen(State.UNSEEN, {})
 class Acceptance:
     id: str
     remote: ObservedObject
-    gate_open: bool
+    may_compose: bool
     want: tuple[Status, ServiceAccepted]
 
 
@@ -60,7 +59,7 @@ ACCEPTANCES = (
 
 @pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
 def test_accepted(case: Acceptance) -> None:
-    found = accepted(case.remote, gate_open=case.gate_open)
+    found = service_accepted(case.remote, may_compose=case.may_compose)
     assert (found.status, found.reason) == case.want
 
 
@@ -71,7 +70,7 @@ class Serving:
     remote: ObservedObject
     want: tuple[Status, ServiceReady]
     replicas: int = 1
-    served: bool = False
+    ever_ready: bool = False
 
 
 SERVINGS = (
@@ -82,18 +81,18 @@ SERVINGS = (
          ServiceReady.SERVING)),
     Serving("starting", "", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.STARTING)),
     Serving("degraded", "it served before", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.DEGRADED),
-            served=True),
+            ever_ready=True),
     Serving("to-zero", "nothing is asked for", _seen(State.PRESENT, STARTING), (Status.TRUE,
          ServiceReady.SCALED_TO_ZERO),
             replicas=0),
     Serving("stuck-at-zero", "a service that KServe refuses is not at rest", _seen(State.PRESENT, STUCK),
             (Status.FALSE, ServiceReady.STARTING), replicas=0),
     Serving("outage", "the past says nothing of now", _seen(State.UNREACHABLE, READY),
-            (Status.UNKNOWN, ServiceReady.UNREACHABLE), served=True),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), ever_ready=True),
     Serving("expired", "a cluster that lets nobody in", _seen(State.UNAUTHORISED, READY),
-            (Status.UNKNOWN, ServiceReady.UNREACHABLE), served=True),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), ever_ready=True),
     Serving("odd-words", "they say nothing of the service", _seen(State.UNRECOGNISED, READY),
-            (Status.UNKNOWN, ServiceReady.SYNC_FAILED), served=True),
+            (Status.UNKNOWN, ServiceReady.SYNC_FAILED), ever_ready=True),
     Serving("odd-words-at-first", "nor of one that was never seen", _seen(State.UNRECOGNISED, {}),
             (Status.UNKNOWN, ServiceReady.SYNC_FAILED)),
     Serving("conflict", "what runs still runs", _seen(State.CONFLICT, READY), (Status.TRUE, ServiceReady.SERVING)),
@@ -106,16 +105,16 @@ SERVINGS = (
 
 @pytest.mark.parametrize("case", SERVINGS, ids=lambda c: c.id)
 def test_serving(case: Serving) -> None:
-    found = serving(case.remote, case.replicas, served=case.served)
+    found = service_ready(case.remote, case.replicas, ever_ready=case.ever_ready)
     assert (found.status, found.reason) == case.want, case.reason
 
 
 def test_a_service_that_cannot_be_written_says_why() -> None:
-    found = invalid([Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")])
+    found = service_invalid([Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")])
     assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"
 
 
 def test_the_first_address_stands_in_for_a_url() -> None:
-    assert url(READY) == "http://x"
-    assert url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
-    assert url({}) == ""
+    assert service_url(READY) == "http://x"
+    assert service_url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
+    assert service_url({}) == ""

@@ -7,8 +7,8 @@ import pytest
 from function.domain.cache import ManagedCache
 from function.domain.pods import PullSecret
 from function.kube.manifests import Manifest, get
-from function.remote.object_writer import Lifetime
-from function.remote.objects import read
+from function.remote.object_writer import ManagementPolicy
+from function.remote.observed_object import read
 from function.weights.request import StorageRequest
 from function.weights.state import Finding, StorageState
 from tests.weights.requests import GIB, SECRET
@@ -63,7 +63,7 @@ def test_every_secret_of_a_shared_download_goes_in_two_steps() -> None:
     assert len(tokens) == 2
     found = weighed(request, first)
     assert tokens <= found.composed.keys(), "first they get the policy"
-    assert lives({key: found.composed[key] for key in tokens}) == {"token": Lifetime.OWNED}
+    assert lives({key: found.composed[key] for key in tokens}) == {"token": ManagementPolicy.FULL}
     second = {**first, **{key: found.composed[key].manifest for key in tokens}}
     after = weighed(request, second)
     assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
@@ -99,7 +99,7 @@ def test_a_job_that_has_filled_the_new_claim_is_not_the_one_that_filled_the_old(
     later: Manifest = {**COMPLETE, "completionTime": "2026-02-02T00:00:00Z"}
     anew = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
     found = weighed(asked(), anew, earlier)
-    assert (found.open, lives(found.composed)["job"]) == (True, Lifetime.OBSERVED)
+    assert (found.open, lives(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
     assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
 
 

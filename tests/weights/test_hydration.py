@@ -8,7 +8,7 @@ from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem
 from function.kube.manifests import Manifest
 from function.reasons import Phase, PlacementStorage, Status
-from function.remote.objects import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State
 from function.status import weights
 from function.weights import hydration
 from function.weights.failures import Failure

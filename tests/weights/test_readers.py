@@ -10,7 +10,7 @@ from function.cli.store import Ref
 from function.domain.cache import ModelCache, NamedCache, Reader
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.remote.objects import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State
 from function.weights import consumers as readers
 from tests import builders
 from tests.composers.plane import call, change, only, plane, remote, request_of

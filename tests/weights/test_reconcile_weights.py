@@ -10,7 +10,7 @@ from function.domain.cache import CacheChoice, CacheEntry, CacheType, Hydration,
 from function.domain.model import HuggingFaceSource, ModelRef
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import Phase
-from function.remote.object_writer import Lifetime, ObjectWriter
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.state import Finding
@@ -22,7 +22,12 @@ DESCRIBED = "spec.forProvider.manifest"
 NOTHING, WHEN = Hydration(), "2026-01-01T00:00:00Z"
 TOKEN_MODEL = model(HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", secret=SECRET))
 RETAINED, USERS = ManagedCache(retain=True), UserClaim(claim="mine")
-OWNED, KEPT, FINISHED, OBSERVED = Lifetime.OWNED, Lifetime.KEPT, Lifetime.FINISHED, Lifetime.OBSERVED
+OWNED, KEPT, FINISHED, OBSERVED = (
+    ManagementPolicy.FULL,
+    ManagementPolicy.RETAIN,
+    ManagementPolicy.OBSERVE_DELETE,
+    ManagementPolicy.OBSERVE_ONLY,
+)
 
 COMPLETE: Manifest = {"completionTime": WHEN, "conditions": [{"type": "Complete", "status": "True"}]}
 FAILED: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}
@@ -51,9 +56,7 @@ def weighed(
     entry: CacheEntry | None = None,
 ) -> Weights:
     """Return what is composed where these Objects are observed."""
-    writer = ObjectWriter(
-        owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed
-    ).within(request.namespace)
+    writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
     return reconcile_weights(request, writer, "east", earlier, entry, reads=reads)
 
 
@@ -109,13 +112,13 @@ def gone(prefix: str) -> Edit:
     return edit
 
 
-def lives(composed: Mapping[str, Composed]) -> dict[str, Lifetime]:
+def lives(composed: Mapping[str, Composed]) -> dict[str, ManagementPolicy]:
     """Return what becomes of each remote object, by what it is."""
     found = {}
     for key, item in sorted(composed.items()):
         policies = get(item.manifest, "spec.managementPolicies")
         assert isinstance(policies, list)
-        found[key.partition("-")[0]] = Lifetime(tuple(policies))
+        found[key.partition("-")[0]] = ManagementPolicy(tuple(policies))
     return found
 
 
@@ -125,7 +128,7 @@ class Case:
     reason: str
     choice: CacheChoice
     edits: tuple[Edit, ...]
-    want: dict[str, Lifetime]
+    want: dict[str, ManagementPolicy]
     finding: Finding
     open: bool = False
     remembers: bool = False
@@ -268,7 +271,7 @@ def test_what_was_complete_stays_so_without_its_job(choice: CacheChoice) -> None
     ],
 )
 def test_a_job_that_filled_an_earlier_claim_of_the_name_goes(
-    choice: CacheChoice, want: dict[str, Lifetime], reason: str
+    choice: CacheChoice, want: dict[str, ManagementPolicy], reason: str
 ) -> None:
     request = asked(choice)
     earlier = weighed(request, begun(request, job(COMPLETE))).hydration

@@ -5,7 +5,7 @@ import pytest
 from function.domain.cache import CacheChoice, ManagedCache
 from function.domain.model import HuggingFaceSource
 from function.kube.manifests import Manifest, get, listing, mapping
-from function.remote.object_writer import Lifetime
+from function.remote.object_writer import ManagementPolicy
 from function.status.weights import sentence
 from function.weights.scripts import DOWNLOAD, SCRIPTS
 from function.weights.state import Finding
@@ -67,11 +67,11 @@ def test_a_job_with_the_script_in_its_command_is_followed_by_another_only_where_
 
 @pytest.mark.parametrize(
     ("status", "then"),
-    [(RUNS, [Lifetime.KEPT]), (FAILED, [Lifetime.KEPT, Lifetime.OWNED])],
+    [(RUNS, [ManagementPolicy.RETAIN]), (FAILED, [ManagementPolicy.RETAIN, ManagementPolicy.FULL])],
     ids=["runs", "failed"],
 )
 def test_scripts_of_an_earlier_release_stay_while_its_job_runs(
-    monkeypatch: pytest.MonkeyPatch, status: Manifest, then: list[Lifetime]
+    monkeypatch: pytest.MonkeyPatch, status: Manifest, then: list[ManagementPolicy]
 ) -> None:
     """The Job of today, with the scripts of today, follows only where the earlier one failed."""
     before = begun(asked(), job(status))

@@ -63,7 +63,7 @@ def test_everything_is_read() -> None:
     call = received(request)
     assert call.xr == {"kind": "ModelDeployment"}
     assert call.observed == {"job": {"kind": "Object"}}
-    assert call.foreign == {"theirs"}
+    assert call.desired_by_earlier_steps == {"theirs"}
     assert call.input == {"ttl": {"settled": "10m"}}
     assert call.context == {"key": {"n": 1}}
 

@@ -55,7 +55,7 @@ def parts(data: bytes, identify: Identify) -> Told:
     return (
         call.xr,
         dict(call.observed),
-        set(call.foreign),
+        set(call.desired_by_earlier_steps),
         {name: [item.load() for item in items] for name, items in sorted(call.answers.items())},
         call.input,
         call.context,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.remote.objects import State, read
+from function.remote.observed_object import ObservedObject, State, read
 
 REMOTE: Manifest = {"apiVersion": "v1", "kind": "Secret"}
 
@@ -104,3 +104,12 @@ def test_ports_of_a_broken_connection_are_left_out() -> None:
     assert first == second == "observe failed: read tcp 10.0.0.1:6443: read: connection reset by peer", (
         "a message that changes at every try would be written at every try"
     )
+
+
+@pytest.mark.parametrize("state", State)
+def test_provider_words_are_part_of_the_problem(state: State) -> None:
+    assert ObservedObject(state, {}, "its words").problem.endswith("its words")
+
+
+def test_present_object_has_no_problem() -> None:
+    assert ObservedObject(State.PRESENT, {"kind": "Job"}).problem == ""

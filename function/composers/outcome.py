@@ -1,4 +1,4 @@
-"""The last step of every composer: all owned conditions, events where a reason changed, and when to be called again."""
+"""The last step of every composer: all conditions of the kind, events for those that changed, and the next call."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,11 +6,10 @@ from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.remote.carry_over import carry_over
-from function.status.conditions import complete
-from function.status.events import changes
+from function.status.conditions import complete, list_changes
 
 
-def finish(  # noqa: PLR0913  # the parts of an Outcome
+def build_outcome(  # noqa: PLR0913  # the parts of an Outcome
     call: Call,
     settings: Settings,
     *,
@@ -18,42 +17,37 @@ def finish(  # noqa: PLR0913  # the parts of an Outcome
     composed: Mapping[str, Composed],
     status: Manifest,
     conditions: Iterable[Condition],
-    settled: bool,
+    settled: bool,  # the composite is as desired: the next call may be late
     ready: bool | None = None,
 ) -> Outcome:
-    """Return the outcome; conditions that are missing are Unknown for the reason of the first that is not True.
-
-    `settled`: it is as it shall be, so that nobody need look again soon. `ready` as in the outcome.
-    """
+    """Returns the outcome; missing conditions are Unknown for the reason of the first one that is not True."""
     known = tuple(conditions)
     blocking = next((c for c in known if c.status != "True"), None)
-    every = complete(
+    all_conditions = complete(
         text(call.xr, "kind"),
         known,
         blocking.reason if blocking else "Pending",
         f"Not evaluated while {blocking.type} is {blocking.status}" if blocking else "",
     )
-    ttl = settings.ttl_settled if settled else settings.ttl_pending
     return Outcome(
         requirements=requirements,
         composed=composed,
         status=status,
-        conditions=every,
-        events=changes(call.xr, every),
+        conditions=all_conditions,
+        events=list_changes(call.xr, all_conditions),
         ready=ready,
-        ttl_seconds=ttl,
+        ttl_seconds=settings.ttl_settled if settled else settings.ttl_pending,
     )
 
 
 def keep_observed(
     call: Call, settings: Settings, requirements: Mapping[str, Requirement], conditions: Iterable[Condition]
 ) -> Outcome:
-    """Return the outcome that keeps everything as observed, resources and status, while an input is unusable.
+    """Returns the outcome that keeps resources and status as observed while an input is unusable.
 
-    Where there is nothing to keep the composite is not ready, although Crossplane would think so; where there is, it is
-    as ready as what is kept.
+    Without any resource Crossplane would consider the composite ready, so it is set to not ready.
     """
-    return finish(
+    return build_outcome(
         call,
         settings,
         requirements=requirements,
@@ -65,11 +59,11 @@ def keep_observed(
     )
 
 
-def unready(composed: Mapping[str, Composed], *, works: bool) -> bool | None:
-    """Return False where all that is composed so far is ready and yet it does not work: there is more to come."""
+def unready_if_incomplete(composed: Mapping[str, Composed], *, works: bool) -> bool | None:
+    """Returns False if all that is composed so far is ready and it does not work yet: more resources will follow."""
     return False if not works and all(item.ready for item in composed.values()) else None
 
 
 def observed_status(xr: Manifest) -> Manifest:
-    """Return the status that we wrote earlier: left out, Crossplane would remove it."""
+    """Returns the status that this function wrote earlier; Crossplane would remove what is left out."""
     return {key: value for key, value in mapping(xr, "status").items() if key not in {"conditions", "crossplane"}}

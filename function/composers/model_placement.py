@@ -1,0 +1,296 @@
+"""ModelPlacement: carries out one scheduling decision on one cluster.
+
+Nothing is composed before the environment has admitted the placement. Namespace, token, claim and Job follow from the
+plan for the weights. The LLMInferenceService is first composed when its weights are ready and always after that: on the
+weights that it serves, until other weights are verified. A service of another group size is a new object, and the old
+one stays until the new one may be composed. While a reference does not resolve, everything stays as observed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from function.api.model_placement import PLACEMENTS, parse_placement
+from function.api.settings import parse_settings
+from function.composers import requirements, resolve
+from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
+from function.composers.placement_writer import labels
+from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
+from function.domain.allocation import QuotaUsage
+from function.domain.cache import ManagedCache, NamedCache
+from function.domain.placement import Placement
+from function.domain.resolved import ResolvedPlacement
+from function.domain.settings import Settings
+from function.kube.manifests import Manifest, mapping, text
+from function.reasons import ConditionType, ReferencesResolved, Status
+from function.remote.adoption import adopt_objects, find_deleting_objects, find_orphan_objects, observe_orphans
+from function.remote.carry_over import carry_over
+from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
+from function.remote.observed_object import read
+from function.scheduling.admission import Admission, apply_quota, check_admission
+from function.scheduling.quota import find_excess, may_exceed
+from function.serving.rollout import (
+    ServiceRollout,
+    compute_planned_digest,
+    max_observed_replicas,
+    max_replicas,
+    name_service,
+    reconcile_service,
+    scale_down_observed,
+)
+from function.status import admission as admission_report
+from function.status import inference_environment as pools
+from function.status import placements as report
+from function.status import references
+from function.weights import cache_usage
+from function.weights.consumers import next_uri, served_uri
+from function.weights.loading import loading
+from function.weights.placed import PlacedWeights
+from function.weights.plan import StoragePlan, plan
+from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.request import StorageRequest
+
+_RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
+# Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool
+# takes no GPUs from a placement that it has admitted.
+_CANNOT_START = {
+    ReferencesResolved.INVALID_PLACEMENT,
+    ReferencesResolved.MODEL_NOT_FOUND,
+    ReferencesResolved.MODEL_INVALID,
+    ReferencesResolved.CACHE_NOT_FOUND,
+}
+
+
+def compose(call: Call, settings: Settings) -> Outcome:
+    """Returns the remote objects, the status and the conditions of a ModelPlacement."""
+    parsed, listed = parse_placement(call.xr), call.answer(requirements.OBJECTS)
+    required = _required_resources(call, parsed.value, settings)
+    orphans, deleting = find_orphan_objects(call, listed), find_deleting_objects(call, listed)
+    call = observe_orphans(call, orphans)
+    if parsed.value is None:
+        outcome = keep_observed(call, settings, required, [references.invalid_placement(parsed.problems)])
+    elif parsed.problems:
+        invalid = references.invalid_placement(parsed.problems)
+        outcome = _hold(call, settings, required, [invalid], parsed.value, scale_down=False)
+    else:
+        outcome = _compose(call, settings, required, parsed.value, deleting)
+    composed = adopt_objects(outcome.composed, call, orphans)
+    if listed is Answer.PENDING:
+        composed = carry_over(call.observed) | composed
+    return replace(outcome, composed=composed)
+
+
+def _compose(
+    call: Call,
+    settings: Settings,
+    required: Mapping[str, Requirement],
+    placement: Placement,
+    deleting: Mapping[str, Manifest],
+) -> Outcome:
+    resolved = resolve.placement(call, placement, settings)
+    if isinstance(resolved, Condition):
+        return _hold(call, settings, required, [resolved], placement)
+    quota_excess = _find_quota_excess(call, placement, settings)
+    if isinstance(quota_excess, Condition):
+        return _hold(call, settings, required, [_RESOLVED, quota_excess], placement)
+    admitted = _check_admission(resolved, quota_excess)
+    if not admitted.may_compose and _nothing_composed(call):
+        return _hold(call, settings, required, [_RESOLVED, admission_report.admitted(placement, admitted)], placement)
+    writer = ObjectWriter(
+        owner=placement.name,
+        namespace=placement.namespace,
+        provider_config=resolved.environment.provider_config,
+        watch=settings.object_watch,
+        observed=call.observed,
+        deleting=deleting,
+    )
+    weights = reconcile_weights(
+        _request_storage(resolved, call),
+        writer,
+        resolved.environment.name,
+        placement.hydration,
+        resolved.entry,
+        placement.serving_uri,
+    )
+    service = reconcile_service(resolved, writer, weights, admitted)
+    composed = {
+        NAMESPACE: compose_namespace(resolved.namespace, writer),
+        **weights.composed,
+        **(cache_usage.usage(placement, resolved.cache.name) if resolved.cache else {}),
+        **service.pull_secrets,
+        **service.composed,
+    }
+    if not service.previous_weights_unused:
+        composed |= weights.stale
+        composed |= cache_usage.until_moved(call.observed, composed)
+    conditions = _list_conditions(resolved, admitted, weights, service)
+    return _build_outcome(call, resolved, required, composed, conditions, admitted, weights, service)
+
+
+def _list_conditions(
+    resolved: ResolvedPlacement, admitted: Admission, weights: Weights, service: ServiceRollout
+) -> tuple[Condition, ...]:
+    placement, may_compose = resolved.placement, weights.open and admitted.may_compose
+    accepted = report.service_accepted(service.remote, may_compose=may_compose)
+    ready = report.service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
+    ready = pools.remarked(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    return (
+        _RESOLVED,
+        admission_report.admitted(placement, admitted),
+        report.storage_ready(weights.state),
+        report.service_invalid(service.problems) if service.problems else accepted,
+        report.with_pull_secret_note(ready, service.missing_pull_secret),
+    )
+
+
+def _build_outcome(  # noqa: PLR0913, PLR0917  # what was decided before
+    call: Call,
+    resolved: ResolvedPlacement,
+    required: Mapping[str, Requirement],
+    composed: Mapping[str, Composed],
+    conditions: tuple[Condition, ...],
+    admitted: Admission,
+    weights: Weights,
+    service: ServiceRollout,
+) -> Outcome:
+    placement, serves = resolved.placement, conditions[-1].status is Status.TRUE
+    status = report.status(
+        placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
+    )
+    outcome = build_outcome(
+        call,
+        resolved.settings,
+        requirements=required,
+        composed=composed,
+        status=status | report.progress(call.xr, conditions, weights.state, service.remote),
+        conditions=conditions,
+        settled=all(c.status is Status.TRUE for c in conditions),
+        ready=unready_if_incomplete(composed, works=serves),
+    )
+    if not service.rollout_blocked:
+        return outcome
+    blocked = admission_report.rollout_blocked(placement, admitted, tied=service.needs_same_node)
+    return replace(outcome, events=(*outcome.events, blocked))
+
+
+def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] | None:
+    """Returns the name and the spec digest of the service of a placement; None if there would be no service."""
+    placement = parse_placement(call.xr).value
+    resolved = resolve.placement(call, placement, settings) if placement else None
+    if not isinstance(resolved, ResolvedPlacement):
+        return None
+    is_hydrated = bool(resolved.placement.hydration.completed_at)
+    planned = plan(replace(_request_storage(resolved, call), fetched=is_hydrated, claimed=is_hydrated))
+    name = name_service(resolved.placement, resolved.shape)
+    return (name, compute_planned_digest(resolved, planned)) if isinstance(planned, StoragePlan) else None
+
+
+def required_resources(call: Call) -> dict[str, Requirement]:
+    """Returns what a ModelPlacement requires; only its Objects if it names no environment."""
+    return _required_resources(call, parse_placement(call.xr).value, parse_settings(call.input, call.context).value)
+
+
+def _required_resources(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
+    name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
+    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)}
+    if placement is None:
+        return required
+    required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)
+    required[requirements.ENVIRONMENT] = requirements.environment(placement.environment)
+    if isinstance(placement.cache, NamedCache):
+        required[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
+    if may_exceed(placement, settings.limits):
+        required[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
+    return required
+
+
+def _find_quota_excess(call: Call, placement: Placement, settings: Settings) -> QuotaUsage | Condition | None:
+    """Returns by how much the placement exceeds the quota of its namespace, or that this is not known yet."""
+    if not may_exceed(placement, settings.limits):
+        return None
+    listed = call.answer(requirements.PLACEMENTS)
+    if listed is Answer.PENDING:
+        return references.resolving(ConditionType.ADMITTED)
+    return find_excess(
+        placement, (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid), settings.limits
+    )
+
+
+def _check_admission(resolved: ResolvedPlacement, quota_excess: QuotaUsage | None) -> Admission:
+    """Returns the admission by the environment, which finds the placement by its labels, within the quota.
+
+    A ModelCache that knows its consumer requires it by name, so a placement that lost the cache's label later does not
+    need it. One that has nothing composed does: whether the cache knows it depends on which was created first.
+    """
+    placement, cache = resolved.placement, resolved.cache
+    is_known = (
+        placement.has_resources and cache is not None and placement.name in {reader.name for reader in cache.readers}
+    )
+    needed_labels = labels(placement.environment, ManagedCache() if is_known else placement.cache)
+    admitted = check_admission(placement, resolved.environment, needed_labels)
+    return apply_quota(admitted, placement, resolved.environment, quota_excess)
+
+
+def _nothing_composed(call: Call) -> bool:
+    """Tells whether the placement has nothing on the cluster, except perhaps its namespace, which is never deleted."""
+    return call.observed.keys() <= {NAMESPACE}
+
+
+def _request_storage(resolved: ResolvedPlacement, call: Call) -> StorageRequest:
+    placement = resolved.placement
+    weights = PlacedWeights(
+        model=resolved.model,
+        choice=placement.cache,
+        cache=resolved.cache,
+        settings=resolved.settings,
+        namespace=resolved.namespace,
+        owner=placement.name,
+    )
+    request = weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    return replace(request, running=any(key.startswith(SERVICE) for key in call.observed))
+
+
+def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
+    observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
+    serving_uri = served_uri(service.remote, observed, resolved.placement.serving_uri)
+    return report.service(
+        service.remote,
+        text(service.remote.manifest, "metadata.name") or name_service(resolved.placement, resolved.shape),
+        text(service.remote.manifest, "metadata.namespace") or resolved.namespace,
+        serving_uri,
+        next_uri([item.manifest for item in service.composed.values()], serving_uri),
+        service.allocated,
+    )
+
+
+def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -> Manifest:
+    if weights.plan is None:
+        return mapping(call.xr, "status.storage")
+    bandwidth = resolved.environment.storage.read_bandwidth
+    loads = loading(weights.plan, bandwidth, resolved.model, resolved.profile)
+    return report.storage(weights.plan, weights.access_mode, weights.hydration, loads)
+
+
+def _hold(  # what the outcome needs
+    call: Call,
+    settings: Settings,
+    required: Mapping[str, Requirement],
+    known: list[Condition],
+    placement: Placement,
+    *,
+    scale_down: bool = True,
+) -> Outcome:
+    """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
+
+    Neither depends on anything that is missing, except that an invalid placement may not say what it requests.
+    """
+    if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
+        known = [*known, admission_report.cannot_start()]
+    services = scale_down_observed(call.observed, placement if scale_down else None)
+    remote = read(next((call.observed[key] for key in services), None))
+    replicas = max_replicas(services)
+    ready = report.service_ready(remote, max(placement.replicas, replicas), ever_ready=placement.was_ready)
+    held = keep_observed(call, settings, required, (*known, ready))
+    status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
+    if services:
+        status |= report.limit_replicas(status, max(replicas, max_observed_replicas(call.observed)))
+    return replace(held, composed={**held.composed, **services}, status=status)

@@ -1,0 +1,98 @@
+"""How an InferenceEnvironment learns about its nodes.
+
+The collection is composed once the control plane is observed to serve its kind: otherwise Crossplane could apply
+nothing of the environment. From then on the members of the collection are required instead.
+"""
+
+from dataclasses import dataclass, replace
+
+from function.api.parse_cache import ParseCache
+from function.composers import requirements
+from function.contract import Answer, Call, Composed, Requirement
+from function.domain.environment import Environment
+from function.kube.manifests import Manifest, mapping, text
+from function.reasons import HardwareAsDeclared
+from function.remote.node_facts import (
+    NODES,
+    Member,
+    NodeObservation,
+    Unobserved,
+    build_collection,
+    observe_nodes,
+    parse_member,
+    select_nodes,
+    serves_collections,
+    summarize_pools,
+)
+from function.remote.object_writer import ObjectWriter
+
+MEMBERS: ParseCache[Member] = ParseCache(parse_member)
+_INDEPENDENT_OF_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedEnvironment:
+    """An environment with the facts of its pools."""
+
+    environment: Environment
+    observation: NodeObservation
+    selector: Manifest | None = None  # of the collection to compose; None: there should be none
+
+
+def required_resources(call: Call, environment: Environment) -> dict[str, Requirement]:
+    """Returns the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
+    if isinstance(_select_nodes(call, environment), Unobserved):
+        return {}
+    collection = call.observed.get(NODES)
+    if collection is None:
+        return {requirements.NODES_DEFINITION: requirements.nodes_definition()}
+    name, namespace = text(collection, "metadata.name"), text(collection, "metadata.namespace")
+    return {requirements.NODES: requirements.nodes(name, namespace)}
+
+
+def observe_environment(call: Call, environment: Environment) -> ObservedEnvironment:
+    """Returns an environment with the facts of its nodes: current, as last known, or none if they are not observed."""
+    selector = _select_nodes(call, environment)
+    if isinstance(selector, Unobserved):
+        return _skip_observation(environment, selector)
+    if NODES not in call.observed:
+        definition = call.answer(requirements.NODES_DEFINITION)
+        pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+        if isinstance(definition, Answer):
+            return ObservedEnvironment(environment=environment, observation=pending)
+        if not any(serves_collections(item.load()) for item in definition):
+            return _skip_observation(environment, Unobserved.NO_KIND)
+        return ObservedEnvironment(environment=environment, observation=pending, selector=selector)
+    answer = call.answer(requirements.NODES)
+    members = None if isinstance(answer, Answer) else MEMBERS.parse(answer)
+    observation = observe_nodes(call.observed[NODES], members)
+    if observation.reason is None:
+        facts = summarize_pools(environment, observation.nodes)
+        pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
+        environment = replace(environment, pools=pools)
+    return ObservedEnvironment(environment=environment, observation=observation, selector=selector)
+
+
+def compose_collection(observed: ObservedEnvironment, writer: ObjectWriter) -> dict[str, Composed]:
+    """Returns the collection, if there should be one."""
+    return {} if observed.selector is None else {NODES: build_collection(writer, observed.selector)}
+
+
+def _select_nodes(call: Call, environment: Environment) -> Manifest | Unobserved:
+    """Returns the LabelSelector of the nodes to observe, or why none are observed.
+
+    While a pool is invalid its labels are unknown, and the collection keeps a selector that follows from labels.
+    """
+    selector, collection = select_nodes(environment), call.observed.get(NODES)
+    follows_from_labels = environment.hardware.selector is None and selector not in _INDEPENDENT_OF_LABELS
+    if environment.broken_pools and collection is not None and follows_from_labels:
+        return mapping(collection, "spec.observeObjects.selector")
+    return selector
+
+
+def _skip_observation(environment: Environment, unobserved: Unobserved) -> ObservedEnvironment:
+    """Returns the environment without facts, except in a file, whose status has what is known."""
+    if unobserved is not Unobserved.IN_FILE:
+        environment = replace(environment, pools=tuple(replace(pool, facts=None) for pool in environment.pools))
+    observation = NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=unobserved)
+    return ObservedEnvironment(environment=environment, observation=observation)

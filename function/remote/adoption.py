@@ -1,0 +1,170 @@
+"""Which resources this function composed for a composite, also those that Crossplane does not observe.
+
+Crossplane observes what all steps of a pipeline composed for a composite. Resources that an earlier step desires in
+this call belong to that step. Of the rest ours are of the few kinds that we compose, with our label. One that lost the
+label is recognised by its composition-resource-name, and one on which the label was changed by its own name, which is a
+hash that only this function makes. What another step composed and does not desire any more is left to Crossplane.
+
+Crossplane reads the list of composed resources from the composite, possibly from before its own last write, and each
+resource from a cache. A resource that it does not observe it neither shows nor deletes: if it is no longer composed, it
+runs on and nothing ever deletes it. Such an orphan is found by its label, with this composite as controller and in its
+namespace (an owner's uid can be forged in any other). It counts as observed and is composed once more, so that
+Crossplane adopts it; what should be deleted is deleted on the reconcile that observes it.
+
+An orphan may have changed since it was listed, so it is applied only over the resourceVersion that was seen; otherwise
+the API server refuses it (409) and Crossplane reconciles again. If it was deleted meanwhile it is recreated, and
+removed on the reconcile that observes it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from function.contract import Answer, Answered, Call, Composed, RequiredResource
+from function.domain.placement import Placement
+from function.kube.manifests import Manifest, flag, get, listing, strings, text
+from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
+from function.remote.carry_over import carry_over, stop_managing, with_resource_version
+from function.remote.node_facts import KIND as COLLECTION
+from function.remote.node_facts import name_collection
+from function.remote.object_writer import SERVICE, object_name
+
+_KINDS = frozenset(
+    {
+        ("kubernetes.m.crossplane.io", "Object"),
+        ("kubernetes.m.crossplane.io", "ClusterProviderConfig"),
+        ("kubernetes.m.crossplane.io", COLLECTION),
+        ("protection.crossplane.io", "Usage"),
+        (GROUP, "ModelPlacement"),
+    }
+)
+((_LABEL, _MANAGER),) = MANAGED_BY.items()
+# A ModelCache prefixes its names with that of the environment.
+_NAME = re.compile(
+    r"provider-config|storage-class|pipeline-preset|nodes|placement-.+"
+    r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|scripts|token|service)-.+)"
+)
+
+
+def select_own(call: Call) -> Call:
+    """Returns the call with only those observed resources that this function composed."""
+    composite = text(call.xr, "metadata.name")
+    observed = {
+        name: manifest
+        for name, manifest in call.observed.items()
+        if name not in call.desired_by_earlier_steps and is_own(composite, name, manifest)
+    }
+    return replace(call, observed=observed)
+
+
+def is_own(composite: str, name: str, manifest: Manifest) -> bool:
+    """Tells whether this function composed a resource of a composite that no earlier step desires."""
+    if (text(manifest, "apiVersion").partition("/")[0], text(manifest, "kind")) not in _KINDS:
+        return False
+    manager = strings(manifest, "metadata.labels").get(_LABEL)
+    if not manager:
+        return _NAME.fullmatch(name) is not None
+    scope, _, key = name.rpartition("/")
+    own_names = {object_name(composite, key, scope), name_collection(composite)}
+    return manager == _MANAGER or text(manifest, "metadata.name") in own_names
+
+
+def find_orphan_placements(
+    xr: Manifest, observed: Mapping[str, Manifest], placements: Iterable[tuple[RequiredResource, Placement | None]]
+) -> dict[str, Manifest]:
+    """Returns the orphans of a ModelDeployment by composition-resource-name.
+
+    An observed placement keeps its name. Of several orphans with one name the one with the lowest uid has it, and each
+    of the others gets a name of its own.
+    """
+    uid, namespace = text(xr, "metadata.uid"), text(xr, "metadata.namespace")
+    observed_names = {text(manifest, "metadata.name") for manifest in observed.values()}
+    unobserved = [
+        (item, placement)
+        for item, placement in placements
+        if placement is not None
+        and uid
+        and placement.owner == uid
+        and placement.namespace == namespace
+        and placement.name not in observed_names
+        and not placement.deleting
+    ]
+    orphans: dict[str, Manifest] = {}
+    for item, placement in sorted(unobserved, key=lambda pair: (pair[1].uid, pair[1].name)):
+        manifest = item.load()
+        key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY) or f"placement-{placement.environment}"
+        is_free = key not in observed and key not in orphans
+        orphans[key if is_free else f"placement-{placement.name}"] = manifest
+    return orphans
+
+
+def find_orphan_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
+    """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name; none while it is pending."""
+    return {key: m for key, m in _find_unobserved_objects(call, listed).items() if not _is_deleting(m)}
+
+
+def find_deleting_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
+    """Returns the unobserved Objects of a composite that are being deleted, by composition-resource-name.
+
+    What they describe is on the cluster until they are gone.
+    """
+    return {key: m for key, m in _find_unobserved_objects(call, listed).items() if _is_deleting(m)}
+
+
+def _find_unobserved_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
+    """Returns the Objects that Crossplane does not observe; of two with one name the one that is not being deleted."""
+    composite, uid, namespace = (text(call.xr, f"metadata.{field}") for field in ("name", "uid", "namespace"))
+    observed_names = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+    observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
+    unobserved: dict[str, Manifest] = {}
+    if listed is Answer.PENDING or not uid:
+        return unobserved
+    for manifest in (item.load() for item in listed if item.uid not in observed_uids):
+        key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
+        owners = listing(manifest, "metadata.ownerReferences")
+        controller = next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
+        is_first = key not in unobserved or (_is_deleting(unobserved[key]) and not _is_deleting(manifest))
+        if (
+            controller == uid
+            and text(manifest, "metadata.namespace") == namespace
+            and key
+            and key not in call.observed
+            and text(manifest, "metadata.name") not in observed_names
+            and is_own(composite, key, manifest)
+            and is_first
+        ):
+            unobserved[key] = manifest
+    return unobserved
+
+
+def _is_deleting(manifest: Manifest) -> bool:
+    return get(manifest, "metadata.deletionTimestamp") is not None
+
+
+def observe_orphans(call: Call, orphans: Mapping[str, Manifest]) -> Call:
+    """Returns the call as Crossplane would have made it if it had observed the orphans."""
+    return replace(call, observed={**call.observed, **orphans})
+
+
+def adopt(composed: Mapping[str, Composed], orphans: Mapping[str, Manifest]) -> dict[str, Composed]:
+    """Returns the composed resources, the orphans among them applied only over the versions that were seen."""
+    return {
+        key: with_resource_version(item, orphans[key]) if key in orphans else item for key, item in composed.items()
+    }
+
+
+def adopt_objects(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str, Manifest]) -> dict[str, Composed]:
+    """Returns the composed resources and every orphan: none is dropped before Crossplane observes it.
+
+    An orphan that should be deleted creates nothing meanwhile. While a service is among those, everything else stays as
+    observed, because the service may have pods on the GPUs that another one would get.
+    """
+    leaving = {key: stop_managing(orphans[key]) for key in orphans.keys() - composed.keys()}
+    service_leaves = any(key.startswith(SERVICE) for key in leaving)
+    return adopt({**(carry_over(call.observed) if service_leaves else composed), **leaving}, orphans)
+
+
+def carry_over_all(call: Call, listed: Answered | Answer) -> dict[str, Composed]:
+    """Returns everything observed, and every orphan, as it is."""
+    orphans = find_orphan_objects(call, listed)
+    return adopt(carry_over(observe_orphans(call, orphans).observed), orphans)

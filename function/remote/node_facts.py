@@ -1,0 +1,473 @@
+"""The nodes of a cluster as provider-kubernetes mirrors them, and the facts of each pool of an environment.
+
+An ObservedObjectCollection keeps one Object for each node that its selector matches. It lists at each poll, and a list
+that fails changes nothing, so that its Objects are stale as those of any Object that is Synced=False.
+
+A node is usable if it is Ready, is neither being deleted nor cordoned, has no taint that the pool's pods do not
+tolerate, and offers at least as many GPUs as the pool has on each node: a pod that requests all GPUs of a node would
+stay Pending on one with fewer. What runs on the node does not matter here.
+
+A node belongs to the first pool whose labels it has; that it has the labels of another pool as well is drift of that
+pool. Observed values never match a pool to nodes, they only contradict its declaration. A GPU has a little less memory
+than its name promises (81559 MiB for 80Gi), so the declared value may be a tenth more.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from function.contract import Composed
+from function.domain.environment import (
+    MAX_NODE_NAMES,
+    Drift,
+    Drifted,
+    Environment,
+    Observe,
+    Pool,
+    PoolFacts,
+    Unfit,
+    Unusable,
+)
+from function.kube import quantity
+from function.kube.manifests import JSON, Manifest, condition, flag, get, listing, mapping, strings, text
+from function.kube.names import MANAGED_BY, build_name
+from function.reasons import HardwareAsDeclared
+from function.remote.object_writer import API_VERSION, ObjectWriter
+from function.remote.observed_object import ObservedObject, State, read
+
+KIND = "ObservedObjectCollection"
+# The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
+DEFINITION = "observedobjectcollections.kubernetes.m.crossplane.io"
+MEMBERSHIP = "kubernetes.crossplane.io/owned-by-collection"  # the label that the provider sets on the Objects
+NODES = "nodes"
+_NAME_LIMIT = 55  # the provider appends eight characters for its Objects' names, which may have 63
+
+# Each node is some 20 kB of every call, and wakes its environment at every poll (docs/nodes.md).
+MAX_AUTO_NODES = 64
+_ANSWERED = frozenset({State.PRESENT, State.UNSEEN})
+
+_BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+# Taints that Kubernetes and `kubectl cordon` set while a node comes up or is away; Ready and unschedulable cover them.
+_LIFECYCLE_TAINTS = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/unschedulable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    }
+)
+# Labels of NVIDIA's gpu-feature-discovery and AMD's node labeller.
+_PRODUCTS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+_MEMORY, _COUNT = "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
+_CLIQUE, _MIG = "nvidia.com/gpu.clique", "nvidia.com/mig.strategy"
+_MIB = 2**20
+_MAX_DIGITS = 12  # of a number in a label
+_MEMORY_PERCENT = 110  # allowed of declared memory, in percent of the observed
+_MAX_ROWS = 8  # reasons of unusable nodes; further ones are counted with the last
+_MAX_TEXT = 120  # characters of a value that a node has
+# A GPU's model in a product or type: h100, l40s, gb200, mi300x.
+_MODEL = re.compile(r"([a-z]{1,2})([0-9]{1,4})[a-z]?")
+
+
+class Unobserved(Enum):
+    """Why nodes are not observed."""
+
+    NEVER = "the environment says so"
+    IN_FILE = "the environment is in a file"
+    NO_POOLS = "the environment has no pools"
+    INVALID_POOLS = "no pool is valid"
+    NO_LABELS = "the pools have no label in common"
+    TOO_MANY = "the pools have more nodes than Auto observes"
+    NO_KIND = "the control plane does not serve ObservedObjectCollection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The fields of a Node that decide whether and for which pool it is usable."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    allocatable: Mapping[str, int]  # of each extended resource
+    ready: bool = True
+    cordoned: bool = False
+    deleting: bool = False
+
+    def belongs_to(self, pool: Pool) -> bool:
+        """Tells whether the node has the labels of a pool; a pool without labels has the nodes that offer its GPUs."""
+        if not pool.labels:
+            return pool.gpu_resource in self.allocatable
+        return all(self.labels.get(key) == value for key, value in pool.labels)
+
+    def read_number(self, label: str) -> int | None:
+        """Returns the integer in a label; None where there is none."""
+        value = self.labels.get(label, "")
+        return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One Object of a collection."""
+
+    name: str
+    owners: frozenset[str]  # uids
+    deleting: bool
+    expected_name: str  # of the node
+    state: State
+    message: str = ""  # of the provider
+    node: Node | None  # as last seen; None: never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObservation:
+    """The nodes of an environment, or why they are not known now. In that case the facts of before are kept."""
+
+    reason: HardwareAsDeclared | None = None  # None: `nodes` is what the cluster has now
+    unobserved: Unobserved | None = None  # set with reason NOT_OBSERVED
+    message: str = ""  # of the provider
+    nodes: tuple[Node, ...] = ()
+
+
+def parse_node(manifest: Manifest) -> Node:
+    """Returns the fields of a Node that matter here."""
+    taints = (
+        Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
+        for taint in listing(manifest, "spec.taints")
+    )
+    amounts = ((key, _parse_amount(v)) for key, v in mapping(manifest, "status.allocatable").items() if "/" in key)
+    return Node(
+        name=text(manifest, "metadata.name"),
+        labels=strings(manifest, "metadata.labels"),
+        taints=tuple(sorted(taints, key=str)),
+        allocatable={key: amount for key, amount in amounts if amount is not None},
+        ready=condition(manifest, "Ready").get("status") == "True",
+        cordoned=flag(manifest, "spec.unschedulable"),
+        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+    )
+
+
+def _parse_amount(amount: JSON) -> int | None:
+    if isinstance(amount, bool) or not isinstance(amount, int | str):
+        return None
+    try:
+        return quantity.parse_observed(str(amount))
+    except ValueError:
+        return None
+
+
+def parse_member(manifest: Manifest) -> Member:
+    """Returns the fields of an Object of a collection that matter here."""
+    remote = read(manifest)
+    return Member(
+        name=text(manifest, "metadata.name"),
+        owners=frozenset(text(owner, "uid") for owner in listing(manifest, "metadata.ownerReferences")),
+        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        expected_name=text(manifest, "spec.forProvider.manifest.metadata.name"),
+        state=remote.state,
+        message=remote.message,
+        node=parse_node(remote.manifest) if remote.seen else None,
+    )
+
+
+def name_collection(environment: str) -> str:
+    """Returns the name of an environment's collection."""
+    return build_name(f"{environment}-{NODES}", environment, "", NODES, limit=_NAME_LIMIT)
+
+
+def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
+    """Returns the collection of the nodes that a LabelSelector matches. Nothing waits for it to become ready."""
+    manifest: Manifest = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": name_collection(writer.owner),
+            "namespace": writer.namespace,
+            "labels": dict[str, JSON](MANAGED_BY),
+        },
+        "spec": {
+            "observeObjects": {"apiVersion": "v1", "kind": "Node", "selector": selector},
+            "providerConfigRef": {"kind": "ClusterProviderConfig", "name": writer.provider_config},
+        },
+    }
+    return Composed(manifest=manifest, ready=True)
+
+
+def serves_collections(definition: Manifest) -> bool:
+    """Tells whether a control plane with this CRD serves collections."""
+    conditions = listing(definition, "status.conditions")
+    return any(text(c, "type") == "Established" and text(c, "status") == "True" for c in conditions)
+
+
+def select_nodes(environment: Environment) -> Manifest | Unobserved:
+    """Returns the LabelSelector of the nodes to observe, or why none are observed."""
+    hardware = environment.hardware
+    if hardware.observe is Observe.NEVER:
+        return Unobserved.NEVER
+    if not environment.uid:
+        return Unobserved.IN_FILE
+    always = hardware.observe is Observe.ALWAYS
+    if not always and sum(pool.max_nodes for pool in environment.pools) > MAX_AUTO_NODES:
+        return Unobserved.TOO_MANY
+    selector = hardware.selector or _derive_selector(environment.pools)
+    if selector is None and not always:
+        return Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS
+    return selector or {}
+
+
+def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:
+    """Returns the labels that all pools share, else the first key that all have, with its values."""
+    labels_of_pools = [dict(pool.labels) for pool in pools]
+    if not labels_of_pools:
+        return None
+    shared = set.intersection(*(set(labels.items()) for labels in labels_of_pools))
+    if shared:
+        return {"matchLabels": dict[str, JSON](sorted(shared))}
+    keys = sorted(set.intersection(*(set(labels) for labels in labels_of_pools)))
+    if not keys:
+        return None
+    values: list[JSON] = [*sorted({labels[keys[0]] for labels in labels_of_pools})]
+    return {"matchExpressions": [{"key": keys[0], "operator": "In", "values": values}]}
+
+
+def observe_nodes(collection: Manifest | None, members: Iterable[Member] | None) -> NodeObservation:
+    """Returns the nodes of a collection; None for what does not exist, or is not answered, yet."""
+    if collection is None:
+        return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+    listed = read(collection)
+    if listed.state not in _ANSWERED:
+        return _report_failure(listed)
+    if members is None or not mapping(collection, "status.membershipLabel"):
+        return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+    uid = text(collection, "metadata.uid")
+    # The Object of a deleted node stays until the next poll.
+    current = [m for m in members if uid in m.owners and not m.deleting and m.state is not State.ABSENT]
+    current.sort(key=lambda member: member.name)
+    failed = [ObservedObject(m.state, {}, m.message) for m in current if m.state not in _ANSWERED]
+    if failed:
+        return _report_failure(min(failed, key=lambda remote: not _is_forbidden(remote)))
+    nodes = [m.node for m in current if m.node and m.node.name == m.expected_name and m.state is State.PRESENT]
+    if len(nodes) < len(current):
+        return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+    return NodeObservation(nodes=tuple(nodes))
+
+
+def _report_failure(remote: ObservedObject) -> NodeObservation:
+    reason = HardwareAsDeclared.FORBIDDEN if _is_forbidden(remote) else HardwareAsDeclared.UNREACHABLE
+    return NodeObservation(reason=reason, message=remote.message)
+
+
+def _is_forbidden(remote: ObservedObject) -> bool:
+    return remote.state is State.REJECTED and "forbidden" in remote.message.lower()
+
+
+def persistent_taints(node: Node) -> list[Taint]:
+    """Returns the taints that keep pods away from a node once it is up."""
+    return [t for t in node.taints if t.effect in _BLOCKING_EFFECTS and t.key not in _LIFECYCLE_TAINTS]
+
+
+def _untolerated_taints(node: Node, pool: Pool) -> list[Taint]:
+    """Returns the taints of a node that pods of a pool do not tolerate (domain/taints.py has what they tolerate)."""
+    return [
+        taint
+        for taint in persistent_taints(node)
+        if taint.key != pool.gpu_resource and not any(_tolerates(declared, taint) for declared in pool.taints)
+    ]
+
+
+def _tolerates(declared: Manifest, taint: Taint) -> bool:
+    value, effect = text(declared, "value"), text(declared, "effect")
+    return declared.get("key") == taint.key and value in {"", taint.value} and effect in {"", taint.effect}
+
+
+def find_unusable_reason(node: Node, pool: Pool) -> tuple[Unfit, str] | None:
+    """Returns the gravest reason why pods of a pool cannot start on a node, with its detail; None: it is usable."""
+    if node.deleting:
+        return Unfit.DELETING, ""
+    if not node.ready:
+        return Unfit.NOT_READY, ""
+    if node.cordoned:
+        return Unfit.CORDONED, ""
+    taints = _untolerated_taints(node, pool)
+    if taints:
+        return Unfit.TAINTED, str(taints[0])
+    gpus = node.allocatable.get(pool.gpu_resource)
+    if gpus is None:
+        return Unfit.NO_GPUS, pool.gpu_resource
+    if gpus < pool.gpus_per_node:
+        return Unfit.TOO_FEW_GPUS, f"{gpus} of {pool.gpus_per_node} {pool.gpu_resource}"
+    return None
+
+
+def gpu_count(node: Node, resource: str) -> int | None:
+    """Returns the number of GPUs of a node: from its label, else what is allocatable."""
+    labelled = node.read_number(_COUNT)
+    return labelled if labelled is not None else node.allocatable.get(resource)
+
+
+def gpu_product(node: Node) -> str:
+    """Returns the product name of a node's GPUs; empty where no label has it."""
+    return next((node.labels[label] for label in _PRODUCTS if node.labels.get(label)), "")
+
+
+def gpu_memory(node: Node) -> int | None:
+    """Returns the memory of each GPU of a node in bytes; None where no label has it."""
+    mebibytes = node.read_number(_MEMORY)
+    return mebibytes * _MIB if mebibytes else None
+
+
+def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str, PoolFacts]:
+    """Returns the facts of every pool by name; the order of the nodes changes nothing."""
+    all_nodes = sorted(nodes, key=lambda node: node.name)
+    own: dict[str, list[Node]] = defaultdict(list)
+    shared: dict[str, list[tuple[Node, str]]] = defaultdict(list)  # with the name of the pool that the node counts for
+    for node in all_nodes:
+        pools = [pool.name for pool in environment.pools if node.belongs_to(pool)]
+        for name in pools[:1]:
+            own[name].append(node)
+        for name in pools[1:]:
+            shared[name].append((node, pools[0]))
+    return {
+        pool.name: _summarize_pool(pool, own[pool.name], shared[pool.name], all_nodes) for pool in environment.pools
+    }
+
+
+def _summarize_pool(
+    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], all_nodes: Sequence[Node]
+) -> PoolFacts:
+    reasons = {node.name: find_unusable_reason(node, pool) for node in nodes}
+    counts = [count for node in nodes if (count := gpu_count(node, pool.gpu_resource)) is not None]
+    memories = [memory for node in nodes if (memory := gpu_memory(node))]
+    return PoolFacts(
+        nodes=len(nodes),
+        usable=sum(reason is None for reason in reasons.values()),
+        unusable=_group_unusable(reasons),
+        gpus_per_node=min(counts, default=None),
+        product=", ".join(sorted({name for node in nodes if (name := gpu_product(node))})[:MAX_NODE_NAMES])[:_MAX_TEXT],
+        memory_per_gpu=min(memories, default=None),
+        drift=(
+            *_find_missing_nodes(pool, nodes, shared, all_nodes),
+            *_find_overlap(shared),
+            *_find_contradictions(pool, nodes),
+        ),
+    )
+
+
+def _group_unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Unusable, ...]:
+    groups: dict[tuple[Unfit, str], list[str]] = defaultdict(list)
+    for name, reason in reasons.items():
+        if reason is not None:
+            groups[reason].append(name)
+    rows = sorted(groups.items(), key=lambda row: (tuple(Unfit).index(row[0][0]), row[0][1]))
+    shown, rest = rows[:_MAX_ROWS], [name for _, names in rows[_MAX_ROWS:] for name in names]
+    if rest:
+        key, names = shown[-1]
+        shown[-1] = ((key[0], ""), [*names, *rest])
+    return tuple(
+        Unusable(reason=reason, detail=detail[:_MAX_TEXT], count=len(names), nodes=_first_names(names))
+        for (reason, detail), names in shown
+    )
+
+
+def _find_missing_nodes(
+    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], all_nodes: Sequence[Node]
+) -> Iterable[Drift]:
+    """Yields that a pool has fewer nodes than declared, with the nearest node where no node has its labels.
+
+    Nodes that are shared with an earlier pool have the labels, although they do not count for this one.
+    """
+    if pool.autoscaled:
+        return
+    if not nodes and not shared and pool.max_nodes:
+        declared = ", ".join(f"{key}={value}" for key, value in pool.labels) or pool.gpu_resource
+        nearest = min(all_nodes, key=lambda node: (len(_missing_labels(node, pool)), node.name), default=None)
+        observed = "" if nearest is None else ", ".join(_missing_labels(nearest, pool))
+        yield _drift(Drifted.LABELS, declared[:_MAX_TEXT], observed, [] if nearest is None else [nearest.name])
+    elif len(nodes) < pool.max_nodes:
+        yield _drift(Drifted.NODE_COUNT, pool.max_nodes, len(nodes), [])
+
+
+def _missing_labels(node: Node, pool: Pool) -> list[str]:
+    """Returns what a node has in place of each label of the pool that it lacks."""
+    lacking = [key for key, value in pool.labels if node.labels.get(key) != value]
+    return [f"{key}={node.labels[key]}" if key in node.labels else f"no {key}" for key in lacking]
+
+
+def _find_overlap(shared: Sequence[tuple[Node, str]]) -> Iterable[Drift]:
+    for owner in sorted({name for _, name in shared}):
+        nodes = [node.name for node, name in shared if name == owner]
+        yield Drift(
+            field=Drifted.OVERLAP, declared="nodes of its own", observed=f"pool {owner}", nodes=_first_names(nodes)
+        )
+
+
+def _find_contradictions(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
+    """Yields one row for each declared field that nodes contradict, with the worst value."""
+    fewer = {
+        n.name: count for n in nodes if (count := n.read_number(_COUNT)) is not None and count < pool.gpus_per_node
+    }
+    if fewer:
+        least = min(fewer.values())
+        yield _drift(Drifted.GPUS_PER_NODE, pool.gpus_per_node, least, [n for n, c in fewer.items() if c == least])
+    limit = (pool.memory_per_gpu or 0) * 100
+    less = {n.name: m for n in nodes if (m := n.read_number(_MEMORY)) and limit > m * _MIB * _MEMORY_PERCENT}
+    if less and pool.memory_per_gpu:
+        least = min(less.values())
+        declared = f"{pool.memory_per_gpu // _MIB}Mi"
+        yield _drift(Drifted.MEMORY_PER_GPU, declared, f"{least}Mi", [n for n, m in less.items() if m == least])
+    products = {n.name: _contradicting_product(pool, n) for n in nodes}
+    yield from _find_first_value(Drifted.ACCELERATOR_TYPE, pool.accelerator_type, products)
+    yield from _find_small_nvlink_domain(pool, nodes)
+    on_all = set.intersection(*({str(t) for t in _untolerated_taints(n, pool)} for n in nodes)) if nodes else set()
+    for taint in sorted(on_all)[:1]:
+        yield _drift(Drifted.TAINTS, "not among them", taint, [n.name for n in nodes])
+    strategies = {n.name: n.labels.get(_MIG, "") for n in nodes}
+    yield from _find_first_value(Drifted.MIG, "none", {n: "" if s == "none" else s for n, s in strategies.items()})
+
+
+def _find_first_value(field: Drifted, declared: str, values: Mapping[str, str]) -> Iterable[Drift]:
+    for value in sorted({value for value in values.values() if value})[:1]:
+        yield _drift(field, declared, value, [name for name, other in values.items() if other == value])
+
+
+def _contradicting_product(pool: Pool, node: Node) -> str:
+    """Returns the product of a node if it is another GPU model than the accelerator type names, else empty."""
+    product = gpu_product(node)
+    declared, observed = _gpu_models(pool.accelerator_type), _gpu_models(product)
+    return product if declared and observed and not declared & observed else ""
+
+
+def _gpu_models(name: str) -> set[tuple[str, ...]]:
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return {match.groups() for word in words if (match := _MODEL.fullmatch(word))}
+
+
+def _find_small_nvlink_domain(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
+    """Yields that no NVLink domain is as large as declared, where it spans nodes and every node is labelled with it."""
+    cliques = [node.labels.get(_CLIQUE, "") for node in nodes]
+    declared = pool.nvlink_domain or 0
+    if declared > pool.gpus_per_node and cliques and all(cliques) and not pool.autoscaled:
+        largest = max(Counter(cliques).values()) * pool.gpus_per_node
+        if largest < declared:
+            yield _drift(Drifted.NVLINK_DOMAIN, declared, largest, [])
+
+
+def _drift(field: Drifted, declared: object, observed: object, nodes: Sequence[str]) -> Drift:
+    return Drift(field=field, declared=str(declared), observed=str(observed)[:_MAX_TEXT], nodes=_first_names(nodes))
+
+
+def _first_names(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(names)[:MAX_NODE_NAMES])

@@ -1,0 +1,160 @@
+"""The state of one remote object, read from the provider-kubernetes Object that describes it.
+
+The mirrored manifest of an Object that is Synced=False is stale: it says nothing about now. The state therefore comes
+first, and the manifest decides readiness only where the state is PRESENT. The provider has no machine-readable reasons
+for a failed sync; the phrases below are those of provider-kubernetes v1.2, client-go and apimachinery's errors.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from function.kube.manifests import Manifest, condition, mapping, text
+from function.reasons import ClusterReady
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What a state says to the user, and about the object and its cluster."""
+
+    message: str = ""  # the provider's own words follow
+    cluster: ClusterReady = ClusterReady.SYNC_FAILED  # where the Object is the one on KServe's preset
+    unreachable: bool = False  # the cluster cannot be asked
+    refused: bool = False  # the cluster refuses what was written, and will as long as nothing changes
+    transient: bool = False  # the write failed, the mirrored manifest is current
+
+
+class State(Enum):
+    """The state of a remote object as the provider reports it."""
+
+    UNSEEN = _Facts(cluster=ClusterReady.CONNECTING)  # not composed, or not yet reconciled by the provider
+    PRESENT = _Facts(cluster=ClusterReady.CONNECTED)
+    ABSENT = _Facts(message="It does not exist on the cluster")  # of an Object that only observes
+    KIND_MISSING = _Facts(message="The cluster does not serve its kind", cluster=ClusterReady.KSERVE_MISSING)
+    NAMESPACE_MISSING = _Facts(message="The cluster lacks its namespace", cluster=ClusterReady.KSERVE_MISSING)
+    NO_CREDENTIALS = _Facts(
+        message="The cluster's kubeconfig is missing or unusable",
+        cluster=ClusterReady.KUBECONFIG_MISSING,
+        unreachable=True,
+    )
+    NO_REFERENCE = _Facts(message="A Secret that is copied to the cluster does not exist")
+    NO_REFERENCE_KEY = _Facts(message="A Secret that is copied to the cluster lacks the key")
+    REJECTED = _Facts(message="The cluster refused it", cluster=ClusterReady.UNREACHABLE, refused=True)
+    UNKNOWN_FIELD = _Facts(
+        message="The cluster does not know a field of it, so what serves its kind there is of another version",
+        cluster=ClusterReady.KSERVE_MISSING,
+        refused=True,
+    )
+    CONFLICT = _Facts(message="Write conflict; the provider will retry", transient=True)
+    WEBHOOK_FAILED = _Facts(message="A webhook of the cluster does not answer", transient=True)
+    UNAUTHORISED = _Facts(
+        message="The cluster and the kubeconfig do not accept each other's credentials",
+        cluster=ClusterReady.UNREACHABLE,
+        unreachable=True,
+    )
+    UNREACHABLE = _Facts(message="No answer from the cluster", cluster=ClusterReady.UNREACHABLE, unreachable=True)
+    UNRECOGNISED = _Facts(message="Unrecognized error from provider-kubernetes")
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedObject:
+    """A remote object as last seen."""
+
+    state: State
+    manifest: Manifest  # empty: never seen
+    message: str = ""  # of the provider
+
+    @property
+    def present(self) -> bool:
+        """Whether it exists now."""
+        return self.state is State.PRESENT
+
+    @property
+    def seen(self) -> bool:
+        """Whether it was ever seen to exist."""
+        return bool(self.manifest)
+
+    @property
+    def state_unknown(self) -> bool:
+        """Whether its present state is unknown: the mirrored manifest, if there is one, is stale."""
+        if self.state.value.transient:
+            return not self.seen
+        return self.unreachable or self.state is State.UNRECOGNISED
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the cluster cannot be asked."""
+        return self.state.value.unreachable
+
+    @property
+    def refused(self) -> bool:
+        """Whether the cluster refuses what was written."""
+        return self.state.value.refused
+
+    @property
+    def problem(self) -> str:
+        """Why the object is not known to be as desired, with the provider's words; empty where nothing is wrong."""
+        return ": ".join(part for part in (self.state.value.message, self.message) if part)
+
+
+# First match wins. Lower case; every phrase of a row must occur.
+_PHRASES: tuple[tuple[tuple[str, ...], State], ...] = (
+    (("external resource does not exist",), State.ABSENT),
+    (("cannot get referenced resource", "not found"), State.NO_REFERENCE),
+    (("cannot patch from referenced resource",), State.NO_REFERENCE_KEY),
+    (("cannot get credentials",), State.NO_CREDENTIALS),
+    (("cannot extract from secret key",), State.NO_CREDENTIALS),
+    (("cannot get provider config",), State.NO_CREDENTIALS),
+    # The API server cannot reach its webhook: the same words follow as when the API server itself is unreachable.
+    (("failed calling webhook",), State.WEBHOOK_FAILED),
+    (("denied the request",), State.REJECTED),
+    (("x509:",), State.UNAUTHORISED),
+    (("certificate has expired",), State.UNAUTHORISED),
+    (("dial tcp",), State.UNREACHABLE),
+    (("i/o timeout",), State.UNREACHABLE),
+    (("tls handshake",), State.UNREACHABLE),
+    (("connection reset by peer",), State.UNREACHABLE),
+    (("asked for the client to provide credentials",), State.UNAUTHORISED),
+    (("the object has been modified",), State.CONFLICT),
+    (("not declared in schema",), State.UNKNOWN_FIELD),
+    (("strict decoding error",), State.UNKNOWN_FIELD),
+    (("no matches for kind",), State.KIND_MISSING),
+    (("could not find the requested resource",), State.KIND_MISSING),
+    (('namespaces "', '" not found'), State.NAMESPACE_MISSING),
+    (("is invalid",), State.REJECTED),
+    (("is forbidden",), State.REJECTED),
+    (("forbidden:",), State.REJECTED),
+    (("immutable",), State.REJECTED),
+    (("admission webhook",), State.REJECTED),
+    (("unauthorized",), State.UNAUTHORISED),
+    (("context deadline exceeded",), State.UNREACHABLE),
+    (("client connection lost",), State.UNREACHABLE),
+    (('": eof',), State.UNREACHABLE),
+)
+# Characters of a message that a condition can hold; a provider may quote a whole manifest in the middle.
+_HEAD, _TAIL = 560, 240
+# Anchored at the start of a word: tried at every character, it would cost the square of the length.
+_CONNECTION = re.compile(r"(?<!\S)\S+:\d+->")
+
+
+def read(observed: Manifest | None) -> ObservedObject:
+    """Returns what an observed Object says; None: it is not composed yet."""
+    if observed is None:
+        return ObservedObject(State.UNSEEN, {})
+    manifest = mapping(observed, "status.atProvider.manifest")
+    synced = condition(observed, "Synced")
+    if synced.get("status") == "False":
+        # The ports of a broken connection differ at every attempt; without them the message stays the same.
+        message = _CONNECTION.sub("", _cut(text(synced, "message")))
+        return ObservedObject(_classify(message), manifest, message)
+    return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
+
+
+def _classify(message: str) -> State:
+    lowered = message.lower()
+    states = (state for phrases, state in _PHRASES if all(phrase in lowered for phrase in phrases))
+    return next(states, State.UNRECOGNISED)
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= _HEAD + _TAIL else f"{message[:_HEAD]} … {message[-_TAIL:]}"

@@ -1,0 +1,316 @@
+"""When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier one.
+
+A running service changes only when the user or the platform changes an input that its pods see. The service carries the
+digest of these inputs (serving/digest.py), and while the digest is unchanged the service is reapplied as observed,
+whatever this release would derive or default. Only `replicas` always follow the placement, as far as it is admitted for
+them in the shape and pool that the service has. The service is first composed when its weights allow it, and always
+after that. While other weights are downloaded, or cannot be planned, all other edits wait with them.
+
+A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
+service of another group size is deleted once the new one may be composed, and not before; it stays if the new one
+cannot be built at all.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from function.contract import Composed
+from function.domain.allocation import Share
+from function.domain.model import Problem, Shape
+from function.domain.placement import Placement
+from function.domain.resolved import ResolvedPlacement
+from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
+from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
+from function.remote.carry_over import reapply_observed, with_resource_version
+from function.remote.health import Level, assess
+from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
+from function.remote.observed_object import ObservedObject, State, read
+from function.scheduling.admission import Admission
+from function.serving.digest import ServingRequest, compute_spec_digest
+from function.serving.service import build_service, identify_service
+from function.weights import hydration
+from function.weights.plan import StoragePlan
+from function.weights.reconcile import Weights
+from function.weights.secret_copies import of_pull_secrets
+from function.weights.state import Finding, StorageState
+from function.weights.volume_claim import READ_WRITE_MANY
+
+PULL = "pull-"
+_MANIFEST = "spec.forProvider.manifest"
+_MIRRORED = "status.atProvider.manifest"
+_URI = "spec.model.uri"
+# KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
+# this number of replicas: a quarter of them, rounded down, may be missing [docs/facts.md].
+_MAX_SURGE_ONLY_REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRollout:
+    """The services of a placement as they are composed now."""
+
+    composed: Mapping[str, Composed] = field(default_factory=dict)  # the service, or earlier ones in its place
+    pull_secrets: Mapping[str, Composed] = field(default_factory=dict)  # copies with which the images are pulled
+    missing_pull_secret: StorageState | None = None  # the first copy that does not exist
+    problems: tuple[Problem, ...] = ()  # why the service cannot be built
+    allocated: Share | None = None  # what the services take of a pool
+    rollout_blocked: bool = False  # the running pods must end before the new ones can start
+    needs_same_node: bool = False  # since the claim of the weights is on the node of the running pod
+    remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
+    previous_weights_unused: bool = False  # no pod can read other weights than the planned ones
+
+
+def name_service(placement: Placement, shape: Shape) -> str:
+    """Returns the service's name: another group size is another object, since KServe refuses to change it."""
+    return build_name(placement.name, placement.namespace, placement.name, *identify_service(shape))
+
+
+def reconcile_service(
+    resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission
+) -> ServiceRollout:
+    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
+    key = SERVICE + name_service(resolved.placement, resolved.shape)
+    rollout = _compose_services(resolved, writer, weights, admission, key)
+    serving = key if key in rollout.composed else next(iter(sorted(rollout.composed)), key)
+    unused = _are_previous_weights_unused(writer, weights, rollout, key, resolved.placement.planned_uri)
+    return replace(rollout, remote=writer.read(serving), previous_weights_unused=unused)
+
+
+def _compose_services(
+    resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, key: str
+) -> ServiceRollout:
+    placement, observed = resolved.placement, mapping(writer.observed.get(key), _MANIFEST)
+    admitted, running = min(placement.replicas, admission.replicas), _count_replicas(observed)
+    has_shape = _has_requested_shape(observed, resolved)
+    # No pod may be added that cannot mount the claim, and none that runs is removed.
+    cannot_mount = weights.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
+    # A grant is for the requested shape and pool. A service in another one does not grow, because the environment takes
+    # back what it granted for that once this placement has seen its new spec.
+    limit = admission.replicas if has_shape and not cannot_mount else 0
+    kept = _keep_running_services(resolved, writer, key, min(placement.replicas, max(limit, running)))
+    if weights.plan is None or not admission.may_compose or (cannot_mount and not observed):
+        return kept
+    replicas = min(admitted, running) if cannot_mount else admitted
+    if has_shape:
+        replicas = min(placement.replicas, max(replicas, running))
+    request = _build_request(resolved, weights.plan, replicas)
+    built = build_service(request)
+    if isinstance(built, tuple):
+        return replace(kept, problems=built)
+    replaces_another = not kept.composed.keys() <= {key}
+    if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):
+        return kept
+    service = built
+    if observed and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
+        service = _scale(_reuse_if_unchanged(built, observed), replicas)
+    composed = _compose_object(writer, key, service)
+    if observed and not (service == built == observed and replicas == admitted):
+        # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
+        composed = with_resource_version(composed, writer.observed[key])
+    needs_same_node = _needs_same_node(resolved, weights)
+    has_no_room = _starts_pods_first(observed, service, resolved.shape) and (
+        needs_same_node or not admission.has_room_for_pod
+    )
+    return ServiceRollout(
+        composed={key: composed},
+        pull_secrets=_copy_pull_secrets(writer, request),
+        missing_pull_secret=_find_missing_pull_secret(writer, request),
+        allocated=_allocate(writer, resolved, {key: composed}, key),
+        rollout_blocked=_starts_pods_first(observed, service, resolved.shape) and has_no_room,
+        needs_same_node=needs_same_node,
+    )
+
+
+def _may_compose(weights: Weights, observed: Manifest, uri: str, *, replaces_another: bool) -> bool:
+    """Tells whether the service may be composed now: its weights are ready, or it reads them already.
+
+    Another service is deleted only for weights whose completion is in the composite's status. A Job may disappear, and
+    a later call that still observes the other service would compose it again.
+    """
+    weights_ready = weights.open and (weights.told or not replaces_another)
+    return weights_ready or text(observed, _URI) == uri
+
+
+def _keep_running_services(
+    resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
+) -> ServiceRollout:
+    """Returns what runs as it is, the service under the key with these replicas, over the version that was seen."""
+    composed = scale_down_observed(writer.observed, resolved.placement)
+    service = mapping(writer.observed.get(key), _MANIFEST)
+    if service:
+        scaled = _compose_object(writer, key, _scale(service, replicas))
+        composed[key] = with_resource_version(scaled, writer.observed[key])
+    return ServiceRollout(
+        composed=composed,
+        pull_secrets={k: reapply_observed(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)},
+        allocated=_allocate(writer, resolved, composed, key) if composed else None,
+    )
+
+
+def scale_down_observed(observed: Mapping[str, Manifest], placement: Placement | None) -> dict[str, Composed]:
+    """Returns the observed services with no more replicas than requested; None: the request cannot be read.
+
+    Scaling down needs no admission and no reference. A service of another group keeps its replicas until it is deleted,
+    unless none are requested.
+    """
+    services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
+    return {key: _scale_down(m, placement) if placement else reapply_observed(m) for key, m in services.items()}
+
+
+def _scale_down(observed: Manifest, placement: Placement) -> Composed:
+    requested, service, composed = max(0, placement.replicas), mapping(observed, _MANIFEST), reapply_observed(observed)
+    is_current = placement.shape and name_service(placement, placement.shape) == text(service, "metadata.name")
+    if (requested and not is_current) or _count_replicas(service) <= requested:
+        return composed
+    spec = mapping(composed.manifest, "spec")
+    provided: Manifest = {**mapping(spec, "forProvider"), "manifest": _scale(service, requested)}
+    scaled = replace(composed, manifest={**composed.manifest, "spec": {**spec, "forProvider": provided}})
+    return _ready_if_scaled_to_zero(scaled, read(observed))
+
+
+def max_replicas(services: Mapping[str, Composed]) -> int:
+    """Returns the replicas of the largest of these services."""
+    return _max_replicas(mapping(item.manifest, _MANIFEST) for item in services.values())
+
+
+def max_observed_replicas(observed: Mapping[str, Manifest]) -> int:
+    """Returns the replicas of the largest service that was last seen on the cluster."""
+    return _max_replicas(mapping(manifest, _MIRRORED) for key, manifest in observed.items() if key.startswith(SERVICE))
+
+
+def _max_replicas(services: Iterable[Manifest]) -> int:
+    return max(map(_count_replicas, services), default=0)
+
+
+def _count_replicas(service: Manifest) -> int:
+    return integer(service, "spec.replicas")
+
+
+def _has_requested_shape(service: Manifest, resolved: ResolvedPlacement) -> bool:
+    """Tells whether a service of the requested group size also has the requested GPUs and nodes."""
+    pool, containers = resolved.pool, listing(service, "spec.template.containers")
+    limits = [mapping(container, "resources.limits").get(pool.gpu_resource) for container in containers]
+    selector = tuple(sorted(strings(service, "spec.template.nodeSelector").items()))
+    return selector == pool.labels and str(resolved.shape.gpus_per_node) in limits
+
+
+def _allocate(
+    writer: ObjectWriter, resolved: ResolvedPlacement, composed: Mapping[str, Composed], key: str
+) -> Share | None:
+    """Returns what the services of a placement take of a pool.
+
+    Until the cluster has the composed service and no other, they take what they took before, and until it has fewer
+    replicas, as many as it had.
+    """
+    present = {**writer.deleting, **writer.observed}
+    mirrored = {name: mapping(m, _MIRRORED) for name, m in present.items() if name.startswith(SERVICE)}
+    running = {name: service for name, service in mirrored.items() if service}
+    desired = {name: mapping(item.manifest, _MANIFEST) for name, item in composed.items()}
+    requested, allocated = resolved.placement.requested, resolved.placement.allocated
+    is_rolled_out = all(
+        name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in running.items()
+    )
+    has_shape = _has_requested_shape(desired.get(key, {}), resolved)
+    if (is_rolled_out and has_shape) or allocated is None:
+        allocated = requested and replace(requested, labels=resolved.pool.labels)
+    return allocated and replace(allocated, replicas=_max_replicas((*desired.values(), *running.values())))
+
+
+def _needs_same_node(resolved: ResolvedPlacement, weights: Weights) -> bool:
+    """Tells whether a new pod can only run on the node of the old one, which has not enough GPUs for both."""
+    node, pod = resolved.pool.gpus_per_node, resolved.shape.gpus_per_node
+    return weights.access_mode not in ("", READ_WRITE_MANY) and 2 * pod > node
+
+
+def _starts_pods_first(observed: Manifest, service: Manifest, shape: Shape) -> bool:
+    """Tells whether pods are replaced and each new one starts before an old one ends."""
+    is_replaced = _scale(observed, 0).get("spec") != _scale(service, 0).get("spec")
+    surges = 0 < _count_replicas(observed) <= _count_replicas(service) <= _MAX_SURGE_ONLY_REPLICAS
+    return is_replaced and surges and shape.nodes == 1
+
+
+def _copy_pull_secrets(writer: ObjectWriter, request: ServingRequest) -> dict[str, Composed]:
+    return {
+        PULL + copy.name: copy.composed(writer, PULL + copy.name, request.namespace, ManagementPolicy.FULL)
+        for copy in of_pull_secrets(request.pulled_with)
+    }
+
+
+def _find_missing_pull_secret(writer: ObjectWriter, request: ServingRequest) -> StorageState | None:
+    copies = of_pull_secrets(request.pulled_with)
+    states = (hydration.of_token(writer.read(PULL + copy.name), copy.origin) for copy in copies)
+    return next((state for state in states if state), None)
+
+
+def _compose_object(writer: ObjectWriter, key: str, service: Manifest) -> Composed:
+    return _ready_if_scaled_to_zero(writer.compose(key, service, ManagementPolicy.FULL), writer.read(key))
+
+
+def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Composed:
+    """Returns the service; one without replicas is ready unless it is refused, because it has no pods to wait for."""
+    if get(service.manifest, f"{_MANIFEST}.spec.replicas") == 0 and remote.present:
+        return replace(service, ready=assess(remote.manifest).level is not Level.FAILED)
+    return service
+
+
+def _are_previous_weights_unused(
+    writer: ObjectWriter, weights: Weights, rollout: ServiceRollout, key: str, planned_uri: str
+) -> bool:
+    """Tells whether nothing can read other weights than the planned ones.
+
+    That is so if there is no service, or only this one, and it is ready on them. An Object that says nothing of its
+    service, as after a restored backup, may have one. `planned_uri` is the plan that the status published last: an
+    earlier call may have written a service for it that is not observed yet.
+    """
+    has_no_service = not rollout.composed and not any(name.startswith(SERVICE) for name in writer.observed)
+    if weights.plan is None:
+        return has_no_service
+    if has_no_service:
+        return planned_uri in ("", weights.plan.uri)
+    if rollout.composed.keys() != {key}:
+        return False
+    remote = writer.read(key)
+    return text(remote.manifest, _URI) == weights.plan.uri and remote.present and assess(remote.manifest).up
+
+
+def _reuse_if_unchanged(built: Manifest, observed: Manifest) -> Manifest:
+    return observed if _read_digest(built) == _read_digest(observed) else built
+
+
+def _read_digest(service: Manifest) -> str:
+    return strings(service, "metadata.annotations").get(ANNOTATION_SPEC_DIGEST, "")
+
+
+def _scale(service: Manifest, replicas: int) -> Manifest:
+    return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}
+
+
+def _may_have_pods(remote: ObservedObject, *, ever_ready: bool) -> bool:
+    if remote.state is State.REJECTED:
+        return False
+    health = assess(remote.manifest)
+    return not remote.present or health.up or (ever_ready and health.level is not Level.FAILED)
+
+
+def compute_planned_digest(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
+    """Returns the spec digest of the service of a placement; its pods restart when it differs from the running one."""
+    return compute_spec_digest(_build_request(resolved, plan, resolved.placement.replicas))
+
+
+def _build_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
+    placement, environment = resolved.placement, resolved.environment
+    return ServingRequest(
+        name=name_service(placement, resolved.shape),
+        namespace=resolved.namespace,
+        labels={**MANAGED_BY, LABEL_DEPLOYMENT: label_value(placement.deployment or placement.name)},
+        model=resolved.model,
+        profile=resolved.profile,
+        shape=resolved.shape,
+        pool=resolved.pool,
+        replicas=replicas,
+        uri=plan.uri,
+        kserve=environment.kserve,
+        initializer=plan.initializer,
+        pull_secrets=environment.pull_secrets,
+        weights=plan.bound,
+        bandwidth=environment.storage.read_bandwidth if plan.on_claim else None,
+    )
