@@ -1,10 +1,10 @@
 """`why`: explains why a deployment is not placed or not ready, and what to change.
 
-On a live control plane this is what the controller wrote into the deployment's and its placements' status. From files
-the deployment is decided, which also tells what to do about each refusal.
+On a live control plane this is what the controller wrote into the status of the deployment and its placements. From
+files the deployment is decided, which also tells what to do about each refusal.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
@@ -15,7 +15,7 @@ from function.cli.options import Form, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, paint, print_hint, wrap_lines
-from function.kube.manifests import Manifest, listing, text
+from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
 from function.scheduling.verdicts import Infeasible
@@ -62,51 +62,58 @@ def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) ->
     Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
     """
     if sources.files:
-        world = load_inventory(sources)
-        warn_of_invalid(world.store, KINDS)
-        report = decide_report(world, world.find_deployment(deployment))
+        inventory = load_inventory(sources)
+        warn_of_invalid(inventory.store, KINDS)
+        report = _decide_report(inventory, inventory.find_deployment(deployment))
     else:
-        world = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
-        report = read_report(world.store, world.find_deployment(deployment))
+        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
+        report = _read_report(inventory.store, inventory.find_deployment(deployment))
     if form is Form.TABLE:
-        print_report(report, every=every)
-        print_hint(_next_command(report, sources))
+        _print_report(report, every=every)
+        print_hint(_choose_next(report, sources))
     else:
-        reasons = [asdict(reason) for reason in (*report.others, *report.refusals)]
-        found: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
-        click.echo(format_data(form, {**found, "conditions": [*report.conditions], "reasons": [*reasons]}))
+        reasons: list[JSON] = [asdict(reason) for reason in (*report.others, *report.refusals)]
+        data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
+        click.echo(format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons}))
 
 
-def read_report(store: Store, ref: Ref) -> Report:
-    """Return what the controller wrote into the status of a deployment and its placements."""
+def _read_report(store: Store, ref: Ref) -> Report:
+    """Read what the controller wrote into the status of a deployment and its placements."""
     conditions = [c for c in listing(store[ref], "status.conditions") if text(c, "type") in OWNED["ModelDeployment"]]
     keys = ("type", "status", "reason", "message")
-    unplaced = listing(store[ref], "status.unplaced")
-    names = {text(row, "environment") for row in unplaced}
+    unplaced = sorted(listing(store[ref], "status.unplaced"), key=_rank_unplaced)
+    environments = {text(row, "environment") for row in unplaced}
     scheduled = next((text(c, "message") for c in conditions if text(c, "type") == "Scheduled"), "")
-    notes = [line for line in scheduled.splitlines()[1:] if line.partition(":")[0] not in names]
+    notes = [line for line in scheduled.splitlines()[1:] if line.partition(":")[0] not in environments]
     if not conditions:
         notes = ["the controller has not reported anything yet: check that Crossplane and the function run"]
+    refusals = (
+        Reason(
+            subject=text(row, "environment"),
+            reason=text(row, "reason"),
+            outlook=_judge_outlook(text(row, "reason")),
+            faults=(text(row, "message"),),
+        )
+        for row in unplaced
+    )
     return Report(
         ref=ref,
         conditions=tuple({key: text(c, key) for key in keys} for c in conditions),
-        refusals=tuple(
-            Reason(
-                subject=text(row, "environment"),
-                reason=text(row, "reason"),
-                outlook=_judge_outlook(text(row, "reason")),
-                faults=(text(row, "message"),),
-            )
-            for row in sorted(unplaced, key=_rank_closeness)
-        ),
+        refusals=tuple(refusals),
         others=tuple(_find_unready(store, ref)),
         notes=tuple(notes),
     )
 
 
-def decide_report(world: Inventory, ref: Ref) -> Report:
+def _rank_unplaced(row: Manifest) -> tuple[int, str]:
+    """Sorts rows of `status.unplaced` nearest first; reasons of a later release come last."""
+    reason = text(row, "reason")
+    return -Refused(reason).rank if reason in tuple(Refused) else 1, text(row, "environment")
+
+
+def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decide a deployment and return every refusal with what to do about it."""
-    (plan,) = plan_deployments(world, [ref])
+    (plan,) = plan_deployments(inventory, [ref])
     decision = plan.considered.decision if plan.considered else None
     fault = decision.fault if decision else None
     faults = [Reason(subject=str(ref), reason=fault.reason, faults=(sentence(fault),))] if fault else []
@@ -116,21 +123,27 @@ def decide_report(world: Inventory, ref: Ref) -> Report:
             {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
             for c in plan.outcome.conditions
         ),
-        refusals=tuple(map(_explain_miss, open_misses(decision) if decision else ())),
-        others=(*faults, *_find_unready(world.store, ref)),
+        refusals=tuple(map(_explain_infeasible, open_misses(decision) if decision else ())),
+        others=(*faults, *_find_unready(inventory.store, ref)),
         notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
 
 
-def _explain_miss(miss: Infeasible) -> Reason:
-    profile = miss.refusals[0].profile
+def _explain_infeasible(infeasible: Infeasible) -> Reason:
+    profile = infeasible.refusals[0].profile
     return Reason(
-        subject=miss.environment + (f", profile {profile}" if profile else ""),
-        reason=miss.reason,
-        faults=tuple(map(sentence, miss.refusals)),
-        remedies=tuple(filter(None, map(remedy, miss.refusals))),
-        outlook=_judge_outlook(miss.reason),
+        subject=infeasible.environment + (f", profile {profile}" if profile else ""),
+        reason=infeasible.reason,
+        faults=tuple(map(sentence, infeasible.refusals)),
+        remedies=tuple(filter(None, map(remedy, infeasible.refusals))),
+        outlook=_judge_outlook(infeasible.reason),
     )
+
+
+def _judge_outlook(reason: str) -> str:
+    if reason not in tuple(Refused):
+        return ""
+    return "waiting" if Refused(reason).outlook is Outlook.NOT_NOW else "unschedulable"
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
@@ -147,27 +160,15 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
             )
 
 
-def _judge_outlook(reason: str) -> str:
-    if reason not in tuple(Refused):
-        return ""
-    return "not now" if Refused(reason).outlook is Outlook.NOT_NOW else "never as things are"
-
-
-def _rank_closeness(row: Manifest) -> tuple[int, str]:
-    """Sorts rows of `status.unplaced` nearest first; reasons of a later release come last."""
-    reason = text(row, "reason")
-    return -Refused(reason).rank if reason in tuple(Refused) else 1, text(row, "environment")
-
-
-def print_report(report: Report, *, every: bool) -> None:
-    """Print the conditions, then one block for each reason; many environments are grouped unless `every` is wanted."""
+def _print_report(report: Report, *, every: bool) -> None:
+    """Print the conditions, then a block for each reason; without `every`, many environments are grouped by reason."""
     click.echo(str(report.ref))
     for condition in report.conditions:
         status = paint(text(condition, "status"), _COLOURS[Status(text(condition, "status"))])
         first = text(condition, "message").partition("\n")[0]
         click.echo(wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
-    grouped = len(report.refusals) > MAX_ITEMS and not every
-    reasons = (*report.others, *(() if grouped else report.refusals))
+    is_grouped = len(report.refusals) > MAX_ITEMS and not every
+    reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         title = f"{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
         click.echo(f"\n{wrap_lines(title, 3)}")
@@ -177,28 +178,27 @@ def print_report(report: Report, *, every: bool) -> None:
             click.echo(wrap_lines(f"   {paint('do', GOOD)}: {remedy_}", 5))
     for note in report.notes:
         click.echo(wrap_lines(f"  {note}", 4))
-    if grouped:
+    if is_grouped:
         _print_groups(report.refusals, len(reasons) + 1)
         click.echo("\nEvery environment: --all")
 
 
 def _print_groups(refusals: Iterable[Reason], first: int) -> None:
-    """Print environments by reason: how many, the nearest with its faults, and some names."""
+    """Print for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
     for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
-        those = list(group)
-        title = f"\n{number}. {format_count(len(those), 'environment')}: {paint(reason, BAD)} ({those[0].outlook})"
-        click.echo(wrap_lines(title, 3))
-        click.echo(wrap_lines(f"   {_name_all([refusal.subject for refusal in those])}", 5))
-        for fault in those[0].faults:
-            click.echo(wrap_lines(f"   - {those[0].subject}: {fault}", 5))
+        members = list(group)
+        nearest = members[0]
+        title = f"{number}. {format_count(len(members), 'environment')}: {paint(reason, BAD)} ({nearest.outlook})"
+        names = [member.subject.partition(",")[0] for member in members]
+        click.echo(f"\n{wrap_lines(title, 3)}")
+        click.echo(wrap_lines(f"   {join_with_more(names, _NAMES)}", 5))
+        for fault in nearest.faults:
+            click.echo(wrap_lines(f"   - {nearest.subject}: {fault}", 5))
 
 
-def _name_all(subjects: Sequence[str]) -> str:
-    return join_with_more([subject.partition(",")[0] for subject in subjects], _NAMES)
-
-
-def _next_command(report: Report, sources: Sources) -> str:
+def _choose_next(report: Report, sources: Sources) -> str:
     if report.others or report.refusals:
         return f"capacity{sources.again}"
-    name = f"tree {report.ref.name} -n {report.ref.namespace}"
-    return f"render{sources.again} --all-clusters" if sources.files else name
+    if sources.files:
+        return f"render{sources.again} --all-clusters"
+    return f"tree {report.ref.name} -n {report.ref.namespace}"

@@ -79,6 +79,11 @@ def test_dot_is_a_graph(live: Live) -> None:
     assert nodes == edges + 1, "a tree has one edge fewer than nodes"
 
 
+def test_dot_of_files_shows_planned_objects() -> None:
+    shown = said("tree", "-f", KIMI, "-o", "dot")
+    assert "\\nPlanned\", color=gray];" in shown
+
+
 def test_it_works_on_files(kimi: list[Manifest], tmp_path: Path) -> None:
     file = tmp_path / "everything.yaml"
     file.write_text(yaml.safe_dump_all(kimi))

@@ -34,7 +34,7 @@ def test_nearest_first_with_what_to_do(tmp_path: Path) -> None:
 def test_json(tmp_path: Path) -> None:
     found = json.loads(said("why", "kimi-k2", *two_short_environments(tmp_path), "-o", "json"))
     assert [r["reason"] for r in found["reasons"]] == ["SharedStorageMissing", "NoEnvironmentMatches"]
-    assert found["reasons"][0]["outlook"] == "never as things are"
+    assert found["reasons"][0]["outlook"] == "unschedulable"
     scheduled = {c["type"]: c for c in found["conditions"]}["Scheduled"]
     assert (scheduled["status"], scheduled["reason"]) == ("False", "SharedStorageMissing")
 
@@ -74,7 +74,7 @@ def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi:
     mapping(other, "status.service")["replicas"] = 2
     shown = said("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
     assert "Scheduled False InsufficientCapacity" in shown
-    assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (not now)" in shown
+    assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (waiting)" in shown
     assert "pool h200 has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0" in shown
     assert "do: Wait until others leave pool h200" in shown
 
@@ -107,16 +107,16 @@ def test_groups_a_fleet_by_reason(hundred: list[str]) -> None:
     assert (
         shown.partition("\n\n")[2]
         == """\
-1. 40 environments: PoolTooSmall (never as things are)
+1. 40 environments: PoolTooSmall (unschedulable)
    e60, e61, e62, e63 and 36 more
    - e60, profile h200-two-nodes: pool h200 is too small: 1 replica of 2 nodes x 8 GPUs wanted, \
 the whole pool (1 node) holds 0
 
-2. 40 environments: NoPoolSatisfiesRequirements (never as things are)
+2. 40 environments: NoPoolSatisfiesRequirements (unschedulable)
    e20, e21, e22, e23 and 36 more
    - e20, profile h200-two-nodes: pool h200 has memoryPerGpu 40Gi, 141Gi wanted (101Gi missing)
 
-3. 20 environments: NoEnvironmentMatches (never as things are)
+3. 20 environments: NoEnvironmentMatches (unschedulable)
    e00, e01, e02, e03 and 16 more
    - e00: the model's environmentSelector wants modelplane.ai/tier=production (found no such label)
 

@@ -80,7 +80,7 @@ def test_plan_tells_what_the_controller_decided(world: World) -> None:
 
 
 def test_every_reader_reads_what_is_there(world: World) -> None:
-    assert "InsufficientCapacity (not now)" in said(world, "why", "waits")
+    assert "InsufficientCapacity (waiting)" in said(world, "why", "waits")
     root = json.loads(said(world, "tree", "runs", "-o", "json"))
     (placement,) = root["children"]
     assert {child["ready"] for child in placement["children"]} == {"True"}
@@ -105,7 +105,7 @@ def test_files_are_looked_at_beside_what_is_there(world: World, tmp_path: Path) 
 
 def test_the_remote_cluster_has_what_it_needs(world: World, record_property: Callable[[str, object], None]) -> None:
     """With the rights that we ask for everything but the Gateway can be seen; an administrator sees that, too."""
-    for user, unsettled in (("executor", {GATEWAY: ("warning", "this identity may not look")}), ("remote", {})):
+    for user, unsettled in (("executor", {GATEWAY: ("warning", "forbidden for this identity")}), ("remote", {})):
         done = _plugin(world, "check-cluster", "-o", "json", user=user)
         lines = {line["check"]: (line["state"], line["found"]) for line in json.loads(done.stdout)}
         record_property(user, lines)
