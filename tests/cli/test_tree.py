@@ -81,7 +81,7 @@ def test_dot_is_a_graph(live: Live) -> None:
 
 def test_dot_of_files_shows_planned_objects() -> None:
     shown = said("tree", "-f", KIMI, "-o", "dot")
-    assert "\\nPlanned\", color=gray];" in shown
+    assert '\\nPlanned", color=gray];' in shown
 
 
 def test_it_works_on_files(kimi: list[Manifest], tmp_path: Path) -> None:
