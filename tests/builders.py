@@ -28,7 +28,7 @@ from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Phase
 from function.scheduling.verdicts import StorageCheck
-from function.weights.placed import PlacedWeights
+from function.weights.faults import DeploymentWeights
 
 GIB = 2**30
 NAMESPACE = "team"
@@ -275,7 +275,7 @@ def planner(
     model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None, default_class: str | None = None
 ) -> StorageCheck:
     """Return what the planner says about the weights of a deployment."""
-    return PlacedWeights(
+    return DeploymentWeights(
         model=model,
         choice=choice,
         cache=cache,

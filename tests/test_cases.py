@@ -24,7 +24,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 
 from function.runner import Runner
-from function.weights.scripts import SCRIPTS
+from function.weights.job import SCRIPTS
 from tools.documents import document
 
 CASES = Path(__file__).parent / "cases"

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from bench.fuzz.repositories import FORGED, Repository, litter, own, repository
-from function.weights.download_script import MARKER, Exit
+from function.weights.scripts.download_script import MARKER, Exit
 from tests.hub.container import Container, downloading
 from tests.hub.hub import Hub, serving
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from function.weights.download_script import MARKER, PARTIALS
+from function.weights.scripts.download_script import MARKER, PARTIALS
 from tests.hub import weights
 
 Files = dict[str, bytes]

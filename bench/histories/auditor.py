@@ -29,7 +29,7 @@ from function.reasons import Refused
 from function.remote.object_writer import deletes
 from function.scheduling.capacity import PoolCapacity
 from function.status.conditions import OWNED
-from function.weights.consumers import claim_of
+from function.weights.consumers import parse_claim
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
@@ -215,7 +215,7 @@ class Auditor(invariants.Auditor):
             where = config(version), text(remote(version), "metadata.namespace")
             seen = mapping(version.manifest, "status.atProvider.manifest")
             uris = {text(remote(version), "spec.model.uri"), text(seen, "spec.model.uri")}
-            if any((*where, claim_of(uri)) == place for uri in uris) and self._stays(version):
+            if any((*where, parse_claim(uri)) == place for uri in uris) and self._stays(version):
                 yield version
 
     def _services_there(self) -> list[Version]:
@@ -309,7 +309,7 @@ class Auditor(invariants.Auditor):
     def _look_at_bytes(self, version: Version) -> None:
         """A service is written on bytes that are there, and are its model's."""
         uri = text(remote(version), "spec.model.uri")
-        if not uri.startswith("pvc://") or claim_of(uri).startswith(OWN_CLAIM):
+        if not uri.startswith("pvc://") or parse_claim(uri).startswith(OWN_CLAIM):
             return
         place = Directory(config(version), text(remote(version), "metadata.namespace"), uri)
         source, until = self._filled.get(place, ("", 0.0))

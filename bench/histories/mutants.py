@@ -59,7 +59,7 @@ MUTANTS = (
             Change(
                 "function.weights.faults",
                 "_check_named_cache",
-                "cache.path == directory(source)",
+                "cache.path == model_directory(source)",
                 "cache.path",
             ),
         ),
@@ -84,11 +84,11 @@ MUTANTS = (
         (
             Change(
                 "function.weights.consumers",
-                "is_read",
-                "any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)",
+                "has_consumers",
+                "any(not c.uri or (c.uri != current_uri and parse_claim(c.uri) in claims) for c in consumers)",
                 "False",
             ),
-            Change("function.weights.consumers", "may_be_read", "bool(users) or ", ""),
+            Change("function.weights.consumers", "may_have_consumers", "bool(users) or ", ""),
         ),
     ),
     Mutant(
@@ -98,7 +98,7 @@ MUTANTS = (
         (
             Change(
                 "function.weights.consumers",
-                "_uri",
+                "_find_uri",
                 "    if placement.applied_uri:\n",
                 "    return placement.planned_uri\n    if placement.applied_uri:\n",
             ),

@@ -15,11 +15,11 @@ from function.domain.cache import (
     CacheChoice,
     CacheEntry,
     CacheType,
+    Consumer,
     Hydration,
     ManagedCache,
     ModelCache,
     NamedCache,
-    Reader,
     UserClaim,
 )
 from function.kube.manifests import Manifest, flag, get, listing, text
@@ -90,8 +90,8 @@ def _stand_alone(block: Block, form: str, others: tuple[str, ...]) -> None:
             block.deny(key, f"left out together with {form}")
 
 
-def _reader(entry: Manifest) -> Reader:
-    return Reader(name=text(entry, "name"), environment=text(entry, "environment"), uri=text(entry, "uri"))
+def _reader(entry: Manifest) -> Consumer:
+    return Consumer(name=text(entry, "name"), environment=text(entry, "environment"), uri=text(entry, "uri"))
 
 
 def _entry(entry: Manifest) -> CacheEntry:

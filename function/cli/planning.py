@@ -26,12 +26,12 @@ from function.scheduling.capacity import Demand
 from function.scheduling.filters import Attempt, filter_candidates, rank
 from function.scheduling.ledger import Ledger
 from function.scheduling.verdicts import Assignment, Field, Rank, Refusal, SchedulingRequest
-from function.status import loading as report
 from function.status.cluster_model import beyond_memory
 from function.status.inference_environment import slow
 from function.status.sentences import joined, replica, sentence, show, unmet
-from function.weights.loading import loading
-from function.weights.plan import StoragePlan, plan
+from function.status.weights import describe_load
+from function.weights.plan import plan_weights
+from function.weights.sizing import estimate_load
 
 
 class Verdict(StrEnum):
@@ -315,14 +315,15 @@ def _list_weight_remarks(
     considered: Considered, assignment: Assignment, environment: Environment, pool: Pool
 ) -> Iterator[str]:
     request = considered.request
-    planned = plan(considered.weights.on(environment, pool, assignment.shape, assignment.replicas))
+    storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
+    planned = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
     profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)
-    if not isinstance(planned, StoragePlan) or profile is None:
+    if planned is None or profile is None:
         return
     yield from (str(remark.problem) for remark in planned.remarks)
-    load_time = loading(planned, environment.storage.read_bandwidth, request.model, profile)
+    load_time = estimate_load(planned.bytes_on_claim, environment.storage.read_bandwidth, request.model, profile)
     if load_time:
-        yield report.sentence(load_time)
+        yield describe_load(load_time)
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:

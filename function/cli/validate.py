@@ -39,10 +39,9 @@ from function.kube.quantity import gib
 from function.reasons import Refused
 from function.scheduling.scheduler import NO_POOL, unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
-from function.status.weights import again
-from function.weights.faults import find_faults
-from function.weights.placed import PlacedWeights, cached_weights
-from function.weights.request import Case
+from function.status.weights import format_redownload_note
+from function.weights.faults import DeploymentWeights, find_faults
+from function.weights.request import Case, build_cache_request
 
 # A DNS subdomain, as the API server requires of every name.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -232,7 +231,7 @@ def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
     for environment in read_environments(store, settings):
         if cache.selects(environment):
             namespace = settings.remote_namespace(cache.namespace)
-            faults = find_faults(cached_weights(model, cache, environment, settings, namespace))
+            faults = find_faults(build_cache_request(model, cache, environment, settings, namespace))
             yield from (fault.problem for fault in faults)
 
 
@@ -289,9 +288,9 @@ def _read_settings(store: Store, manifest: Manifest) -> Settings:
     return parse_settings(call.input, call.context).value
 
 
-def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> PlacedWeights:
+def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> DeploymentWeights:
     cache = store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, NamedCache) else None
-    return PlacedWeights(
+    return DeploymentWeights(
         model=model,
         choice=of.cache,
         cache=parse_model_cache(cache).value if cache else None,
@@ -347,8 +346,13 @@ def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Probl
         return
     weights = _place_weights(store, deployment, model, BUILT_IN)
     for profile in model.profiles:
-        if profile.shape and weights.on(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.INITIALIZER:
-            yield Problem("spec.modelCache", f"is EmptyDir with profile {profile.name}: {again(model.disk)}")
+        if (
+            profile.shape
+            and weights.build_request(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.INITIALIZER
+        ):
+            yield Problem(
+                "spec.modelCache", f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"
+            )
 
 
 def _find_small_gpus(model: Model) -> Iterator[Problem]:

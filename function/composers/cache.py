@@ -28,7 +28,7 @@ from function.contract import (
     RequiredResource,
     Requirement,
 )
-from function.domain.cache import Hydration, ModelCache, NamedCache, Reader
+from function.domain.cache import Consumer, Hydration, ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
@@ -38,11 +38,11 @@ from function.reasons import ConditionType, Status
 from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, find_remote_namespace
-from function.status import caches as report
+from function.status import model_cache as report
 from function.status import references
-from function.weights import consumers as readers
-from function.weights.placed import cached_weights
+from function.weights.consumers import find_consumers, has_consumers, list_claims, list_owned_claims, may_have_consumers
 from function.weights.reconcile import SCRIPTS, Weights, reconcile_weights
+from function.weights.request import build_cache_request
 from function.weights.sizing import Size
 
 _SEPARATOR = "/"
@@ -59,7 +59,7 @@ class _Task:
     model: Model
     environments: Mapping[str, Environment]
     users: tuple[Placement, ...]
-    readers: tuple[Reader, ...]
+    readers: tuple[Consumer, ...]
     settings: Settings
 
     @property
@@ -69,7 +69,7 @@ class _Task:
             return tuple(sorted(set(self.cache.environments)))
         return tuple(sorted(e.name for e in self.environments.values() if self.cache.selects(e)))
 
-    def readers_on(self, environment: str) -> tuple[Reader, ...]:
+    def readers_on(self, environment: str) -> tuple[Consumer, ...]:
         """Return the placements that read from this cache on an environment."""
         return tuple(r for r in self.readers if r.environment == environment)
 
@@ -167,7 +167,7 @@ def _gather(call: Call, cache: ModelCache, settings: Settings) -> _Task | Condit
             p for p in found.values() if p.namespace == cache.namespace and p.cache == NamedCache(name=cache.name)
         ),
         readers=(
-            *readers.readers(cache, found.values(), _owned_claims(call)),
+            *find_consumers(cache, found.values(), _owned_claims(call)),
             # One that is there and cannot be read may read what it read.
             *(r for r in cache.readers if r.name in read and (cache.namespace, r.name) not in found),
         ),
@@ -191,7 +191,7 @@ def _owned_claims(call: Call) -> Mapping[str, frozenset[str]]:
     by_environment: dict[str, list[Manifest]] = {}
     for key, manifest in call.observed.items():
         by_environment.setdefault(key.partition(_SEPARATOR)[0], []).append(manifest)
-    return {name: readers.claims(observed, owned=True) for name, observed in by_environment.items()}
+    return {name: list_owned_claims(observed) for name, observed in by_environment.items()}
 
 
 def _scopes(call: Call) -> set[str]:
@@ -259,7 +259,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
     if name not in task.selected:
         # Not wanted here any more: what a placement reads goes with the last of its readers.
         users = [user for user in task.users if user.environment == name]
-        stays = readers.may_be_read(readers.claims(observed.values()), task.readers_on(name), users)
+        stays = may_have_consumers(list_claims(observed.values()), task.readers_on(name), users)
         return _Scope(composed=_prefixed(prefix, carry_over(observed)) if stays else {}, observed=there)
     writer = ObjectWriter(
         owner=task.cache.name,
@@ -272,7 +272,7 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
     namespace = find_remote_namespace(observed) or task.settings.remote_namespace(task.cache.namespace)
     entry = task.cache.entry(name)
     stored = reconcile_weights(
-        cached_weights(task.model, task.cache, environment, task.settings, namespace),
+        build_cache_request(task.model, task.cache, environment, task.settings, namespace),
         writer,
         name,
         entry.hydration if entry else Hydration(),
@@ -283,16 +283,16 @@ def _scope(call: Call, task: _Task, name: str) -> _Scope:
     return _Scope(
         composed=_prefixed(prefix, composed),
         observed=there,
-        row=report.row(name, stored.state, stored.hydration, stored.access_mode, entry, there=stored.open),
+        row=report.row(name, stored.state, stored.hydration, stored.access_mode, entry, there=stored.gate_open),
         size=stored.plan.size if stored.plan else None,
     )
 
 
 def _is_read(task: _Task, environment: str, stored: Weights, observed: Mapping[str, Manifest]) -> bool:
     """Tell whether bytes of an earlier revision are still wanted: until the new ones are there and read by all."""
-    if stored.plan is None or not stored.open:
+    if stored.plan is None or not stored.gate_open:
         return True
-    return readers.is_read(readers.claims(observed.values()), task.readers_on(environment), stored.plan.uri)
+    return has_consumers(list_claims(observed.values()), task.readers_on(environment), stored.plan.uri)
 
 
 def _prefixed(prefix: str, composed: Mapping[str, Composed]) -> dict[str, Composed]:

@@ -35,7 +35,7 @@ from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
 from function.status.model_deployment import explain
-from function.weights.placed import PlacedWeights
+from function.weights.faults import DeploymentWeights
 
 VERDICT_CACHE = VerdictCache()
 
@@ -45,7 +45,7 @@ class Considered:
     """A decision with all that it was made from; `weights` is what was asked about storage."""
 
     request: SchedulingRequest
-    weights: PlacedWeights
+    weights: DeploymentWeights
     view: Scope
     decision: Decision
     resolved: Condition
@@ -128,8 +128,8 @@ def _scopes(call: Call, near: Scope, labels: Mapping[str, str], settings: Settin
     yield from scopes.fleet_scopes(call, near, labels, settings)
 
 
-def _placed_weights(deployment: Deployment, model: Model, view: Scope, settings: Settings) -> PlacedWeights:
-    return PlacedWeights(
+def _placed_weights(deployment: Deployment, model: Model, view: Scope, settings: Settings) -> DeploymentWeights:
+    return DeploymentWeights(
         model=model,
         choice=deployment.cache,
         cache=view.cache,

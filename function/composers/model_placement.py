@@ -41,13 +41,12 @@ from function.status import admission as admission_report
 from function.status import inference_environment as pools
 from function.status import placements as report
 from function.status import references
-from function.weights import cache_usage
-from function.weights.consumers import next_uri, served_uri
-from function.weights.loading import loading
-from function.weights.placed import PlacedWeights
-from function.weights.plan import StoragePlan, plan
+from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
+from function.weights.faults import DeploymentWeights
+from function.weights.plan import plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
-from function.weights.request import StorageRequest
+from function.weights.request import ObservedStorage, StorageRequest
+from function.weights.sizing import estimate_load
 
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
 # Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool
@@ -104,24 +103,25 @@ def _compose(
         deleting=deleting,
     )
     weights = reconcile_weights(
-        _request_storage(resolved, call),
+        _request_storage(resolved),
         writer,
         resolved.environment.name,
         placement.hydration,
         resolved.entry,
         placement.serving_uri,
+        service_exists=_has_service(call),
     )
     service = reconcile_service(resolved, writer, weights, admitted)
     composed = {
         NAMESPACE: compose_namespace(resolved.namespace, writer),
         **weights.composed,
-        **(cache_usage.usage(placement, resolved.cache.name) if resolved.cache else {}),
+        **(build_usage(placement, resolved.cache.name) if resolved.cache else {}),
         **service.pull_secrets,
         **service.composed,
     }
     if not service.previous_weights_unused:
         composed |= weights.stale
-        composed |= cache_usage.until_moved(call.observed, composed)
+        composed |= carry_over_usage(call.observed, composed)
     conditions = _list_conditions(resolved, admitted, weights, service)
     return _build_outcome(call, resolved, required, composed, conditions, admitted, weights, service)
 
@@ -129,7 +129,7 @@ def _compose(
 def _list_conditions(
     resolved: ResolvedPlacement, admitted: Admission, weights: Weights, service: ServiceRollout
 ) -> tuple[Condition, ...]:
-    placement, may_compose = resolved.placement, weights.open and admitted.may_compose
+    placement, may_compose = resolved.placement, weights.gate_open and admitted.may_compose
     accepted = report.service_accepted(service.remote, may_compose=may_compose)
     ready = report.service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
     ready = pools.remarked(ready, resolved.pool, resolved.shape, resolved.environment.name)
@@ -179,9 +179,10 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     if not isinstance(resolved, ResolvedPlacement):
         return None
     is_hydrated = bool(resolved.placement.hydration.completed_at)
-    planned = plan(replace(_request_storage(resolved, call), fetched=is_hydrated, claimed=is_hydrated))
+    planned = plan_weights(_request_storage(resolved), ObservedStorage(service_exists=_has_service(call)))
+    plan = planned.accept(claim_exists=is_hydrated, weights_exist=is_hydrated)
     name = name_service(resolved.placement, resolved.shape)
-    return (name, compute_planned_digest(resolved, planned)) if isinstance(planned, StoragePlan) else None
+    return (name, compute_planned_digest(resolved, plan)) if plan else None
 
 
 def required_resources(call: Call) -> dict[str, Requirement]:
@@ -235,9 +236,13 @@ def _nothing_composed(call: Call) -> bool:
     return call.observed.keys() <= {NAMESPACE}
 
 
-def _request_storage(resolved: ResolvedPlacement, call: Call) -> StorageRequest:
+def _has_service(call: Call) -> bool:
+    return any(key.startswith(SERVICE) for key in call.observed)
+
+
+def _request_storage(resolved: ResolvedPlacement) -> StorageRequest:
     placement = resolved.placement
-    weights = PlacedWeights(
+    weights = DeploymentWeights(
         model=resolved.model,
         choice=placement.cache,
         cache=resolved.cache,
@@ -245,19 +250,18 @@ def _request_storage(resolved: ResolvedPlacement, call: Call) -> StorageRequest:
         namespace=resolved.namespace,
         owner=placement.name,
     )
-    request = weights.on(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
-    return replace(request, running=any(key.startswith(SERVICE) for key in call.observed))
+    return weights.build_request(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
 
 
 def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
-    serving_uri = served_uri(service.remote, observed, resolved.placement.serving_uri)
+    serving_uri = find_serving_uri(service.remote, observed, resolved.placement.serving_uri)
     return report.service(
         service.remote,
         text(service.remote.manifest, "metadata.name") or name_service(resolved.placement, resolved.shape),
         text(service.remote.manifest, "metadata.namespace") or resolved.namespace,
         serving_uri,
-        next_uri([item.manifest for item in service.composed.values()], serving_uri),
+        find_applied_uri([item.manifest for item in service.composed.values()], serving_uri),
         service.allocated,
     )
 
@@ -266,7 +270,7 @@ def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -
     if weights.plan is None:
         return mapping(call.xr, "status.storage")
     bandwidth = resolved.environment.storage.read_bandwidth
-    loads = loading(weights.plan, bandwidth, resolved.model, resolved.profile)
+    loads = estimate_load(weights.plan.bytes_on_claim, bandwidth, resolved.model, resolved.profile)
     return report.storage(weights.plan, weights.access_mode, weights.hydration, loads)
 
 

@@ -84,7 +84,7 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class Consumer:
     """A placement that reads from a ModelCache."""
 
     name: str
@@ -104,7 +104,7 @@ class ModelCache:
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
     entries: tuple[CacheEntry, ...] = ()
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[Consumer, ...] = ()
     deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:

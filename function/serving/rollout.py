@@ -28,12 +28,11 @@ from function.remote.observed_object import ObservedObject, State, read
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, identify_service
-from function.weights import hydration
+from function.weights.claim import READ_WRITE_MANY
+from function.weights.credentials import list_pull_secret_copies
 from function.weights.plan import StoragePlan
 from function.weights.reconcile import Weights
-from function.weights.secret_copies import of_pull_secrets
-from function.weights.state import Finding, StorageState
-from function.weights.volume_claim import READ_WRITE_MANY
+from function.weights.state import Finding, StorageState, find_secret_obstacle
 
 PULL = "pull-"
 _MANIFEST = "spec.forProvider.manifest"
@@ -126,7 +125,7 @@ def _may_compose(weights: Weights, observed: Manifest, uri: str, *, replaces_ano
     Another service is deleted only for weights whose completion is in the composite's status. A Job may disappear, and
     a later call that still observes the other service would compose it again.
     """
-    weights_ready = weights.open and (weights.told or not replaces_another)
+    weights_ready = weights.gate_open and (weights.completion_recorded or not replaces_another)
     return weights_ready or text(observed, _URI) == uri
 
 
@@ -230,14 +229,14 @@ def _starts_pods_first(observed: Manifest, service: Manifest, shape: Shape) -> b
 
 def _copy_pull_secrets(writer: ObjectWriter, request: ServingRequest) -> dict[str, Composed]:
     return {
-        PULL + copy.name: copy.composed(writer, PULL + copy.name, request.namespace, ManagementPolicy.FULL)
-        for copy in of_pull_secrets(request.pulled_with)
+        PULL + copy.name: copy.compose(writer, PULL + copy.name, request.namespace, ManagementPolicy.FULL)
+        for copy in list_pull_secret_copies(request.pulled_with)
     }
 
 
 def _find_missing_pull_secret(writer: ObjectWriter, request: ServingRequest) -> StorageState | None:
-    copies = of_pull_secrets(request.pulled_with)
-    states = (hydration.of_token(writer.read(PULL + copy.name), copy.origin) for copy in copies)
+    copies = list_pull_secret_copies(request.pulled_with)
+    states = (find_secret_obstacle(copy, writer.read(PULL + copy.name)) for copy in copies)
     return next((state for state in states if state), None)
 
 
@@ -312,5 +311,5 @@ def _build_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int
         initializer=plan.initializer,
         pull_secrets=environment.pull_secrets,
         weights=plan.bound,
-        bandwidth=environment.storage.read_bandwidth if plan.on_claim else None,
+        bandwidth=environment.storage.read_bandwidth if plan.claim_name else None,
     )

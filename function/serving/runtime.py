@@ -30,7 +30,7 @@ from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
 from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of, starts_several_api_servers
-from function.weights.loading import seconds
+from function.weights.sizing import load_seconds
 
 _PERIOD = 10  # seconds between two probes, as in KServe's presets
 _ENGINE_SECONDS, _GROUP_SECONDS, _UNKNOWN_SECONDS = 600, 1800, 3600
@@ -138,7 +138,7 @@ def name_tls_secret(service: str) -> str:
 def _load_seconds(request: ServingRequest) -> int:
     weights = request.weights or 0
     if request.bandwidth:
-        return seconds(weights, request.bandwidth) * _PAGE_BY_PAGE
+        return load_seconds(weights, request.bandwidth) * _PAGE_BY_PAGE
     return -(-weights // GIB) * _SECONDS_PER_GIB
 
 

@@ -25,7 +25,8 @@ from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
-from function.weights import cachekey, sizing
+from function.weights.request import cache_key, download_uri
+from function.weights.sizing import compute_size
 
 
 def invalid_source(problems: Sequence[Problem]) -> Condition:
@@ -98,11 +99,11 @@ def _profile(profile: Profile) -> Manifest:
 
 
 def _storage(model: Model) -> Manifest:
-    size = sizing.size(None, model, None)
+    size = compute_size(None, model, None)
     stated = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
     match model.source:
         case HuggingFaceSource() | UriSource() as source:
-            return {"cacheKey": cachekey.key(source), "uri": cachekey.uri(source), **stated}
+            return {"cacheKey": cache_key(source), "uri": download_uri(source), **stated}
         case OciSource() as source:
             return {"uri": f"oci://{source.image}"}
         case PvcSource() as source:

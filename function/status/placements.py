@@ -13,13 +13,12 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
-from function.status import loading
-from function.status.caches import remembered
 from function.status.conditions import faulty
 from function.status.inference_environment import share
-from function.status.weights import sentence
-from function.weights.loading import Loading
+from function.status.model_cache import remembered
+from function.status.weights import build_load_status, describe_storage
 from function.weights.plan import StoragePlan
+from function.weights.sizing import LoadEstimate
 from function.weights.state import StorageState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.
@@ -29,7 +28,7 @@ _ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT,
 def storage_ready(state: StorageState) -> Condition:
     """Returns StorageReady from the state of the weights."""
     return Condition(
-        type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=sentence(state)
+        type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=describe_storage(state)
     )
 
 
@@ -57,7 +56,7 @@ def with_pull_secret_note(ready: Condition, missing: StorageState | None) -> Con
     """Returns ServiceReady; while nothing serves it also says why an image cannot be pulled."""
     if missing is None or ready.status is Status.TRUE:
         return ready
-    return replace(ready, message=f"{ready.message}. Images cannot be pulled: {sentence(missing)}")
+    return replace(ready, message=f"{ready.message}. Images cannot be pulled: {describe_storage(missing)}")
 
 
 def service_url(service: Manifest) -> str:
@@ -168,7 +167,7 @@ def limit_replicas(status: Manifest, replicas: int) -> Manifest:
     return {"service": {**service, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // allocated}
 
 
-def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: Loading | None) -> Manifest:
+def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: LoadEstimate | None) -> Manifest:
     """Returns the part of the status for the storage: where the weights are, their size, and their time to load."""
     return prune(
         {
@@ -179,7 +178,7 @@ def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: Loading |
             "uri": plan.uri,
             "size": gib(plan.size.amount) if plan.size else None,
             "sizeFrom": plan.size.source if plan.size else None,
-            **loading.status(loads),
+            **build_load_status(loads),
             "job": plan.job.name if plan.job else None,
             **(remembered(hydration) if plan.job else {}),
         }

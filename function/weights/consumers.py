@@ -1,93 +1,142 @@
-"""Who reads which bytes: nothing that somebody reads is deleted.
+"""Consumers of weights: placements whose service reads them. Weights that have a consumer are not deleted.
 
-A service reads what it was Ready on until it is Ready on something else, whatever is planned for it meanwhile, and from
-when it is told to it may read something else. A placement says so in its status, and a ModelCache remembers by name who
-reads from it: bytes go when every reader it knows is answered to be gone or to read something else, never because a
-list does not show them.
+A service reads the URI that it was Ready on until it is Ready on another one, whatever is planned meanwhile; once
+another URI is in its applied spec, it may read either. A placement says so in its status, and a ModelCache remembers
+its consumers by name: weights are deleted when every known consumer is gone or reads something else according to an
+answer about it, never because a list does not show it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
-from function.domain.cache import ModelCache, NamedCache, Reader
+from function.contract import Composed
+from function.domain.cache import Consumer, ModelCache, NamedCache
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
+from function.kube.names import MANAGED_BY, VERSION, build_name
+from function.remote.carry_over import reapply_observed
 from function.remote.health import assess
 from function.remote.object_writer import deletes
 from function.remote.observed_object import ObservedObject, read
 
+USAGE_KEY = "cache-usage"
+USAGE_API_VERSION = "protection.crossplane.io/v1beta1"
+USAGE_KIND = "Usage"
 _URI = "spec.model.uri"
 _CLAIM = "PersistentVolumeClaim"
+_USED_CACHE = "spec.of.resourceRef.name"
 
 
-def served_uri(wanted: ObservedObject, services: Iterable[Manifest], earlier: str) -> str:
-    """Return where a placement's service reads: the wanted one where it is ready, else what was read before.
+def find_serving_uri(service: ObservedObject, services: Iterable[Manifest], recorded: str) -> str:
+    """Finds the URI that the ready service of a placement uses, or used when it was last ready.
 
-    `services` are all that are observed, for one that was never ready; `earlier` is what was found in an earlier call.
+    Args:
+        service: the service of the current spec.
+        services: the Objects of all services, for a placement whose service was never ready.
+        recorded: what the status says since an earlier reconcile.
+
     """
-    if wanted.present and assess(wanted.manifest).up:
-        return text(wanted.manifest, _URI)
-    seen = (text(read(service).manifest, _URI) for service in services)
-    return earlier or text(wanted.manifest, _URI) or next(filter(None, seen), "")
+    if service.present and assess(service.manifest).up:
+        return text(service.manifest, _URI)
+    uris = (text(read(observed).manifest, _URI) for observed in services)
+    return recorded or text(service.manifest, _URI) or next(filter(None, uris), "")
 
 
-def next_uri(services: Iterable[Manifest], served: str) -> str:
-    """Return where a service is told to read other than what is served; empty where none is.
+def find_applied_uri(services: Iterable[Manifest], serving_uri: str) -> str:
+    """Finds the URI in the spec of a service where it differs from what the service uses; empty where none does.
 
-    It may do so at any moment, and be seen to do so much later.
+    The service may switch to it at any moment, and be observed to do so much later.
     """
-    told = (text(service, f"spec.forProvider.manifest.{_URI}") for service in services)
-    return next((uri for uri in told if uri and uri != served), "")
+    uris = (text(service, f"spec.forProvider.manifest.{_URI}") for service in services)
+    return next((uri for uri in uris if uri and uri != serving_uri), "")
 
 
-def readers(cache: ModelCache, placements: Iterable[Placement], owned: Mapping[str, Collection[str]]) -> list[Reader]:
-    """Return who reads from a cache: who names it, and whose service is still on a claim of its own.
+def find_consumers(
+    cache: ModelCache, placements: Iterable[Placement], owned_claims: Mapping[str, Collection[str]]
+) -> list[Consumer]:
+    """Finds the placements that name a cache, and those whose service is still on one of its own claims.
 
-    `owned` has the claims that would be deleted with their Objects, by environment.
+    `owned_claims` has, by environment, the claims that would be deleted with their Objects.
     """
-    found = []
+    consumers = []
     for placement in placements:
         if placement.namespace != cache.namespace:
             continue
-        named = placement.cache == NamedCache(name=cache.name)
-        ours = owned.get(placement.environment, ())
-        if named or claim_of(placement.serving_uri) in ours or claim_of(placement.applied_uri) in ours:
-            found.append(Reader(name=placement.name, environment=placement.environment, uri=_uri(placement)))
-    return sorted(found, key=lambda reader: reader.name)
+        names_cache = placement.cache == NamedCache(name=cache.name)
+        claims = owned_claims.get(placement.environment, ())
+        uses_claim = parse_claim(placement.serving_uri) in claims or parse_claim(placement.applied_uri) in claims
+        if names_cache or uses_claim:
+            uri = _find_uri(placement)
+            consumers.append(Consumer(name=placement.name, environment=placement.environment, uri=uri))
+    return sorted(consumers, key=lambda consumer: consumer.name)
 
 
-def _uri(placement: Placement) -> str:
-    """Return what a placement reads, or will read once it has a service; empty where that is not known.
+def _find_uri(placement: Placement) -> str:
+    """Finds what a placement reads, or will read once it has a service; empty where that is not known.
 
-    Nor is it while its service is on the way from one to the other.
+    It is not known while the service switches from one URI to another.
     """
     if placement.applied_uri:
         return ""
     return placement.serving_uri or ("" if placement.was_ready else placement.planned_uri)
 
 
-def is_read(claims: Collection[str], known: Iterable[Reader], wanted: str = "") -> bool:
-    """Tell whether a reader may be on one of these claims, other than where everybody shall be in the end."""
-    return any(not r.uri or (r.uri != wanted and claim_of(r.uri) in claims) for r in known)
+def has_consumers(claims: Collection[str], consumers: Iterable[Consumer], current_uri: str) -> bool:
+    """Whether a consumer may read from one of these claims, other than from the URI that all shall read."""
+    return any(not c.uri or (c.uri != current_uri and parse_claim(c.uri) in claims) for c in consumers)
 
 
-def may_be_read(claims: Collection[str], known: Iterable[Reader], users: Collection[Placement]) -> bool:
-    """Tell whether anybody may be on one of these claims, where none is wanted any more.
+def may_have_consumers(claims: Collection[str], consumers: Iterable[Consumer], users: Collection[Placement]) -> bool:
+    """Whether a consumer may read from one of these claims, none of which is needed any more.
 
-    `users` name the cache there, and may be about to read it: a service says what it reads once it is up on that.
+    `users` name the cache, and may be about to read from it: a service reports its URI once it is ready on it.
     """
-    return bool(users) or is_read(claims, known)
+    return bool(users) or has_consumers(claims, consumers, "")
 
 
-def claim_of(uri: str) -> str:
-    """Return the claim that a URI reads from, empty where it reads from none."""
+def parse_claim(uri: str) -> str:
+    """Returns the claim that a URI reads from; empty where it reads from none."""
     return uri.removeprefix("pvc://").partition("/")[0] if uri.startswith("pvc://") else ""
 
 
-def claims(observed: Iterable[Manifest], *, owned: bool = False) -> frozenset[str]:
-    """Return the names of the claims that Objects describe; `owned`: only those that would go with their Object."""
-    manifests = ((composed, mapping(composed, "spec.forProvider.manifest")) for composed in observed)
-    return frozenset(
-        text(remote, "metadata.name")
-        for composed, remote in manifests
-        if text(remote, "kind") == _CLAIM and (not owned or deletes(composed))
-    )
+def list_claims(objects: Iterable[Manifest]) -> frozenset[str]:
+    """Lists the names of the claims that Objects describe."""
+    remotes = (mapping(observed, "spec.forProvider.manifest") for observed in objects)
+    return frozenset(text(remote, "metadata.name") for remote in remotes if text(remote, "kind") == _CLAIM)
+
+
+def list_owned_claims(objects: Iterable[Manifest]) -> frozenset[str]:
+    """Lists the names of the claims that would be deleted with their Objects."""
+    return list_claims(observed for observed in objects if deletes(observed))
+
+
+def name_usage(placement: Placement, cache: str) -> str:
+    """Names the Usage of a ModelCache by a placement."""
+    return build_name(placement.name, placement.name, cache)
+
+
+def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
+    """Builds the Usage that protects a ModelCache from deletion while a placement reads from it, under its key."""
+    spec: Manifest = {
+        "of": {"apiVersion": VERSION, "kind": "ModelCache", "resourceRef": {"name": cache}},
+        "by": {"apiVersion": VERSION, "kind": "ModelPlacement", "resourceRef": {"name": placement.name}},
+        "reason": f"ModelPlacement {placement.name} serves from it",
+    }
+    metadata: Manifest = {
+        "name": name_usage(placement, cache),
+        "namespace": placement.namespace,
+        "labels": {**MANAGED_BY},
+    }
+    manifest: Manifest = {"apiVersion": USAGE_API_VERSION, "kind": USAGE_KIND, "metadata": metadata, "spec": spec}
+    # Where Usages are not enforced their controller never makes them Ready, which must not hold up a model that serves.
+    return {USAGE_KEY: Composed(manifest=manifest, ready=True)}
+
+
+def carry_over_usage(observed: Mapping[str, Manifest], composed: Mapping[str, Composed]) -> dict[str, Composed]:
+    """Carries over the Usage of another ModelCache than the composed one, while the service still reads from it."""
+    usage = observed.get(USAGE_KEY)
+    if usage is None or (
+        USAGE_KEY in composed and text(composed[USAGE_KEY].manifest, _USED_CACHE) == text(usage, _USED_CACHE)
+    ):
+        return {}
+    return {USAGE_KEY: replace(reapply_observed(usage), ready=True)}

@@ -5,22 +5,30 @@ and ModelCaches and the command line use the same ones: what is placed can be pl
 sees all faults at once. Whether a user's claim or a Secret exists is not known here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from function.domain.cache import CacheType, NamedCache, UserClaim
-from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSource, UriSource
+from function.domain.cache import CacheChoice, CacheType, ModelCache, NamedCache, UserClaim
+from function.domain.environment import Environment, Pool
+from function.domain.model import HuggingFaceSource, Model, OciSource, Problem, PvcSource, Shape, UriSource
+from function.domain.settings import Settings
 from function.kube import quantity
 from function.reasons import Refused
-from function.weights import sizing
-from function.weights.cachekey import directory
-from function.weights.request import Case, StorageRequest
-from function.weights.volume_claim import READ_WRITE_MANY
+from function.weights.claim import READ_WRITE_MANY
+from function.weights.request import (
+    CREATED_CLAIM,
+    Case,
+    NamedCacheFacts,
+    ObservedStorage,
+    StorageRequest,
+    model_directory,
+)
+from function.weights.sizing import compute_size
 
+NOTHING_OBSERVED = ObservedStorage()
 # The text is the API's, full stop included.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
-_CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)
 _WITHOUT_CLAIM: Mapping[str, str] = {
     Case.INITIALIZER: "each pod downloads its own copy; set type: PVC for a claim",
     Case.OCI: "nodes pull the model's image",
@@ -253,16 +261,27 @@ NEW_CLAIM_FAULTS = frozenset(
 )
 
 
-def find_faults(request: StorageRequest) -> tuple[StorageFault, ...]:
-    """Returns every fault, in the order of the rules."""
-    return tuple(fault for rule in _RULES for fault in rule(request))
+def find_faults(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> tuple[StorageFault, ...]:
+    """Finds every fault, in the order of the rules."""
+    return tuple(fault for rule in _RULES for fault in rule(request, observed))
+
+
+def list_remaining_faults(
+    faults: Iterable[StorageFault], *, claim_exists: bool, weights_exist: bool
+) -> tuple[StorageFault, ...]:
+    """Lists the faults that still count where the claim, or the weights on it, exist."""
+    return tuple(
+        fault
+        for fault in faults
+        if not (claim_exists and fault.kind in NEW_CLAIM_FAULTS) and not (weights_exist and fault.kind in SIZE_FAULTS)
+    )
 
 
 def find_faults_for_existing_claim(
     faults: tuple[StorageFault, ...], mode: str, nodes: int, replicas: int
 ) -> tuple[StorageFault, ...]:
-    """Returns those of the faults that count where the weights exist, on a claim of this access mode if on any."""
-    remaining = tuple(fault for fault in faults if fault.kind not in SIZE_FAULTS | NEW_CLAIM_FAULTS)
+    """Finds the faults that count where the weights exist, on a claim of this access mode if on any."""
+    remaining = list_remaining_faults(faults, claim_exists=True, weights_exist=True)
     if mode in ("", READ_WRITE_MANY) or nodes * replicas <= 1:
         return remaining
     fault = StorageFault(
@@ -276,9 +295,9 @@ def find_faults_for_existing_claim(
     return (*remaining, fault)
 
 
-def find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
+def find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
     """Finds a claim that is smaller than the weights: a fault, or a remark where the storage ignores sizes."""
-    disk, capacity = request.model.disk, request.claim_size
+    disk, capacity = request.model.disk, request.claim_size(observed)
     if not disk or not capacity or capacity >= disk:
         return
     kinds = {
@@ -293,7 +312,7 @@ def find_unused_settings(request: StorageRequest) -> Iterator[StorageFault]:
     """Finds settings of a claim where none is created. They are remarks: they change nothing and refuse nothing."""
     if request.case not in (Case.INITIALIZER, Case.OCI, Case.PRESTAGED):
         return
-    options = request.wishes
+    options = request.managed_options
     settings = {
         "size": options.size is not None,
         "storageClassName": options.class_name is not None,
@@ -301,8 +320,9 @@ def find_unused_settings(request: StorageRequest) -> Iterator[StorageFault]:
         "retain": options.retain,
         "claimName": isinstance(request.choice, UserClaim),
     }
-    for field in (field for field, is_set in settings.items() if is_set):
-        yield _fault(request, FaultKind.NO_CLAIM, field, actual=request.case)
+    for name, is_set in settings.items():
+        if is_set:
+            yield _fault(request, FaultKind.NO_CLAIM, name, actual=request.case)
 
 
 def _fault(
@@ -320,7 +340,7 @@ def _fault(
     )
 
 
-def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_source(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
     source = request.model.source
     if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
@@ -332,58 +352,59 @@ def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
         )
 
 
-def _check_empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
     """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
-    if request.wishes.type is CacheType.EMPTY_DIR and request.case in _CREATED_CLAIM:
+    if request.managed_options.type is CacheType.EMPTY_DIR and request.case in CREATED_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
-    if request.case is not Case.INITIALIZER or request.running:
+    if request.case is not Case.INITIALIZER or observed.service_exists:
         return
-    if not request.wishes.preload:
+    if not request.managed_options.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
     account = request.download.service_account
     if account:
         yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, "spec.storage.download.serviceAccountName", actual=account)
 
 
-def _check_access_mode(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_access_mode(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
     """A claim that is created must be ReadWriteMany unless a single pod mounts it."""
     mode = request.access_mode
-    if request.case not in _CREATED_CLAIM or request.claimed or mode == READ_WRITE_MANY or request.alone:
+    if request.case not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.single_pod:
         return
-    if request.case is not Case.SHARED and request.wishes.access_mode is not None:
+    if request.case is not Case.SHARED and request.managed_options.access_mode is not None:
         kind, field = FaultKind.OWN_ACCESS_MODE, "accessMode"
     else:
         kind, field = FaultKind.ACCESS_MODE, "spec.storage.accessMode"
     yield _fault(request, kind, field, actual=mode, required=READ_WRITE_MANY)
 
 
-def _check_size(request: StorageRequest) -> Iterator[StorageFault]:
-    if request.claimed or request.case not in _CREATED_CLAIM:
-        return
-    if not sizing.size(request.explicit_size, request.model, request.gpu_memory):
+def _check_size(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+    size = compute_size(request.explicit_size, request.model, request.gpu_memory)
+    if request.case in CREATED_CLAIM and size is None:
         yield _fault(request, FaultKind.SIZE, "size")
 
 
-def _check_capacity(request: StorageRequest) -> Iterator[StorageFault]:
-    if request.environment.size_enforced and not request.fetched:
-        yield from find_small_claim(request)
+def _check_capacity(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
+    if request.environment.size_enforced:
+        yield from find_small_claim(request, observed)
 
 
-def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
-    if request.case in _CREATED_CLAIM and request.class_name is None and not request.claimed:
+def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+    if request.case in CREATED_CLAIM and request.class_name is None:
         # A deployment that names one does not help where all models of a namespace share the environment's claim.
-        yield _fault(request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.wishes.class_name or "")
+        yield _fault(
+            request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.managed_options.class_name or ""
+        )
 
 
-def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
     """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
-    source, cache = request.model.source, request.named
+    source, cache = request.model.source, request.named_cache
     if not isinstance(request.choice, NamedCache) or not isinstance(source, HuggingFaceSource | UriSource):
         return  # see `_check_source`
     if cache is None:
         yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")
-    elif cache.path == directory(source):
-        if cache.access_mode != READ_WRITE_MANY and not request.alone:
+    elif cache.path == model_directory(source):
+        if cache.access_mode != READ_WRITE_MANY and not request.single_pod:
             yield _fault(
                 request, FaultKind.CACHE_NOT_SHARED, "name", actual=cache.access_mode, required=READ_WRITE_MANY
             )
@@ -395,7 +416,7 @@ def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
         yield _fault(request, FaultKind.CACHE_ABSENT, "name")
 
 
-_RULES: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
+_RULES: tuple[Callable[[StorageRequest, ObservedStorage], Iterator[StorageFault]], ...] = (
     _check_source,
     _check_empty_dir,
     _check_access_mode,
@@ -404,3 +425,60 @@ _RULES: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
     _check_storage_class,
     _check_named_cache,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentWeights:
+    """The weights of one deployment on any environment: scheduling and planning make the same request of them."""
+
+    model: Model
+    choice: CacheChoice
+    cache: ModelCache | None  # the one that the deployment names; None: there is none
+    settings: Settings
+    # No fault depends on these two.
+    namespace: str = field(compare=False)  # on the remote cluster
+    owner: str = field(compare=False)
+    # Verdicts by everything that they depend on: a decision checks many pools and profiles of one environment.
+    _verdicts: dict[tuple[object, ...], tuple[Environment, tuple[StorageFault, ...]]] = field(
+        default_factory=dict, compare=False, repr=False, init=False
+    )
+
+    def __call__(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
+        """Finds why there would be no storage for this many replicas."""
+        key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
+        verdict = self._verdicts.get(key)
+        if verdict is None or verdict[0] is not environment:
+            faults = find_faults(self.build_request(environment, pool, shape, replicas))
+            self._verdicts[key] = verdict = environment, faults
+        return verdict[1]
+
+    def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
+        """Builds the request for this many replicas of a shape on a pool."""
+        memory = pool.memory_per_gpu
+        return StorageRequest(
+            model=self.model,
+            choice=self.choice,
+            environment=environment.storage,
+            download=environment.storage.download,
+            default_class=self.settings.storage_class,
+            namespace=self.namespace,
+            owner=self.owner,
+            pull_secrets=environment.pull_secrets,
+            shape_nodes=shape.nodes,
+            replicas=replicas,
+            pool=pool,
+            gpu_memory=None if memory is None else memory * shape.gpus,
+            named_cache=self._find_cache_facts(environment),
+        )
+
+    def _find_cache_facts(self, environment: Environment) -> NamedCacheFacts | None:
+        if self.cache is None:
+            return None
+        entry = self.cache.entry(environment.name)
+        return NamedCacheFacts(
+            model=self.cache.model,
+            claim=entry.claim if entry else "",
+            path=entry.path if entry else "",
+            access_mode=(entry.access_mode if entry else "") or READ_WRITE_MANY,
+            expected=self.cache.selects(environment),
+        )

@@ -1,29 +1,53 @@
-"""The one builder of download Jobs.
+"""Builds download Jobs, the ConfigMap with their scripts, and what KServe's initializer gets for the same download.
 
-One pod, one container of the initializer's image: its python runs our script (download_script.py), which runs the
-initializer and proves what it fetched. The script is mounted from a ConfigMap (scripts.py) whose name changes with the
-script. URI, directory and patterns are arguments and variables, never part of the script. A Job's pod template is
-immutable, so its name carries a hash of everything in it and of `retry`: whatever changes starts a new Job over the
-files that are there, and what does not change never does. No TTL: the provider would create it again.
+A Job has one pod with one container of the initializer's image: its python runs our script (scripts/), which runs the
+initializer and proves what it fetched. The scripts are mounted from a ConfigMap whose name holds a hash of its content.
+URI, directory and patterns are arguments and variables, never part of a script. A Job's pod template is immutable, so
+its name carries a hash of everything in it and of `retry`: whatever changes starts a new Job over the files that exist,
+and what does not change never does. There is no TTL: the provider would create the Job again.
+
+Where the claim's root belongs to another user, a container that runs as root first gives the download the directory of
+its model. Namespaces that enforce Pod Security `restricted` refuse such pods, and then a Job has no pod and no message.
+So it gets ten minutes until a pod is observed, and the full time from then on: the deadline is the one part of a Job
+that may change.
+
+Where each pod downloads its own copy, KServe merges a container of the initializer's name in the service's template
+into its own. The pod is the engine's: image, resources and variables are merged, images are pulled with the pod's
+Secrets, and the download's service account does not apply. KServe mounts certificates for `s3://` alone, for the
+variables that it reads itself; for the hub we mount them.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib import resources
 
 from function.domain.model import HuggingFaceSource, UriSource
-from function.domain.settings import BACKOFF_LIMIT, JOB_NAME, Download
+from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
-from function.weights import cachekey, preparation, scripts
 from function.weights.credentials import Credential
-from function.weights.download_script import PROGRAM
-from function.weights.failures import FINAL
+from function.weights.request import cache_key, download_uri, model_directory
+from function.weights.scripts.download_script import PROGRAM, Exit
+from function.weights.scripts.prepare_script import FULL, REFUSED
 
 MOUNT = "/mnt/models"
-CONTAINER = "download"
+CONTAINER, PREPARE_CONTAINER = "download", "prepare"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
+SECONDS_WITHOUT_POD = 600
+
+DOWNLOAD, PREPARE = "download.py", "prepare.py"
+_SCRIPT_FILES = {DOWNLOAD: "download_script.py", PREPARE: "prepare_script.py"}
+SCRIPTS = {
+    name: resources.files("function.weights.scripts").joinpath(file).read_text() for name, file in _SCRIPT_FILES.items()
+}
+_SCRIPTS_VOLUME, _SCRIPTS_DIRECTORY = "scripts", "/opt/modelplane"
+_SCRIPTS_MOUNT: Manifest = {"name": _SCRIPTS_VOLUME, "mountPath": _SCRIPTS_DIRECTORY, "readOnly": True}
+
 # KServe's own convention: the ConfigMap holds cabundle.crt, and the initializer reads these two variables.
 BUNDLE_NAME, BUNDLE_DIRECTORY = "CA_BUNDLE_CONFIGMAP_NAME", "CA_BUNDLE_VOLUME_MOUNT_POINT"
+# What KServe's controller looks for in the container's variables, and its name for the file in the ConfigMap.
+_KSERVE_NAME, _KSERVE_FILE, _FILE = "AWS_CA_BUNDLE_CONFIGMAP", "AWS_CA_BUNDLE", "cabundle.crt"
 # A reference is applied as a whole: without its default version, two Objects that describe one Job would take it from
 # each other for ever.
 _JOB_NAME = "metadata.labels['job-name']"
@@ -34,155 +58,234 @@ _ENV = {
     "HF_XET_NUM_CONCURRENT_RANGE_GETS": "8",
     "TQDM_MININTERVAL": "30",
 }
-
-# A Secret that arrives whole must decide neither what the script runs nor where a token goes. A variable that stands
-# here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
+# A Secret whose keys all become variables must decide neither what the script runs nor where a token goes. A variable
+# that is set here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
 _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
+# Exit codes after which the Job must not try again, ascending as the API demands.
+_FINAL_CODES: list[JSON] = [*sorted(cause.gave_up for cause in Exit)]
+_PREPARE_FINAL_CODES: list[JSON] = [FULL, REFUSED]
+_POD_USER: Manifest = {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
+_POD_COUNTS = ("active", "failed", "succeeded", "terminating")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadSpec:
-    """A download: these bytes into their directory of this claim. `stem` begins the Job's name.
-
-    `scripts` names the ConfigMap with the scripts. `pull_secrets` are those of the environment, besides the download's
-    own. `prepared`: root makes the directory first.
-    `node_selector` and `tolerations`: of the nodes on which the weights are read, where they can be read nowhere else.
-    """
+    """A download: these bytes into their directory of this claim."""
 
     namespace: str
-    stem: str
+    stem: str  # begins the Job's name
     claim: str
-    scripts: str
+    scripts: str  # name of the ConfigMap with the scripts
     source: HuggingFaceSource | UriSource
     download: Download
     credential: Credential | None = None
     retry: str = ""
-    pull_secrets: tuple[str, ...] = ()
-    prepared: bool = False
+    pull_secrets: tuple[str, ...] = ()  # of the environment, besides the download's own
+    is_prepared: bool = False  # root makes the directory first
+    # Of the nodes on which the weights are read, where no other node can write them.
     node_selector: Manifest = field(default_factory=dict)
     tolerations: tuple[JSON, ...] = ()
 
 
-def build(task: DownloadSpec) -> Manifest:
-    """Return the Job."""
-    labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cachekey.key(task.source)}
-    spec: Manifest = manifests.prune(
+def build_job(spec: DownloadSpec) -> Manifest:
+    """Builds the Job."""
+    labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cache_key(spec.source)}
+    job_spec: Manifest = manifests.prune(
         {
-            "activeDeadlineSeconds": task.download.deadline_seconds,
-            "backoffLimit": task.download.backoff_limit,
-            "podFailurePolicy": {"rules": _rules(prepared=task.prepared)},
+            "activeDeadlineSeconds": spec.download.deadline_seconds,
+            "backoffLimit": spec.download.backoff_limit,
+            "podFailurePolicy": {"rules": _build_failure_rules(is_prepared=spec.is_prepared)},
             "template": {
                 # A mesh's sidecar would outlive the download, and the Job would never complete.
                 "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
-                "spec": _pod(task),
+                "spec": _build_pod(spec),
             },
         }
     )
-    hashed = json.dumps(spec, sort_keys=True)
-    name = names.build_name(task.stem, task.namespace, task.stem, hashed, task.retry, limit=NAME_LIMIT)
+    hashed = json.dumps(job_spec, sort_keys=True)
     metadata: Manifest = {
-        "name": name,
-        "namespace": task.namespace,
+        "name": names.build_name(spec.stem, spec.namespace, spec.stem, hashed, spec.retry, limit=NAME_LIMIT),
+        "namespace": spec.namespace,
         "labels": labels,
-        # A Job deleted by a client that says nothing about its pods leaves them, and they hold the claim for good.
+        # A client that deletes a Job without a propagation policy leaves its pods, which hold the claim for good.
         "finalizers": ["foregroundDeletion"],
     }
-    if task.retry:
-        metadata["annotations"] = {names.ANNOTATION_RETRY: task.retry}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    if spec.retry:
+        metadata["annotations"] = {names.ANNOTATION_RETRY: spec.retry}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job_spec}
 
 
-def variables(
-    source: HuggingFaceSource | UriSource, download: Download, credential: Credential | None
-) -> list[Manifest]:
-    """Return the variables of a container that runs the initializer: ours, the platform's, the source's."""
-    env: dict[JSON, Manifest] = {name: {"name": name, "value": value} for name, value in _ENV.items()}
-    env |= {entry.get("name"): entry for entry in download.env}
-    if isinstance(source, HuggingFaceSource):
-        patterns = {"STORAGE_ALLOW_PATTERNS": source.allow, "STORAGE_IGNORE_PATTERNS": source.ignore}
-        env |= {name: {"name": name, "value": literal(json.dumps(sorted(p)))} for name, p in patterns.items() if p}
-    if credential:
-        env |= {entry["name"]: entry for entry in credential.env}
-    return [*env.values()]
+def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
+    """Builds the ConfigMap that carries the scripts into the pods of a Job; `stem` begins its name.
+
+    A script is 20 kB, and a Job's command would repeat it in the Job, in the Object that describes the Job, and in what
+    the provider reports. Other scripts are another ConfigMap.
+    """
+    content = [f"{name}\n{script}" for name, script in sorted(SCRIPTS.items())]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": names.build_name(stem, namespace, *owner, stem, "scripts", key, *content),
+            "namespace": namespace,
+            "labels": {**names.MANAGED_BY, names.LABEL_CACHE_KEY: key},
+        },
+        "immutable": True,
+        "data": {**SCRIPTS},
+    }
 
 
-def built_in(entry: Manifest) -> bool:
-    """Tell whether a variable is ours and nobody gave it another value."""
-    name = manifests.text(entry, "name")
-    return name in _ENV and entry == {"name": name, "value": _ENV[name]}
+def build_download_args(source: HuggingFaceSource | UriSource) -> list[JSON]:
+    """Builds the arguments of the download container: the URI, and the directory that the bytes go to."""
+    return [_escape_expansion(download_uri(source)), f"{MOUNT}/{model_directory(source)}"]
 
 
-def certificates(env: list[Manifest]) -> tuple[str, str] | None:
-    """Return the ConfigMap with the certificates that variables name, and where they expect it; None for none."""
-    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
-    name = values.get(BUNDLE_NAME)
-    return (name, values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs") if name else None
+def build_initializer(
+    download: Download, source: HuggingFaceSource | UriSource, credential: Credential | None
+) -> Initializer:
+    """Builds what KServe's initializer gets where it downloads into an engine's pod."""
+    built_in, env = BUILT_IN.download, _build_env(source, download, credential)
+    env_from = credential.env_from if credential else ()
+    requested_env: list[JSON] = [entry for entry in env if not _is_built_in(entry)]
+    requested: Manifest = {
+        "image": download.image if download.image != built_in.image else None,
+        "resources": download.resources if download.resources != built_in.resources else None,
+        "env": requested_env or None,
+        "envFrom": [*env_from] or None,
+        "imagePullSecrets": [*sorted(download.pull_secrets)] or None,
+    }
+    bundle = _find_certificates(env)
+    if bundle and isinstance(source, UriSource):
+        name, directory = bundle
+        env = _with_defaults(env, {_KSERVE_NAME: name, _KSERVE_FILE: f"{directory}/{_FILE}"})
+        bundle = None
+    return Initializer(
+        image=download.image,
+        resources=download.resources,
+        env=tuple(env),
+        env_from=env_from,
+        bundle=bundle,
+        pull_secrets=download.pull_secrets,
+        named=manifests.prune(requested),
+    )
 
 
-def literal(value: str) -> str:
-    """Return a value that Kubernetes passes on unchanged: it expands $(NAME) in args and env."""
-    return value.replace("$", "$$")
+def is_prepared(job: Manifest) -> bool:
+    """Whether root makes the directory of the model in a Job's pods."""
+    containers = manifests.listing(job, "spec.template.spec.initContainers")
+    return any(container.get("name") == PREPARE_CONTAINER for container in containers)
 
 
-def _rules(*, prepared: bool) -> list[JSON]:
-    final: dict[str, list[JSON]] = {CONTAINER: [*FINAL]}
-    if prepared:
-        final[preparation.CONTAINER] = [*preparation.CODES]
-    ends: list[JSON] = [
+def needs_privileges(job: Manifest) -> bool:
+    """Whether a namespace that enforces Pod Security `restricted` refuses the pods of a Job."""
+    security = manifests.mapping(job, "spec.template.spec.securityContext")
+    return is_prepared(job) or security.get("runAsNonRoot") is False
+
+
+def has_had_pods(job: Manifest) -> bool:
+    """Whether an observed Job has had a pod."""
+    uncounted = manifests.mapping(job, "status.uncountedTerminatedPods")
+    return any(manifests.integer(job, f"status.{count}") for count in _POD_COUNTS) or any(uncounted.values())
+
+
+def never_had_pods(job: Manifest) -> bool:
+    """Whether an observed Job ended because its pods were refused."""
+    has_short_deadline = manifests.integer(job, "spec.activeDeadlineSeconds") <= SECONDS_WITHOUT_POD
+    return has_short_deadline and needs_privileges(job) and not has_had_pods(job)
+
+
+def with_pod_start_deadline(job: Manifest, written: Manifest, observed: Manifest) -> Manifest:
+    """Returns a Job with the deadline for its first pod until one was observed.
+
+    `written` is the Job as it was last written, `observed` as it is on the cluster.
+    """
+    deadline = manifests.integer(job, "spec.activeDeadlineSeconds")
+    had_pods = deadline == manifests.integer(written, "spec.activeDeadlineSeconds") or has_had_pods(observed)
+    if had_pods or not needs_privileges(job):
+        return job
+    spec = {**manifests.mapping(job, "spec"), "activeDeadlineSeconds": min(deadline, SECONDS_WITHOUT_POD)}
+    return {**job, "spec": spec}
+
+
+def _build_failure_rules(*, is_prepared: bool) -> list[JSON]:
+    final = {CONTAINER: _FINAL_CODES} | ({PREPARE_CONTAINER: _PREPARE_FINAL_CODES} if is_prepared else {})
+    rules: list[JSON] = [
         {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": codes}}
         for name, codes in final.items()
     ]
-    return [
-        *ends,
-        # A drained node is nobody's failure and must not burn the backoff.
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    ]
+    # A pod on a drained node has not failed, and must not use up the backoff limit.
+    return [*rules, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 
 
-def _pod(task: DownloadSpec) -> Manifest:
-    download = task.download
-    env = variables(task.source, download, task.credential)
-    volumes, mounts = _volumes(task, env)
-    names_ = dict.fromkeys((*download.pull_secrets, *task.pull_secrets))
-    pull_secrets: list[JSON] = [{"name": name} for name in names_]
+def _build_pod(spec: DownloadSpec) -> Manifest:
+    download = spec.download
+    env = _build_env(spec.source, download, spec.credential)
+    volumes, mounts = _build_volumes(spec, env)
+    pull_secrets: list[JSON] = [{"name": name} for name in dict.fromkeys((*download.pull_secrets, *spec.pull_secrets))]
+    security = _build_security(download)
     return manifests.prune(
         {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "serviceAccountName": download.service_account,
             "imagePullSecrets": pull_secrets or None,
-            # Whoever names nodes for downloads knows where their volumes are.
-            "nodeSelector": download.node_selector or task.node_selector or None,
-            "tolerations": [*download.tolerations, *task.tolerations] or None,
-            "securityContext": preparation.security(download),
-            "initContainers": [_prepare(task)] if task.prepared else None,
-            "containers": [{**_container(task, env), "volumeMounts": mounts}],
+            # The platform names nodes for downloads where it knows where their volumes are.
+            "nodeSelector": download.node_selector or spec.node_selector or None,
+            "tolerations": [*download.tolerations, *spec.tolerations] or None,
+            "securityContext": security,
+            "initContainers": [_build_prepare_container(spec, security)] if spec.is_prepared else None,
+            "containers": [{**_build_container(spec, env), "volumeMounts": mounts}],
             "volumes": volumes,
         }
     )
 
 
-def _prepare(task: DownloadSpec) -> Manifest:
-    return preparation.container(task.download, MOUNT, cachekey.directory(task.source))
+def _build_security(download: Download) -> Manifest:
+    """Builds the security context of the pod: an unprivileged user, unless the platform sets another."""
+    return {
+        **_POD_USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **download.security,
+        **({"runAsNonRoot": False} if download.security.get("runAsUser") == 0 else {}),
+    }
 
 
-def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
-    download = task.download
-    own: list[JSON] = [
+def _build_prepare_container(spec: DownloadSpec, security: Manifest) -> Manifest:
+    return {
+        "name": PREPARE_CONTAINER,
+        "image": spec.download.image,
+        "command": _build_command(PREPARE),
+        "args": [MOUNT, model_directory(spec.source), str(security["runAsUser"]), str(security["runAsGroup"])],
+        "resources": spec.download.resources,
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "runAsNonRoot": False,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
+        },
+        "volumeMounts": [{"name": "weights", "mountPath": MOUNT}, _SCRIPTS_MOUNT],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
+    download = spec.download
+    own: list[Manifest] = [
         {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
-    env_from: list[JSON] = [*task.credential.env_from] if task.credential else []
-    if env_from:
-        said = {manifests.text(entry, "name") for entry in env}
-        own += [{"name": name, "value": value} for name, value in _GUARDED.items() if name not in said]
+    env_from: list[JSON] = [*spec.credential.env_from] if spec.credential else []
+    all_env: list[JSON] = [*_with_defaults([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(
         {
             "name": CONTAINER,
             "image": download.image,
-            "command": scripts.command(scripts.DOWNLOAD),
-            "args": [literal(cachekey.uri(task.source)), f"{MOUNT}/{cachekey.directory(task.source)}"],
-            "env": [*env, *own],
+            "command": _build_command(DOWNLOAD),
+            "args": build_download_args(spec.source),
+            "env": all_env,
             "envFrom": env_from or None,
             "resources": download.resources,
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -191,22 +294,70 @@ def _container(task: DownloadSpec, env: list[Manifest]) -> Manifest:
     )
 
 
-def _volumes(task: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[JSON]]:
+def _build_command(script: str) -> list[JSON]:
+    return ["python3", f"{_SCRIPTS_DIRECTORY}/{script}"]
+
+
+def _build_env(
+    source: HuggingFaceSource | UriSource, download: Download, credential: Credential | None
+) -> list[Manifest]:
+    """Builds the variables of a container that runs the initializer: ours, the platform's, the source's."""
+    env: dict[JSON, Manifest] = {name: {"name": name, "value": value} for name, value in _ENV.items()}
+    env |= {entry.get("name"): entry for entry in download.env}
+    if isinstance(source, HuggingFaceSource):
+        patterns = {"STORAGE_ALLOW_PATTERNS": source.allow, "STORAGE_IGNORE_PATTERNS": source.ignore}
+        env |= {
+            name: {"name": name, "value": _escape_expansion(json.dumps(sorted(listed)))}
+            for name, listed in patterns.items()
+            if listed
+        }
+    if credential:
+        env |= {entry["name"]: entry for entry in credential.env}
+    return [*env.values()]
+
+
+def _with_defaults(env: Iterable[Manifest], defaults: dict[str, str]) -> list[Manifest]:
+    entries = [*env]
+    set_names = {manifests.text(entry, "name") for entry in entries}
+    missing: list[Manifest] = [{"name": n, "value": value} for n, value in defaults.items() if n not in set_names]
+    return [*entries, *missing]
+
+
+def _is_built_in(entry: Manifest) -> bool:
+    """Whether a variable is one of ours, with our value."""
+    name = manifests.text(entry, "name")
+    return name in _ENV and entry == {"name": name, "value": _ENV[name]}
+
+
+def _find_certificates(env: list[Manifest]) -> tuple[str, str] | None:
+    """Finds the ConfigMap with the certificates that variables name, and its directory; None where none do."""
+    values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
+    name = values.get(BUNDLE_NAME)
+    return (name, values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs") if name else None
+
+
+def _escape_expansion(value: str) -> str:
+    """Escapes a value that Kubernetes must pass on unchanged: it expands $(NAME) in args and env."""
+    return value.replace("$", "$$")
+
+
+def _build_volumes(spec: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON], list[JSON]]:
+    """Builds the volumes of the pod and the mounts of the download container."""
     volumes: list[JSON] = [
-        {"name": "weights", "persistentVolumeClaim": {"claimName": task.claim}},
+        {"name": "weights", "persistentVolumeClaim": {"claimName": spec.claim}},
         {"name": "scratch", "emptyDir": {}},
-        scripts.volume(task.scripts),
+        {"name": _SCRIPTS_VOLUME, "configMap": {"name": spec.scripts}},
     ]
     mounts: list[JSON] = [
         {"name": "weights", "mountPath": MOUNT},
         {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108  # an emptyDir
-        scripts.mount(),
+        _SCRIPTS_MOUNT,
     ]
-    bundle = certificates(env)
+    bundle = _find_certificates(env)
     if bundle:
         volumes.append({"name": "certificates", "configMap": {"name": bundle[0]}})
         mounts.append({"name": "certificates", "mountPath": bundle[1], "readOnly": True})
-    if task.credential:
-        volumes.extend(task.credential.volumes)
-        mounts.extend(task.credential.mounts)
+    if spec.credential:
+        volumes.extend(spec.credential.volumes)
+        mounts.extend(spec.credential.mounts)
     return volumes, mounts

@@ -1,18 +1,19 @@
-"""The remote objects of one plan for weights, for placements and caches alike: claim, token, scripts and Job.
+"""Reconciles the remote objects of one plan for weights, for placements and caches: claim, token, scripts and Job.
 
-What leaves `desired` here: copies of Secrets once the download is verified; the scripts once no Job can start a pod;
-a Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not wanted
-any more, which the caller keeps for as long as somebody still reads them. A Job that has finished stays as it is,
-whatever the platform's download settings have become since, and is only looked at from then on: cleaned up on its
-cluster, it is not created again. What several composites describe at once is composed without the Delete policy, so
-before it may leave the cluster it is composed once with it.
+What leaves `desired` here: copies of Secrets once the download is verified; the scripts once no Job can start a pod; a
+Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not needed any
+more, which the caller keeps while they have a consumer. A Job that has finished stays as it is, whatever the platform's
+download settings become, and is only observed from then on: cleaned up on its cluster, it is not created again. Objects
+that several composites describe at once are composed without the Delete policy, so they are composed once with it
+before they may leave the cluster.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from function.contract import Composed
-from function.domain.cache import CacheEntry, Hydration, NamedCache, UserClaim
+from function.domain.cache import CacheEntry, Hydration, UserClaim
+from function.domain.model import OciSource, PvcSource
 from function.kube.manifests import Manifest, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
@@ -20,371 +21,394 @@ from function.remote.carry_over import reapply_observed, stop_managing, with_man
 from function.remote.health import Level, assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
 from function.remote.observed_object import ObservedObject, State
-from function.weights import directory as preparation
-from function.weights import equivalent_jobs as same_jobs
-from function.weights import hydration, volume_claim
-from function.weights.equivalent_jobs import JOB
-from function.weights.faults import NEW_CLAIM_FAULTS, SIZE_FAULTS, FaultKind, StorageFault
-from function.weights.plan import Gate, JobPlan, StoragePlan, plan
-from function.weights.request import Case, StorageRequest
-from function.weights.secret_copies import SecretCopy, of_credential, of_pull_secrets
-from function.weights.state import Finding, Room, StorageState
-from function.weights.volume_claim import Ownership
+from function.weights.claim import Ownership, build_claim, find_immutable_changes, get_access_mode, get_capacity
+from function.weights.credentials import SecretCopy, list_credential_copies, list_pull_secret_copies
+from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
+from function.weights.observed_jobs import (
+    JOB,
+    compose_job,
+    find_equivalent_job,
+    find_write_failures,
+    jobs_for_same_download,
+)
+from function.weights.plan import Gate, JobPlan, StoragePlan, name_claim, plan_weights
+from function.weights.request import Case, ObservedStorage, StorageRequest
+from function.weights.state import (
+    Finding,
+    SizeOwner,
+    StorageState,
+    completion_recorded,
+    describe_cache,
+    describe_download,
+    describe_hydrated,
+    find_claim_obstacle,
+    find_secret_obstacle,
+    is_gone,
+    is_outdated,
+    next_hydration_status,
+    still_hydrated,
+)
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_LIFETIME: Mapping[Ownership, ManagementPolicy] = {
+_POLICIES: Mapping[Ownership, ManagementPolicy] = {
     Ownership.OBSERVED: ManagementPolicy.OBSERVE_ONLY,
     Ownership.MANAGED: ManagementPolicy.FULL,
     Ownership.RETAINED: ManagementPolicy.RETAIN,
 }
-
-_WITHOUT_CLAIM: Mapping[Case, Finding] = {
+_WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {
     Case.PRESTAGED: Finding.PRESTAGED,
     Case.INITIALIZER: Finding.EMPTY_DIR,
 }
-_ROOM: Mapping[Case, Room] = {Case.SHARED: Room.SHARED, Case.USER_CLAIM: Room.USER}
+_SIZE_OWNERS: Mapping[Case, SizeOwner] = {Case.SHARED: SizeOwner.ENVIRONMENT, Case.USER_CLAIM: SizeOwner.USER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one environment. `open`: a service may be composed on the plan's URI. `access_mode` of the claim.
-
-    `told`: the composite says so too. Only what it says is known to every later call, whatever becomes of the Job.
-    """
+    """Weights on one environment."""
 
     composed: Mapping[str, Composed]
-    stale: Mapping[str, Composed]
+    stale: Mapping[str, Composed]  # of other bytes; the caller keeps them while they have a consumer
     state: StorageState
-    plan: StoragePlan | None
-    open: bool
-    told: bool = False
+    plan: StoragePlan | None  # None: no plan is possible
+    gate_open: bool  # a service may be composed on the plan's URI
+    # Completion is already in status, so later reconciles know it even if the Job is gone.
+    completion_recorded: bool = False
     hydration: Hydration = Hydration()
-    access_mode: str = ""
+    access_mode: str = ""  # of the claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What was observed for a plan. `job_key` None: no Job is wanted. `adopted`: it has an earlier release's name."""
+class _Observed:
+    """What is observed for a plan."""
 
     claim: ObservedObject
-    job_key: str | None = None
+    job_key: str = ""  # of the Job that stands for the planned one; empty: none is planned
     job: ObservedObject | None = None
-    done: bool = False
-    outdated: bool = False
-    adopted: bool = False
+    is_hydrated: bool = False
+    is_outdated: bool = False  # the Job filled a claim that was replaced since
 
 
-def reconcile_weights(
+def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recorded
     request: StorageRequest,
     writer: ObjectWriter,
     environment: str,
-    earlier: Hydration,
+    recorded: Hydration,
     entry: CacheEntry | None = None,
-    reads: str = "",
+    serving_uri: str = "",
+    *,
+    service_exists: bool = False,
 ) -> Weights:
-    """Return the objects for a request; `earlier` is what was seen complete, `entry` the named ModelCache's state.
+    """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
-    `reads`: where a service reads weights already, if one does.
+    Args:
+        request: which weights, and how they shall reach the pods.
+        writer: writes the Objects of the composite.
+        environment: name of the environment.
+        recorded: the download that status records as complete.
+        entry: what the named ModelCache last reported of the environment.
+        serving_uri: where a service reads weights already, if one does.
+        service_exists: the placement has a service.
+
     """
-    if entry and entry.hydration.namespace not in ("", request.namespace):
-        entry = None  # before another `remoteNamespacePrefix`: no pod can mount what is there
-    planned = _plan(request, writer, earlier, reads)
-    if isinstance(planned, tuple):
-        return _refused(writer, planned, environment, earlier)
-    wanted = _wanted(request, planned)
-    seen = _look(writer, planned, earlier, wanted)
-    claim = planned.claim
-    # Who reads from a ModelCache's claim knows its mode, and how many of his pods would mount it.
-    pods = 1 if request.for_cache and planned.type is not Case.USER_CLAIM else request.pods
-    obstacle = hydration.of_claim(claim, seen.claim, environment, pods) if claim else None
-    jobs = _job(writer, planned.job, seen, blocked=obstacle is not None)
+    same_download = _list_same_download(writer, request)
+    write_failures = find_write_failures(writer, same_download)
+    planned = plan_weights(request, _observe_storage(writer, request, write_failures, service_exists=service_exists))
+    if planned.plan is None:
+        return _refuse(writer, planned.faults, environment, recorded)
+    wanted = Hydration(
+        claim=planned.plan.claim_name, path=planned.plan.path, namespace=request.namespace, retry=request.retry
+    )
+    observed = _observe(writer, planned.plan, same_download, recorded, wanted)
+    claim_exists = observed.claim.seen and not is_gone(observed.claim)
+    weights_exist = bool(same_download) or observed.is_hydrated or planned.plan.uri == serving_uri
+    plan = planned.accept(claim_exists=claim_exists, weights_exist=weights_exist)
+    if plan is None:
+        return _refuse(writer, planned.faults, environment, recorded)
+
+    claim_obstacle = _find_claim_obstacle(request, plan, observed, environment)
+    jobs = _compose_jobs(writer, plan.job, observed, write_failures, is_blocked=claim_obstacle is not None)
     composed = {
-        **_claim(writer, planned, seen),
-        **_secrets(writer, planned, request.namespace, seen, reads),
-        **_scripts(writer, planned, seen, jobs),
+        **_compose_claim(writer, plan, observed),
+        **_compose_secrets(writer, plan, request.namespace, observed, serving_uri),
+        **_compose_scripts(writer, plan, observed, jobs),
         **jobs,
     }
+    is_mountable_entry = entry is not None and entry.hydration.namespace in ("", request.namespace)
+    reported = entry if is_mountable_entry else None  # what is in another namespace, no pod can mount
+    state = _describe(writer, plan, observed, claim_obstacle, environment, reported)
+    is_download = plan.job is not None
     return Weights(
         composed=composed,
-        stale=_stale(writer, planned, composed, seen),
+        stale=_carry_over_stale(writer, plan, composed, observed),
         state=replace(
-            _state(writer, planned, seen, obstacle, environment, entry),
-            remarks=tuple(remark.problem for remark in planned.remarks),
-            of_cache=request.for_cache,
-            room=_ROOM.get(planned.type, Room.OWN),
+            state,
+            remarks=tuple(remark.problem for remark in plan.remarks),
+            for_cache=request.for_cache,
+            size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
         ),
-        plan=_with_adopted(planned, seen),
-        open=_open(planned.gate, seen, entry),
-        told=hydration.told(earlier, wanted, seen.claim, seen.job),
-        hydration=hydration.latch(earlier, wanted, seen.claim, seen.job, done=seen.done) if planned.job else wanted,
-        access_mode=_mode(planned, seen.claim),
+        plan=_with_observed_job(plan, observed),
+        gate_open=_is_gate_open(plan.gate, observed, reported),
+        completion_recorded=completion_recorded(recorded, wanted, observed.claim, observed.job),
+        hydration=next_hydration_status(
+            recorded, wanted, observed.claim, observed.job, is_hydrated=observed.is_hydrated
+        )
+        if is_download
+        else wanted,
+        access_mode=_get_access_mode(plan, observed.claim),
     )
 
 
-def _plan(
-    request: StorageRequest, writer: ObjectWriter, earlier: Hydration, reads: str
-) -> StoragePlan | tuple[StorageFault, ...]:
-    """Return the plan, or why there is none.
-
-    A size that cannot hold the weights is no reason for those that are there, and what cannot be had of a new claim
-    none for one that is there.
-    """
-    there = frozenset({earlier.claim, *(key.removeprefix(CLAIM) for key in writer.observed if key.startswith(CLAIM))})
-    if isinstance(request.choice, UserClaim):
-        claim = writer.read(CLAIM + request.choice.claim)
-        request = replace(request, held=volume_claim.holds(claim.manifest))
-    known = replace(request, existing=there)
-    planned = _prepared(writer, known)
-    if isinstance(planned, StoragePlan):
-        return planned
-    kinds = {fault.kind for fault in planned}
-    if not kinds <= SIZE_FAULTS | NEW_CLAIM_FAULTS:
-        return planned
-    anyway = _prepared(writer, replace(known, fetched=True, claimed=True))
-    assert isinstance(anyway, StoragePlan)  # that was all that was wrong
-    seen = _look(writer, anyway, earlier, _wanted(request, anyway))
-    if not kinds <= SIZE_FAULTS and (not seen.claim.seen or hydration.gone(seen.claim)):
-        return planned
-    if kinds.isdisjoint(SIZE_FAULTS):
-        return anyway
-    jobs = same_jobs.of_the_bytes(writer, anyway.job) if anyway.job else []
-    begun = seen.job_key in writer.observed or bool(preparation.evidence(writer, jobs))
-    begun = begun or seen.done or anyway.uri == reads
-    return anyway if begun else planned
+def _list_same_download(writer: ObjectWriter, request: StorageRequest) -> tuple[str, ...]:
+    """Lists the observed Jobs that download the requested bytes to the requested claim."""
+    claim, source = name_claim(request), request.model.source
+    if not claim or isinstance(source, OciSource | PvcSource):
+        return ()
+    return jobs_for_same_download(writer, request.namespace, claim, source)
 
 
-def _wanted(request: StorageRequest, planned: StoragePlan) -> Hydration:
-    retry = "" if isinstance(request.choice, NamedCache) else request.choice.retry
-    return Hydration(claim=planned.claim_name, path=planned.path, namespace=request.namespace, retry=retry)
+def _observe_storage(
+    writer: ObjectWriter, request: StorageRequest, write_failures: tuple[str, ...], *, service_exists: bool
+) -> ObservedStorage:
+    claim = writer.read(CLAIM + name_claim(request)).manifest
+    return ObservedStorage(
+        access_mode=get_access_mode(claim),
+        user_claim_capacity=get_capacity(claim) if isinstance(request.choice, UserClaim) else None,
+        write_refused=bool(write_failures),
+        service_exists=service_exists,
+    )
 
 
-def _refused(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, earlier: Hydration) -> Weights:
-    kept = {key: reapply_observed(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)}
-    kinds = {fault.kind for fault in faults}
-    finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else Finding.UNPLANNABLE
-    if FaultKind.CACHE_NOT_SHARED in kinds:
-        finding = Finding.CACHE_NOT_SHARED
-    problems = tuple(fault.problem for fault in faults)
-    state = StorageState(finding=finding, environment=environment, problems=problems)
-    return Weights(composed=kept, stale={}, state=state, plan=None, open=False, hydration=earlier)
-
-
-def _prepared(writer: ObjectWriter, request: StorageRequest) -> StoragePlan | tuple[StorageFault, ...]:
-    planned = plan(request)
-    if isinstance(planned, tuple) or planned.job is None:
-        return planned
-    could_not_write = bool(preparation.evidence(writer, same_jobs.of_the_bytes(writer, planned.job)))
-    mode = volume_claim.mode(writer.read(CLAIM + planned.claim_name).manifest)
-    return plan(replace(request, prepared=could_not_write, claim_mode=mode)) if could_not_write or mode else planned
-
-
-def _look(writer: ObjectWriter, planned: StoragePlan, earlier: Hydration, wanted: Hydration) -> _Seen:
-    claim = writer.read(CLAIM + planned.claim_name)
-    if planned.job is None:
-        return _Seen(claim=claim)
-    adopted = same_jobs.in_its_place(writer, planned.job)
-    key = adopted or JOB + planned.job.name
+def _observe(
+    writer: ObjectWriter, plan: StoragePlan, same_download: tuple[str, ...], recorded: Hydration, wanted: Hydration
+) -> _Observed:
+    claim = writer.read(CLAIM + plan.claim_name)
+    if plan.job is None:
+        return _Observed(claim=claim)
+    key = find_equivalent_job(writer, plan.job, same_download)
     job = writer.read(key)
-    outdated = hydration.outdated(earlier, wanted, claim, job)
-    verified = assess(job.manifest).up and not outdated and not hydration.gone(claim)
-    return _Seen(
+    outdated = is_outdated(recorded, wanted, claim, job)
+    is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
+    return _Observed(
         claim=claim,
         job_key=key,
         job=job,
-        done=verified or hydration.holds(earlier, wanted, claim),
-        outdated=outdated,
-        adopted=adopted is not None and key != JOB + planned.job.name,
+        is_hydrated=is_verified or still_hydrated(recorded, wanted, claim),
+        is_outdated=outdated,
     )
 
 
-def _with_adopted(planned: StoragePlan, seen: _Seen) -> StoragePlan:
-    """Return a plan whose Job has the name of the one that is there in its place: that one has a log."""
-    if planned.job is None or seen.job_key is None or not seen.adopted:
-        return planned
-    return replace(planned, job=replace(planned.job, name=seen.job_key.removeprefix(JOB)))
+def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, recorded: Hydration) -> Weights:
+    """Carries everything over, and reports the faults."""
+    kinds = {fault.kind for fault in faults}
+    if FaultKind.CACHE_NOT_SHARED in kinds:
+        finding = Finding.CACHE_NOT_SHARED
+    else:
+        finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else Finding.UNPLANNABLE
+    problems = tuple(fault.problem for fault in faults)
+    return Weights(
+        composed={key: reapply_observed(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)},
+        stale={},
+        state=StorageState(finding=finding, environment=environment, problems=problems),
+        plan=None,
+        gate_open=False,
+        hydration=recorded,
+    )
 
 
-def _mode(planned: StoragePlan, claim: ObservedObject) -> str:
-    if planned.claim is None:
+def _find_claim_obstacle(
+    request: StorageRequest, plan: StoragePlan, observed: _Observed, environment: str
+) -> StorageState | None:
+    if plan.claim is None:
+        return None
+    # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
+    is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
+    return find_claim_obstacle(plan.claim, observed.claim, environment, 1 if is_own_cache else request.pod_count)
+
+
+def _with_observed_job(plan: StoragePlan, observed: _Observed) -> StoragePlan:
+    """Returns the plan with the name of the Job that stands for the planned one: that one has the log."""
+    if plan.job is None:
+        return plan
+    return replace(plan, job=replace(plan.job, name=observed.job_key.removeprefix(JOB)))
+
+
+def _get_access_mode(plan: StoragePlan, claim: ObservedObject) -> str:
+    if plan.claim is None:
         return ""
-    asked = "" if planned.claim.ownership is Ownership.OBSERVED else planned.claim.access_mode
-    return volume_claim.mode(claim.manifest) or asked
+    planned = "" if plan.claim.ownership is Ownership.OBSERVED else plan.claim.access_mode
+    return get_access_mode(claim.manifest) or planned
 
 
-def _claim(writer: ObjectWriter, planned: StoragePlan, seen: _Seen) -> dict[str, Composed]:
-    if planned.claim is None:
+def _compose_claim(writer: ObjectWriter, plan: StoragePlan, observed: _Observed) -> dict[str, Composed]:
+    if plan.claim is None:
         return {}
-    key, wanted = CLAIM + planned.claim.name, planned.claim
-    # The bytes are there and fit: a bound that has drifted since is no reason to grow.
-    if seen.done and seen.claim.seen and planned.size and not planned.size.stated:
-        wanted = replace(wanted, size=0)
-    manifest = volume_claim.build(wanted, seen.claim.manifest)
-    return {key: writer.compose(key, manifest, _LIFETIME[wanted.ownership])}
+    key, claim = CLAIM + plan.claim.name, plan.claim
+    # Complete weights fit: a bound that has drifted since is no reason to grow the claim.
+    if observed.is_hydrated and observed.claim.seen and plan.size and not plan.size.is_stated:
+        claim = replace(claim, size=0)
+    manifest = build_claim(claim, observed.claim.manifest)
+    return {key: writer.compose(key, manifest, _POLICIES[claim.ownership])}
 
 
-def _copies(planned: StoragePlan) -> tuple[SecretCopy, ...]:
-    pulled = of_pull_secrets(planned.job.pull_secrets) if planned.job else ()
-    return (*of_credential(planned.credential), *pulled)
+def _list_copies(plan: StoragePlan) -> tuple[SecretCopy, ...]:
+    pull_secrets = list_pull_secret_copies(plan.job.pull_secrets) if plan.job else ()
+    return (*list_credential_copies(plan.credential), *pull_secrets)
 
 
-def _secrets(
-    writer: ObjectWriter, planned: StoragePlan, namespace: str, seen: _Seen, reads: str
+def _compose_secrets(
+    writer: ObjectWriter, plan: StoragePlan, namespace: str, observed: _Observed, serving_uri: str
 ) -> dict[str, Composed]:
-    # Pods that fetch their weights themselves need it whenever they start, until they read from the claim.
-    fetching = bool(reads) and "pvc" not in reads.partition("://")
-    copies = _copies(planned)
-    if copies and seen.adopted and not seen.done:
-        return {key: reapply_observed(m) for key, m in sorted(writer.observed.items()) if key.startswith(TOKEN)}
-    lifetime = _LIFETIME[planned.job.ownership] if planned.job else ManagementPolicy.FULL
+    # Pods that download their weights themselves need it whenever they start, until they read from the claim.
+    pods_download = bool(serving_uri) and "pvc" not in serving_uri.partition("://")
+    policy = _POLICIES[plan.job.ownership] if plan.job else ManagementPolicy.FULL
     composed: dict[str, Composed] = {}
-    for copy in copies:
+    for copy in _list_copies(plan):
         key = TOKEN + copy.name
-        if seen.done and not copy.lasting and not fetching:
-            composed |= _leaving(writer, key)
+        if observed.is_hydrated and not copy.is_lasting and not pods_download:
+            composed |= _delete_in_two_steps(writer, key)
         else:
-            composed[key] = copy.composed(writer, key, namespace, lifetime)
+            composed[key] = copy.compose(writer, key, namespace, policy)
     return composed
 
 
-def _leaving(writer: ObjectWriter, key: str) -> dict[str, Composed]:
-    """Return the first of two steps by which a remote object goes: its Object gets the Delete policy, then it goes."""
+def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
+    """First step of a two-step delete: switch the Object to a policy with Delete now; drop it on the next reconcile."""
     observed = writer.observed.get(key)
     return (
         {} if observed is None or deletes(observed) else {key: with_management_policy(observed, ManagementPolicy.FULL)}
     )
 
 
-def _job(writer: ObjectWriter, job: JobPlan | None, seen: _Seen, *, blocked: bool) -> dict[str, Composed]:
-    key = seen.job_key
-    if job is None or key is None:
+def _compose_jobs(
+    writer: ObjectWriter,
+    job: JobPlan | None,
+    observed: _Observed,
+    write_failures: tuple[str, ...],
+    *,
+    is_blocked: bool,
+) -> dict[str, Composed]:
+    """Composes the Job, and those that prove that root must prepare it until it is observed."""
+    if job is None or observed.job is None:
         return {}
-    observed = writer.observed.get(key)
-    if seen.outdated:
-        return _leaving(writer, key)
-    if seen.done:
-        remote = writer.read(key)
-        if observed is None or remote.state is State.ABSENT:
+    key = observed.job_key
+    existing = writer.observed.get(key)
+    if observed.is_outdated:
+        return _delete_in_two_steps(writer, key)
+    if observed.is_hydrated:
+        if existing is None or observed.job.state is State.ABSENT:
             return {}
-        return {key: replace(stop_managing(observed), ready=not remote.state_unknown)}
-    if seen.adopted and observed:
-        return {key: reapply_observed(observed)}
-    if blocked and observed is None:
+        return {key: replace(stop_managing(existing), ready=not observed.job.state_unknown)}
+    is_other_completed_job = key != JOB + job.name
+    if existing and is_other_completed_job:
+        return {key: reapply_observed(existing)}  # its claim is gone, and it goes once there is another claim
+    if existing is None and is_blocked:
         return {}
-    proof = () if observed else preparation.evidence(writer, same_jobs.of_the_bytes(writer, job))
+    proof = () if existing else write_failures
     return {
-        **{earlier: reapply_observed(writer.observed[earlier]) for earlier in proof},
-        key: preparation.composed(writer, key, job.manifest, _LIFETIME[job.ownership]),
+        **{failed: reapply_observed(writer.observed[failed]) for failed in proof},
+        key: compose_job(writer, key, job.manifest, _POLICIES[job.ownership]),
     }
 
 
-def _scripts(
-    writer: ObjectWriter, planned: StoragePlan, seen: _Seen, jobs: Mapping[str, Composed]
+def _compose_scripts(
+    writer: ObjectWriter, plan: StoragePlan, observed: _Observed, jobs: Mapping[str, Composed]
 ) -> dict[str, Composed]:
-    """Return the ConfigMap of the planned Job, and those that Jobs of other releases for the same bytes may mount."""
-    there = [key for key, m in sorted(writer.observed.items()) if key.startswith(SCRIPTS) and _is_of(m, planned.key)]
-    composed = {name: item for key in there for name, item in _scripts_as_observed(writer, key).items()}
-    ended = seen.done or seen.outdated or (seen.job and assess(seen.job.manifest).level is Level.FAILED)
-    if planned.job and JOB + planned.job.name in jobs and not ended:
-        key = _scripts_key(planned.job)
-        composed[key] = writer.compose(key, planned.job.scripts, _LIFETIME[planned.job.ownership])
+    """Composes the ConfigMap of the planned Job, and carries over those that other Jobs of its bytes may mount."""
+    composed: dict[str, Composed] = {}
+    for key, manifest in sorted(writer.observed.items()):
+        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == plan.key:
+            composed |= _carry_over_scripts(writer, key)
+    has_failed = observed.job is not None and assess(observed.job.manifest).level is Level.FAILED
+    has_ended = observed.is_hydrated or observed.is_outdated or has_failed
+    if plan.job and JOB + plan.job.name in jobs and not has_ended:
+        key = _name_scripts(plan.job)
+        composed[key] = writer.compose(key, plan.job.scripts, _POLICIES[plan.job.ownership])
     return composed
 
 
-def _scripts_as_observed(writer: ObjectWriter, key: str) -> dict[str, Composed]:
-    """Return an observed ConfigMap, which goes where no Job of its bytes can start a pod any more."""
-    label = _cache_key(writer.observed[key])
-    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _is_of(m, label))
-    runs = any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
-    return {key: reapply_observed(writer.observed[key])} if runs else _leaving(writer, key)
+def _carry_over_scripts(writer: ObjectWriter, key: str) -> dict[str, Composed]:
+    """Carries over an observed ConfigMap while a Job of its bytes can start a pod, and deletes it afterwards."""
+    cache_key = _get_cache_key(writer.observed[key])
+    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _get_cache_key(m) == cache_key)
+    is_mounted = any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
+    return {key: reapply_observed(writer.observed[key])} if is_mounted else _delete_in_two_steps(writer, key)
 
 
-def _scripts_key(job: JobPlan) -> str:
+def _name_scripts(job: JobPlan) -> str:
     return SCRIPTS + text(job.scripts, "metadata.name")
 
 
-def _state(
+def _describe(
     writer: ObjectWriter,
-    planned: StoragePlan,
-    seen: _Seen,
-    obstacle: StorageState | None,
+    plan: StoragePlan,
+    observed: _Observed,
+    claim_obstacle: StorageState | None,
     environment: str,
     entry: CacheEntry | None,
 ) -> StorageState:
-    if obstacle and not (seen.done and obstacle.finding is Finding.CLAIM_REFUSED):
-        return obstacle
-    if planned.type is Case.MODEL_CACHE:
-        return hydration.of_cache(entry, environment)
-    if seen.job is not None:
-        if seen.done:
-            return _hydrated(planned, seen, obstacle, environment)
-        missing = _missing_token(writer, planned) or _refused_scripts(writer, planned)
-        return missing or hydration.of_download(seen.job, seen.claim, environment)
-    if planned.claim:
-        return StorageState(finding=Finding.PRESTAGED)
-    missing = _missing_token(writer, planned)
-    finding = _WITHOUT_CLAIM.get(planned.type, Finding.NOT_NEEDED)
-    return missing or StorageState(finding=finding, each_pod=planned.each_pod)
+    if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
+        return claim_obstacle
+    if plan.type is Case.MODEL_CACHE:
+        return describe_cache(entry, environment)
+    secret_obstacle = _find_secret_obstacle(writer, plan)
+    if observed.job is None:
+        if plan.claim:
+            return StorageState(finding=Finding.PRESTAGED)
+        finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
+        return secret_obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
+    if not observed.is_hydrated:
+        obstacle = secret_obstacle or _find_scripts_obstacle(writer, plan)
+        return obstacle or describe_download(observed.job, observed.claim, environment)
+    if observed.job.state_unknown:
+        return describe_download(observed.job, observed.claim, environment)
+    unchanged = find_immutable_changes(plan.claim, observed.claim.manifest) if plan.claim else ()
+    return describe_hydrated(plan, claim_obstacle, unchanged)
 
 
-def _hydrated(planned: StoragePlan, seen: _Seen, obstacle: StorageState | None, environment: str) -> StorageState:
-    if seen.job and seen.job.state_unknown:
-        return hydration.of_download(seen.job, seen.claim, environment)
-    remarks = volume_claim.changed(planned.claim, seen.claim.manifest) if planned.claim else ()
-    return hydration.hydrated(planned, obstacle, remarks)
-
-
-def _missing_token(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
-    states = (hydration.of_token(writer.read(TOKEN + copy.name), copy.origin) for copy in _copies(planned))
+def _find_secret_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
+    states = (find_secret_obstacle(copy, writer.read(TOKEN + copy.name)) for copy in _list_copies(plan))
     return next((state for state in states if state), None)
 
 
-def _refused_scripts(writer: ObjectWriter, planned: StoragePlan) -> StorageState | None:
-    """Return that the cluster refused the ConfigMap: the pods of the Job wait for it."""
-    remote = writer.read(_scripts_key(planned.job)) if planned.job else None
+def _find_scripts_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
+    """Finds whether the cluster refused the ConfigMap that the pods of the Job wait for."""
+    remote = writer.read(_name_scripts(plan.job)) if plan.job else None
     if remote is None or not remote.refused:
         return None
-    return StorageState(finding=Finding.SCRIPTS_REFUSED, said=remote.message, remote=remote)
+    return StorageState(finding=Finding.SCRIPTS_REFUSED, message=remote.message, remote=remote)
 
 
-def _open(gate: Gate, seen: _Seen, entry: CacheEntry | None) -> bool:
-    opened: Mapping[Gate, bool] = {
-        Gate.NOTHING: True,
-        Gate.CLAIM: seen.claim.present,
-        Gate.JOB: seen.done,
-        Gate.CACHE: entry is not None and entry.phase is Phase.READY,
-    }
-    return opened[gate]
+def _is_gate_open(gate: Gate, observed: _Observed, entry: CacheEntry | None) -> bool:
+    match gate:
+        case Gate.NOTHING:
+            return True
+        case Gate.CLAIM:
+            return observed.claim.present
+        case Gate.JOB:
+            return observed.is_hydrated
+        case Gate.CACHE:
+            return entry is not None and entry.phase is Phase.READY
 
 
-def _stale(
-    writer: ObjectWriter, planned: StoragePlan, composed: Mapping[str, Composed], seen: _Seen
+def _carry_over_stale(
+    writer: ObjectWriter, plan: StoragePlan, composed: Mapping[str, Composed], observed: _Observed
 ) -> dict[str, Composed]:
-    """Return what belongs to other bytes or another claim; what is of the same bytes was replaced and goes at once."""
-    stale = {
-        key: reapply_observed(manifest)
-        for key, manifest in sorted(writer.observed.items())
-        if key.startswith(_PREFIXES)
-        and key not in composed
-        and key != seen.job_key
-        and not _superseded(key, manifest, planned)
-    }
-    for key in [key for key in stale if key.startswith(SCRIPTS)]:
-        del stale[key]
-        stale |= _scripts_as_observed(writer, key)
+    """Carries over what belongs to other bytes or another claim; what was replaced for the same bytes is dropped."""
+    stale: dict[str, Composed] = {}
+    for key, manifest in sorted(writer.observed.items()):
+        is_current = key in composed or key == observed.job_key or _is_superseded(key, manifest, plan)
+        if is_current or not key.startswith(_PREFIXES):
+            continue
+        stale |= _carry_over_scripts(writer, key) if key.startswith(SCRIPTS) else {key: reapply_observed(manifest)}
     return stale
 
 
-def _superseded(key: str, observed: Manifest, planned: StoragePlan) -> bool:
-    if key in {TOKEN + copy.name for copy in _copies(planned)}:
+def _is_superseded(key: str, observed: Manifest, plan: StoragePlan) -> bool:
+    if key in {TOKEN + copy.name for copy in _list_copies(plan)}:
         return True
-    return key.startswith((JOB, SCRIPTS)) and _is_of(observed, planned.key)
+    return key.startswith((JOB, SCRIPTS)) and _get_cache_key(observed) == plan.key
 
 
-def _is_of(observed: Manifest, cache_key: str) -> bool:
-    """Tell whether an Object describes something for the bytes of a cache key."""
-    return _cache_key(observed) == cache_key
-
-
-def _cache_key(observed: Manifest) -> str:
+def _get_cache_key(observed: Manifest) -> str:
     return strings(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY, "")

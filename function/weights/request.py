@@ -1,19 +1,26 @@
-"""What is known when weights are planned, and which row of the case table it selects.
+"""What is known when weights are planned, and which row of the case table applies.
 
-The case follows from the source, the choice and the environment alone. Only one node without any wish for a
-claim is left to KServe's own initializer, and only for the schemes that KServe accepts.
+The case follows from the source, the deployment's choice and the environment alone. Only one node without any option of
+a claim is left to KServe's own initializer, and only for the schemes that KServe accepts.
+
+The cache key identifies the bytes. It is the first 16 hex digits of the SHA-256 of the normalised source: a JSON array
+of the URI without revision, the revision ("" where the source has none) and the allow and the ignore patterns, each
+sorted and without repetition, in the compact form and in this order. Names, tokens and mirrors are not part of it: the
+same bytes have the same key for every model that points to them. Another revision or pattern is another key.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
-from function.domain.environment import EnvironmentStorage, Pool, StorageMode
-from function.domain.model import Model, ModelRef, OciSource, PvcSource, UriSource
+from function.domain.cache import CacheChoice, CacheType, ManagedCache, ModelCache, NamedCache, UserClaim
+from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
+from function.domain.model import HuggingFaceSource, Model, ModelRef, OciSource, PvcSource, UriSource
 from function.domain.pods import PullSecret
-from function.domain.settings import Download
-from function.weights import sizing
-from function.weights.volume_claim import READ_WRITE_MANY
+from function.domain.settings import Download, Settings
+from function.weights.claim import READ_WRITE_MANY
+from function.weights.sizing import round_up
 
 
 class Case(StrEnum):
@@ -29,64 +36,64 @@ class Case(StrEnum):
     MANAGED = "PVC"
 
 
+CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)  # the cases in which a claim is created
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCacheFacts:
-    """What a ModelCache of this model keeps on an environment; no path: nothing yet. `expected`: it shall."""
+    """What the ModelCache that a deployment names has on an environment."""
 
     model: ModelRef
     claim: str = ""
-    path: str = ""
+    path: str = ""  # empty: nothing yet
     access_mode: str = READ_WRITE_MANY
-    expected: bool = True
+    expected: bool = True  # the cache selects the environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedStorage:
+    """What is observed where weights are planned; nothing where an environment is only considered."""
+
+    access_mode: str = ""  # of the claim that the weights are on; empty: unknown, or it does not exist
+    user_claim_capacity: int | None = None  # bytes; None: unknown, or the claim is ours
+    write_refused: bool = False  # a download could not write to its directory
+    service_exists: bool = False  # faults that are newer than the service do not concern it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRequest:
-    """Weights for one placement, or for one ModelCache (`for_cache`) on one environment.
-
-    `owner`, the placement's or cache's name, is unique in `namespace`, the remote one; a cache's is so on each
-    environment, which is its `scope`: two of them may be of one cluster. `gpu_memory` of one replica in bytes, None
-    where it is not known. `named` None: there is no ModelCache of the name that was chosen. `existing` are the claims
-    that are there already, which keep the names they were given. `pull_secrets` are the environment's. `prepared`: the
-    download could not write without. `pool`: where the weights are read, None where nobody knows. `claim_mode`: the
-    access mode of the claim that is there, if one is. `running`: there is a service already, which what is refused
-    since then does not concern. `held`: what a claim of the user's holds, in bytes, None where that is not known.
-    `fetched`: the bytes are there, or on their way. `claimed`: their claim is there, whatever would be asked of a new
-    one.
-    """
+    """Weights for one placement, or for one ModelCache on one environment."""
 
     model: Model
     choice: CacheChoice
     environment: EnvironmentStorage
     download: Download
-    namespace: str
-    owner: str
-    default_class: str | None = None
+    namespace: str  # on the remote cluster
+    owner: str  # name of the placement or ModelCache, unique in the namespace
+    default_class: str | None = None  # the platform's storage class
     shape_nodes: int = 1
     replicas: int = 1
-    gpu_memory: int | None = None
-    named: NamedCacheFacts | None = None
-    for_cache: bool = False
-    scope: str = ""
-    existing: frozenset[str] = frozenset()
-    pull_secrets: tuple[PullSecret, ...] = ()
-    running: bool = False
-    prepared: bool = False
-    held: int | None = None
-    fetched: bool = False
-    claimed: bool = False
-    pool: Pool | None = None
-    claim_mode: str = ""
+    gpu_memory: int | None = None  # bytes of one replica; None: unknown
+    pool: Pool | None = None  # where the weights are read; None: unknown
+    named_cache: NamedCacheFacts | None = None  # None: no ModelCache has the chosen name
+    for_cache: bool = False  # a ModelCache requests them, and no placement
+    cache_environment: str = ""  # of a ModelCache: two environments may be of one cluster
+    pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
 
     @property
-    def pods(self) -> int:
-        """How many pods mount the weights at once, each on a node of its own."""
+    def pod_count(self) -> int:
+        """The pods that mount the weights at once, each on a node of its own."""
         return self.shape_nodes * max(1, self.replicas)
 
     @property
-    def wishes(self) -> ManagedCache:
-        """What is asked of a claim of our own; nothing where another way was chosen."""
+    def managed_options(self) -> ManagedCache:
+        """The options for a claim that is created; the defaults where another way was chosen."""
         return self.choice if isinstance(self.choice, ManagedCache) else ManagedCache()
+
+    @property
+    def retry(self) -> str:
+        """The value whose change starts the download again."""
+        return "" if isinstance(self.choice, NamedCache) else self.choice.retry
 
     @property
     def case(self) -> Case:
@@ -100,69 +107,101 @@ class StorageRequest:
                 return Case.MODEL_CACHE
             case _, UserClaim():
                 return Case.USER_CLAIM
-            case _:
-                return self._managed(self.wishes)
-
-    def _managed(self, wishes: ManagedCache) -> Case:
-        if not self.needs_claim and wishes.type is not CacheType.PVC:
+        if not self.needs_claim and self.managed_options.type is not CacheType.PVC:
             return Case.INITIALIZER
         if self.environment.mode is StorageMode.SHARED:
             return Case.SHARED
-        return Case.RETAINED if wishes.retain else Case.MANAGED
+        return Case.RETAINED if self.managed_options.retain else Case.MANAGED
 
     @property
-    def alone(self) -> bool:
+    def single_pod(self) -> bool:
         """Whether one pod at a time reads the weights."""
         return self.shape_nodes == 1 and self.replicas <= 1
 
     @property
     def needs_claim(self) -> bool:
-        """Whether an initializer in each pod will not do, whatever is asked for."""
-        return self.for_cache or self.shape_nodes > 1 or self.foreign
+        """Whether the initializer of each pod cannot fetch the weights, whatever the options are."""
+        return self.for_cache or self.shape_nodes > 1 or self.unsupported_scheme
 
     @property
-    def foreign(self) -> bool:
-        """Whether KServe would refuse the source's scheme."""
+    def unsupported_scheme(self) -> bool:
+        """Whether KServe refuses the source's scheme."""
         source = self.model.source
         return isinstance(source, UriSource) and not source.uri.startswith("s3://")
 
     @property
     def class_name(self) -> str | None:
-        """Deployment, environment, defaults; None = nobody names one, "" = the cluster's default class."""
-        stated = (self._own.class_name, self.environment.class_name, self.default_class)
+        """The class of deployment, environment or platform; None: not set, "": the cluster's default class."""
+        stated = (self._own_options.class_name, self.environment.class_name, self.default_class)
         return next((name for name in stated if name is not None), None)
 
     @property
     def access_mode(self) -> str:
-        """Deployment, then environment."""
-        return self._own.access_mode or self.environment.access_mode
-
-    @property
-    def near(self) -> Pool | None:
-        """The pool on whose nodes the download must run: that of the pods, where the claim is of one node at a time."""
-        asked = "" if self.case is Case.USER_CLAIM else self.access_mode
-        return self.pool if (self.claim_mode or asked or READ_WRITE_MANY) != READ_WRITE_MANY else None
+        """The access mode of a new claim: the deployment's, then the environment's."""
+        return self._own_options.access_mode or self.environment.access_mode
 
     @property
     def explicit_size(self) -> int | None:
-        """The size that somebody wrote down for this claim."""
-        return self.environment.shared_size if self.case is Case.SHARED else self._own.size
+        """The size that a user or the platform sets for this claim, in bytes."""
+        return self.environment.shared_size if self.case is Case.SHARED else self._own_options.size
 
-    @property
-    def claim_size(self) -> int | None:
-        """What the claim is said to hold; None where that follows from the weights, or is not known."""
+    def node_local_pool(self, observed: ObservedStorage) -> Pool | None:
+        """Returns the pool on whose nodes the download must run; None where the claim is mounted by several nodes."""
+        new_mode = "" if self.case is Case.USER_CLAIM else self.access_mode
+        mode = observed.access_mode or new_mode or READ_WRITE_MANY
+        return self.pool if mode != READ_WRITE_MANY else None
+
+    def claim_size(self, observed: ObservedStorage) -> int | None:
+        """Returns the stated size of the claim in bytes; None where it follows from the weights or is not known."""
         if self.case is Case.USER_CLAIM:
-            return self.held
-        size = self.explicit_size if self.case in (Case.SHARED, Case.RETAINED, Case.MANAGED) else None
-        return sizing.whole_gib(size) if size else None
+            return observed.user_claim_capacity
+        size = self.explicit_size if self.case in CREATED_CLAIM else None
+        return round_up(size) if size else None
+
+    def weights_upper_bound(self, observed: ObservedStorage) -> int | None:
+        """Returns the best known bound of the weights' bytes: the model's disk, else the least that must hold them."""
+        bounds = (self.claim_size(observed), self.model.vram, self.gpu_memory)
+        return self.model.disk or min((amount for amount in bounds if amount), default=None)
 
     @property
-    def bound(self) -> int | None:
-        """The best known bound of the weights' bytes: what the model says, else the least of what must hold them."""
-        known = (self.claim_size, self.model.vram, self.gpu_memory)
-        return self.model.disk or min((amount for amount in known if amount), default=None)
-
-    @property
-    def _own(self) -> ManagedCache:
+    def _own_options(self) -> ManagedCache:
         # A claim that all models of a namespace share is the environment's alone: its users must agree on it.
-        return ManagedCache() if self.case is Case.SHARED else self.wishes
+        return ManagedCache() if self.case is Case.SHARED else self.managed_options
+
+
+def build_cache_request(
+    model: Model, cache: ModelCache, environment: Environment, settings: Settings, namespace: str
+) -> StorageRequest:
+    """Builds the request for what a ModelCache keeps on an environment, in a remote namespace."""
+    return StorageRequest(
+        model=model,
+        choice=cache.choice,
+        environment=environment.storage,
+        download=environment.storage.download,
+        default_class=settings.storage_class,
+        namespace=namespace,
+        owner=cache.name,
+        pull_secrets=environment.pull_secrets,
+        shape_nodes=max((p.shape.nodes for p in model.profiles if p.shape), default=1),
+        for_cache=True,
+        cache_environment=environment.name,
+    )
+
+
+def cache_key(source: HuggingFaceSource | UriSource) -> str:
+    """Computes the cache key of a source that is downloaded."""
+    if isinstance(source, HuggingFaceSource):
+        parts = [f"hf://{source.repo}", source.revision, sorted({*source.allow}), sorted({*source.ignore})]
+    else:
+        parts = [source.uri.rstrip("/"), "", [], []]
+    return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def download_uri(source: HuggingFaceSource | UriSource) -> str:
+    """Returns the URI that the storage-initializer downloads."""
+    return f"hf://{source.repo}:{source.revision}" if isinstance(source, HuggingFaceSource) else source.uri
+
+
+def model_directory(source: HuggingFaceSource | UriSource) -> str:
+    """Returns the directory of the bytes on a claim: never its root, which all models share."""
+    return f"models/{cache_key(source)}"

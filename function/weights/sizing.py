@@ -1,18 +1,22 @@
-"""How large a claim must be.
+"""How large a claim must be, and how long its weights take to load.
 
-The strongest statement wins: the size asked for, the model's `disk`, its `vram`, the GPU memory of one
-replica (which bounds weights that must fit it). Whole Gi, rounded up. A request never shrinks, and it stays
-as it is while what the class really gave suffices: classes round up, and a request below the capacity is
-refused by the API server for ever.
+The strongest statement wins: the size asked for, the model's `disk`, its `vram`, the GPU memory of one replica (which
+bounds weights that must fit it). Sizes are whole Gi, rounded up. A request never shrinks, and it stays as it is while
+the capacity of the volume suffices: classes round up, and the API server refuses a request below the capacity.
 """
 
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.model import Model
+from function.domain.engine_args import get_last_value
+from function.domain.engine_spec import Ability, has_ability
+from function.domain.model import Model, Profile, find_single_file
 from function.kube import manifests, quantity
 from function.kube.manifests import Manifest
+
+_LONG_LOAD_SECONDS = 300  # above this, flags that load faster are worth advice
+_STREAM, _PREFETCH = ("--load-format", "runai_streamer"), ("--safetensors-load-strategy", "prefetch")
 
 
 class SizeFrom(StrEnum):
@@ -26,43 +30,86 @@ class SizeFrom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """An amount of bytes in whole Gi, and who said so."""
+    """The size of a claim."""
 
-    amount: int
+    amount: int  # bytes, in whole Gi
     source: SizeFrom
 
     @property
-    def stated(self) -> bool:
-        """Whether somebody stated it of these bytes, so that it is no bound that drifts with pools and profiles."""
+    def is_stated(self) -> bool:
+        """Whether a user states it for these bytes; other sizes are bounds that drift with pools and profiles."""
         return self.source in (SizeFrom.EXPLICIT, SizeFrom.DISK)
 
 
-def size(explicit: int | None, model: Model, gpu_memory: int | None) -> Size | None:
-    """Return how large the weights' claim must be, None where nothing says so."""
-    stated = (
+def compute_size(explicit: int | None, model: Model, gpu_memory: int | None) -> Size | None:
+    """Computes how large the weights' claim must be; None where nothing states or bounds it."""
+    candidates = (
         (explicit, SizeFrom.EXPLICIT),
         (model.disk, SizeFrom.DISK),
         (model.vram, SizeFrom.VRAM),
         (gpu_memory, SizeFrom.GPU_MEMORY),
     )
-    found = next(((amount, source) for amount, source in stated if amount), None)
-    return Size(amount=whole_gib(found[0]), source=found[1]) if found else None
+    return next((Size(amount=round_up(amount), source=source) for amount, source in candidates if amount), None)
 
 
-def whole_gib(amount: int) -> int:
-    """Return the amount rounded up to whole Gi."""
+def round_up(amount: int) -> int:
+    """Rounds bytes up to whole Gi."""
     return -(-amount // quantity.GIB) * quantity.GIB
 
 
-def request(wanted: int, observed: Manifest) -> str:
-    """Return the request of a claim of which this much is observed; empty = it does not exist yet."""
+def format_request(size: int, observed: Manifest) -> str:
+    """Formats the storage request of a claim; `observed` is empty while the claim does not exist."""
     current = manifests.text(observed, "spec.resources.requests.storage")
-    given = manifests.text(observed, "status.capacity.storage")
-    return current if current and max(amount(current), amount(given)) >= wanted else quantity.gib(wanted)
+    capacity = manifests.text(observed, "status.capacity.storage")
+    suffices = current and max(parse_observed(current), parse_observed(capacity)) >= size
+    return current if suffices else quantity.gib(size)
 
 
-def amount(text: str) -> int:
-    """Return an observed quantity in bytes, 0 where it cannot be read."""
+def parse_observed(text: str) -> int:
+    """Parses an observed quantity into bytes; 0 where it cannot be read."""
     with suppress(ValueError):
         return quantity.parse_observed(text)
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadEstimate:
+    """How engines read weights from a claim whose speed was measured.
+
+    The time is that of one pod that reads all weights: the nodes of a replica read at the same time, each for itself.
+    """
+
+    weights: int  # bytes
+    bandwidth: int  # bytes per second at which a pod reads them
+    flags: tuple[str, ...] = ()  # flags of the engine that would make it faster
+
+    @property
+    def seconds(self) -> int:
+        """The time that loading takes, rounded up."""
+        return load_seconds(self.weights, self.bandwidth)
+
+
+def load_seconds(weights: int, bandwidth: int) -> int:
+    """Computes how many seconds a pod reads these bytes at this many bytes per second, rounded up."""
+    return -(-weights // bandwidth)
+
+
+def estimate_load(weights: int | None, bandwidth: int | None, model: Model, profile: Profile) -> LoadEstimate | None:
+    """Estimates how weights load from a claim; None where their size or the speed of the storage is unknown."""
+    if not (weights and bandwidth):
+        return None
+    is_long = load_seconds(weights, bandwidth) > _LONG_LOAD_SECONDS
+    return LoadEstimate(weights=weights, bandwidth=bandwidth, flags=_suggest_flags(model, profile) if is_long else ())
+
+
+def _suggest_flags(model: Model, profile: Profile) -> tuple[str, ...]:
+    """Suggests flags of this engine that load faster, unless the profile sets one or there are no safetensors."""
+    engine = profile.engine
+    is_set = any(get_last_value(engine.args, name) is not None for name, _ in (_STREAM, _PREFETCH))
+    if is_set or find_single_file(model.source):
+        return ()
+    return tuple(
+        "=".join(flag)
+        for ability, flag in ((Ability.STREAM, _STREAM), (Ability.PREFETCH, _PREFETCH))
+        if has_ability(engine, ability)
+    )

@@ -1,112 +1,300 @@
-"""What state the weights are in on one environment, as data: what was found, and the facts that say so.
+"""The state of the weights on one environment, as data, from what was observed of claim, token and Job.
 
-A finding alone decides status, reason and phase; the facts are what a sentence about it needs.
+A download that was once observed complete stays complete for its bytes and its claim, even when its Job is cleaned up.
+Another cache key, another `retry`, or a claim that is gone (absent, or of another uid) ends that.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem
+from function.kube.manifests import integer, text
 from function.reasons import Phase, PlacementStorage, Status
+from function.remote.health import Level, assess
 from function.remote.observed_object import ObservedObject, State
+from function.weights.claim import ClaimPlan, Ownership, can_be_mounted_by, get_access_mode
+from function.weights.credentials import SecretCopy
+from function.weights.observed_jobs import JobFailure, find_failure
+from function.weights.plan import StoragePlan
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """What the condition says about one finding; the message is formatted in status/weights.py."""
+
+    status: Status
+    reason: PlacementStorage
+    message: str
 
 
 class Finding(Enum):
-    """What was found; the first obstacle where there are several. With it come the condition's status and reason."""
+    """What was found; the first obstacle where there are several."""
 
-    NOT_NEEDED = "nodes pull an image", Status.TRUE, PlacementStorage.NOT_NEEDED
-    EMPTY_DIR = "each pod fetches its own copy", Status.TRUE, PlacementStorage.NOT_NEEDED
-    PRESTAGED = "they are used where they are", Status.TRUE, PlacementStorage.PRESTAGED
-    UNPLANNABLE = "no plan can be made", Status.FALSE, PlacementStorage.CLAIM_PENDING
-    TOKEN_MISSING = "the Secret of the source does not exist", Status.FALSE, PlacementStorage.TOKEN_MISSING
-    TOKEN_KEY_MISSING = "the Secret of the source lacks the key", Status.FALSE, PlacementStorage.TOKEN_MISSING
-    TOKEN_REFUSED = "the cluster refused the copy of the Secret", Status.FALSE, PlacementStorage.TOKEN_MISSING
-    TOKEN_SILENT = "nothing is learned of the copy of the Secret", Status.UNKNOWN, PlacementStorage.UNREACHABLE
-    CLAIM_REFUSED = "the cluster refused the claim", Status.FALSE, PlacementStorage.CLAIM_PENDING
-    CLAIM_NOT_FOUND = "a claim of the user's does not exist", Status.FALSE, PlacementStorage.CLAIM_NOT_FOUND
-    CLAIM_NOT_SEEN = "nothing is known of a claim of the user's yet", Status.UNKNOWN, PlacementStorage.CLAIM_PENDING
-    CLAIM_NOT_SHARED = "the claim cannot be mounted by all pods", Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED
-    CLAIM_TOO_SMALL = "the claim is below the model's disk", Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL
-    CLAIM_NOT_BOUND = "the claim has no volume yet", Status.FALSE, PlacementStorage.CLAIM_PENDING
-    SILENT = "nothing is learned from the cluster", Status.UNKNOWN, PlacementStorage.UNREACHABLE
-    SCRIPTS_REFUSED = "the cluster refused the Job's ConfigMap", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
-    JOB_REFUSED = "the cluster refused the Job", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
-    JOB_FAILED = "the Job failed for good", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
-    JOB_NOT_STARTED = "there is no Job yet", Status.FALSE, PlacementStorage.DOWNLOADING
-    JOB_RUNNING = "the Job runs", Status.FALSE, PlacementStorage.DOWNLOADING
-    HYDRATED = "downloaded and verified", Status.TRUE, PlacementStorage.HYDRATED
-    CACHE_NOT_SHARED = "all pods cannot mount the ModelCache's claim", Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED
-    CACHE_EMPTY = "the ModelCache has nothing here", Status.FALSE, PlacementStorage.CLAIM_PENDING
-    CACHE_PENDING = "the ModelCache waits", Status.FALSE, PlacementStorage.CLAIM_PENDING
-    CACHE_DOWNLOADING = "the ModelCache downloads", Status.FALSE, PlacementStorage.DOWNLOADING
-    CACHE_FAILED = "the ModelCache's download failed", Status.FALSE, PlacementStorage.DOWNLOAD_FAILED
-    CACHE_UNREACHABLE = "the ModelCache knows of no answer", Status.UNKNOWN, PlacementStorage.UNREACHABLE
-    CACHE_HYDRATED = "the ModelCache has them", Status.TRUE, PlacementStorage.HYDRATED
+    NOT_NEEDED = FindingRow(
+        Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
+    )
+    EMPTY_DIR = FindingRow(
+        Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
+    )
+    PRESTAGED = FindingRow(Status.TRUE, PlacementStorage.PRESTAGED, "The weights are pre-staged; no download is needed")
+    UNPLANNABLE = FindingRow(Status.FALSE, PlacementStorage.CLAIM_PENDING, "{problems}")
+    TOKEN_MISSING = FindingRow(Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} does not exist; create it")
+    TOKEN_KEY_MISSING = FindingRow(
+        Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
+    )
+    TOKEN_REFUSED = FindingRow(
+        Status.FALSE, PlacementStorage.TOKEN_MISSING, "The cluster refused the copy of Secret {name}: {message}"
+    )
+    TOKEN_UNKNOWN = FindingRow(Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The copy of Secret {name}: {obstacle}")
+    CLAIM_REFUSED = FindingRow(
+        Status.FALSE, PlacementStorage.CLAIM_PENDING, "The cluster refused claim {claim}: {message}"
+    )
+    CLAIM_NOT_FOUND = FindingRow(
+        Status.FALSE,
+        PlacementStorage.CLAIM_NOT_FOUND,
+        "Claim {claim} does not exist; create it (no other claim is used instead)",
+    )
+    CLAIM_NOT_SEEN = FindingRow(
+        Status.UNKNOWN, PlacementStorage.CLAIM_PENDING, "Waiting for the cluster's answer about claim {claim}"
+    )
+    CLAIM_NOT_SHARED = FindingRow(
+        Status.FALSE,
+        PlacementStorage.CLAIM_NOT_SHARED,
+        "Claim {claim} is {message}, and several nodes or replicas need ReadWriteMany",
+    )
+    CLAIM_TOO_SMALL = FindingRow(Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL, "{problems}")
+    CLAIM_NOT_BOUND = FindingRow(
+        Status.FALSE, PlacementStorage.CLAIM_PENDING, "{environment_prefix}The claim is not bound yet"
+    )
+    UNKNOWN = FindingRow(Status.UNKNOWN, PlacementStorage.UNREACHABLE, "{environment_prefix}{obstacle}")
+    SCRIPTS_REFUSED = FindingRow(
+        Status.FALSE,
+        PlacementStorage.DOWNLOAD_FAILED,
+        "The cluster refused the ConfigMap with the download's scripts. Allow configmaps as "
+        "install/remote-rbac.yaml does: {message}",
+    )
+    JOB_REFUSED = FindingRow(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The cluster refused the Job: {message}")
+    JOB_FAILED = FindingRow(
+        Status.FALSE,
+        PlacementStorage.DOWNLOAD_FAILED,
+        "Job {name} failed ({failure}): {advice}. Then set another {retry}; files that are complete are kept",
+    )
+    JOB_NOT_STARTED = FindingRow(Status.FALSE, PlacementStorage.DOWNLOADING, "The download has not started yet")
+    JOB_RUNNING = FindingRow(Status.FALSE, PlacementStorage.DOWNLOADING, "Job {name}: {message}")
+    HYDRATED = FindingRow(Status.TRUE, PlacementStorage.HYDRATED, "The weights are downloaded and verified")
+    CACHE_NOT_SHARED = FindingRow(Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED, "{problems}")
+    CACHE_EMPTY = FindingRow(
+        Status.FALSE,
+        PlacementStorage.CLAIM_PENDING,
+        "The ModelCache has nothing on environment {environment} yet",
+    )
+    CACHE_PENDING = FindingRow(Status.FALSE, PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}")
+    CACHE_DOWNLOADING = FindingRow(Status.FALSE, PlacementStorage.DOWNLOADING, "The ModelCache is downloading")
+    CACHE_FAILED = FindingRow(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}")
+    CACHE_UNREACHABLE = FindingRow(Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The ModelCache reports: {message}")
+    CACHE_HYDRATED = FindingRow(
+        Status.TRUE, PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
+    )
 
-    def __init__(self, _: str, status: Status, reason: PlacementStorage) -> None:
-        self.status = status
-        self.reason = reason
+
+class SizeOwner(Enum):
+    """Who sets the size of the claim; the value says how to make room."""
+
+    REQUESTER = "raise {size}, or where that is not set the model's spec.resources.disk"
+    ENVIRONMENT = "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}"
+    USER = "expand the claim, or make room on it"
 
 
-class Room(Enum):
-    """Who says how large the claim is that weights are downloaded to."""
-
-    OWN = "who asks for them"
-    SHARED = "the environment, for all of a namespace"
-    USER = "the user whose claim it is"
-
-
-_SILENT = frozenset({Finding.SILENT, Finding.TOKEN_SILENT})
-_PHASES: Mapping[PlacementStorage, Phase] = {
-    PlacementStorage.DOWNLOADING: Phase.DOWNLOADING,
-    PlacementStorage.DOWNLOAD_FAILED: Phase.FAILED,
-    PlacementStorage.CLAIM_NOT_SHARED: Phase.FAILED,
-    PlacementStorage.STORAGE_TOO_SMALL: Phase.FAILED,
-}
+_FAILED = frozenset(
+    {PlacementStorage.DOWNLOAD_FAILED, PlacementStorage.CLAIM_NOT_SHARED, PlacementStorage.STORAGE_TOO_SMALL}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageState:
-    """The state of the weights on one environment.
-
-    `name` is that of the claim, Job or Secret that the finding is about, `said` what the cluster, the provider or the
-    ModelCache says of it, `cause` why a Job failed, `problems` what cannot be planned, or had to be left as it is,
-    `remote` the object that nothing is learned of, `each_pod` how many bytes every pod fetches (None: not known),
-    `remarks` what is worth knowing in whichever state. `of_cache`: a ModelCache asks for them, and no placement.
-    """
+    """The state of the weights on one environment."""
 
     finding: Finding
     environment: str = ""
     namespace: str = ""
-    name: str = ""
-    said: str = ""
-    cause: str = ""
-    each_pod: int | None = None
-    problems: tuple[Problem, ...] = ()
-    remote: ObservedObject = ObservedObject(State.UNSEEN, {})
-    remarks: tuple[Problem, ...] = ()
-    of_cache: bool = False
-    room: Room = Room.OWN
+    name: str = ""  # of the claim, Job or Secret that the finding is about
+    message: str = ""  # of the cluster, the provider or the ModelCache
+    failure: JobFailure | None = None  # of the Job
+    bytes_per_pod: int | None = None  # that each pod downloads; None: unknown
+    problems: tuple[Problem, ...] = ()  # what cannot be planned, or had to be left unchanged
+    remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # whose state is unknown
+    remarks: tuple[Problem, ...] = ()  # worth knowing in every state
+    for_cache: bool = False  # a ModelCache requests the weights, and no placement
+    size_owner: SizeOwner = SizeOwner.REQUESTER
 
     @property
     def status(self) -> Status:
         """The status of the condition."""
-        return self.finding.status
+        return self.finding.value.status
 
     @property
     def reason(self) -> PlacementStorage:
         """The reason of the condition."""
-        if self.finding in _SILENT and not self.remote.unreachable:
+        if self.finding in (Finding.UNKNOWN, Finding.TOKEN_UNKNOWN) and not self.remote.unreachable:
             return PlacementStorage.SYNC_FAILED
-        return self.finding.reason
+        return self.finding.value.reason
 
     @property
     def phase(self) -> Phase:
-        """The phase that the state amounts to."""
-        return Phase.READY if self.status is Status.TRUE else _PHASES.get(self.reason, Phase.PENDING)
+        """The phase of the weights."""
+        if self.status is Status.TRUE:
+            return Phase.READY
+        if self.reason is PlacementStorage.DOWNLOADING:
+            return Phase.DOWNLOADING
+        return Phase.FAILED if self.reason in _FAILED else Phase.PENDING
 
     @property
     def unreachable(self) -> bool:
-        """Whether nothing is learned from the cluster."""
-        return self.reason in {PlacementStorage.UNREACHABLE, PlacementStorage.SYNC_FAILED}
+        """Whether the cluster gives no answer about the weights."""
+        return self.reason in (PlacementStorage.UNREACHABLE, PlacementStorage.SYNC_FAILED)
+
+
+def is_gone(claim: ObservedObject) -> bool:
+    """Whether a claim is known not to exist."""
+    return claim.state in (State.ABSENT, State.NAMESPACE_MISSING)
+
+
+def still_hydrated(recorded: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
+    """Whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
+    is_same = _is_same_download(recorded, wanted) and recorded.retry == wanted.retry
+    return is_same and bool(recorded.completed_at) and not is_gone(claim) and not _is_replaced(recorded, claim)
+
+
+def completion_recorded(
+    recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None
+) -> bool:
+    """Whether completion is in status, so that later reconciles know it even if the Job is gone.
+
+    A Job without a completion time leaves nothing to record.
+    """
+    return still_hydrated(recorded, wanted, claim) or not _completion_time(job)
+
+
+def is_outdated(recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject) -> bool:
+    """Whether a finished Job filled a claim that another one of its name has replaced since."""
+    if not _is_same_download(recorded, wanted) or not _is_replaced(recorded, claim):
+        return False
+    return bool(recorded.completed_at) and recorded.completed_at == _completion_time(job)
+
+
+def next_hydration_status(
+    recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None, *, is_hydrated: bool
+) -> Hydration:
+    """Returns what status records next: this completion, or the earlier one while it is of the same bytes."""
+    if not is_hydrated:
+        return recorded if _is_same_download(recorded, wanted) else wanted
+    uid = text(claim.manifest, "metadata.uid")
+    if still_hydrated(recorded, wanted, claim):
+        return replace(recorded, claim_uid=recorded.claim_uid or uid, namespace=wanted.namespace)
+    return replace(wanted, completed_at=_completion_time(job), claim_uid=uid)
+
+
+def _completion_time(job: ObservedObject | None) -> str:
+    return text(job.manifest, "status.completionTime") if job else ""
+
+
+def _is_same_download(recorded: Hydration, wanted: Hydration) -> bool:
+    is_same_namespace = recorded.namespace in ("", wanted.namespace)
+    return is_same_namespace and (recorded.claim, recorded.path) == (wanted.claim, wanted.path)
+
+
+def _is_replaced(recorded: Hydration, claim: ObservedObject) -> bool:
+    uid = text(claim.manifest, "metadata.uid")
+    return bool(uid and recorded.claim_uid) and uid != recorded.claim_uid
+
+
+def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageState | None:
+    """Finds what is wrong with the copy of a Secret, if anything."""
+    if remote.state is State.NO_REFERENCE:
+        finding = Finding.TOKEN_MISSING
+    elif remote.state is State.NO_REFERENCE_KEY:
+        finding = Finding.TOKEN_KEY_MISSING
+    elif remote.refused:
+        finding = Finding.TOKEN_REFUSED
+    elif remote.state_unknown:
+        finding = Finding.TOKEN_UNKNOWN
+    else:
+        return None
+    return StorageState(finding=finding, name=copy.label, message=remote.message, remote=remote)
+
+
+def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, environment: str, pods: int) -> StorageState | None:
+    """Finds what is wrong with the claim, if anything; `pods` mount it at once."""
+    state = StorageState(
+        finding=Finding.UNKNOWN,
+        environment=environment,
+        namespace=plan.namespace,
+        name=plan.name,
+        message=claim.message,
+        remote=claim,
+    )
+    if claim.state_unknown:
+        return state
+    if claim.refused:
+        return replace(state, finding=Finding.CLAIM_REFUSED)
+    if plan.ownership is not Ownership.OBSERVED and not claim.present:
+        return None
+    if claim.state is State.ABSENT:
+        return replace(state, finding=Finding.CLAIM_NOT_FOUND)
+    if not claim.present:
+        return replace(state, finding=Finding.CLAIM_NOT_SEEN)
+    if not can_be_mounted_by(claim.manifest, pods):
+        mode = get_access_mode(claim.manifest) or "of no access mode"
+        return replace(state, finding=Finding.CLAIM_NOT_SHARED, message=mode)
+    return None
+
+
+def describe_download(job: ObservedObject, claim: ObservedObject, environment: str) -> StorageState:
+    """Describes a download that has not been observed complete yet."""
+    state = StorageState(
+        finding=Finding.UNKNOWN,
+        environment=environment,
+        name=text(job.manifest, "metadata.name"),
+        message=job.message,
+        remote=job,
+    )
+    health = assess(job.manifest)
+    if job.state_unknown:
+        return state
+    if health.level is Level.FAILED:
+        failure = find_failure(job.manifest) or JobFailure.UNKNOWN
+        return replace(state, finding=Finding.JOB_FAILED, failure=failure)
+    if job.refused:
+        return replace(state, finding=Finding.JOB_REFUSED)
+    if claim.seen and not assess(claim.manifest).up and not integer(job.manifest, "status.active"):
+        return replace(state, finding=Finding.CLAIM_NOT_BOUND)
+    if not state.name or health.up:
+        return replace(state, finding=Finding.JOB_NOT_STARTED)
+    return replace(state, finding=Finding.JOB_RUNNING, message=health.message)
+
+
+def describe_hydrated(
+    planned: StoragePlan, obstacle: StorageState | None, unchanged: tuple[Problem, ...]
+) -> StorageState:
+    """Describes verified weights; what the cluster refuses to change about their claim is a remark."""
+    refused = obstacle and obstacle.finding is Finding.CLAIM_REFUSED
+    problems = (Problem(f"claim {planned.claim_name}", obstacle.message),) if obstacle and refused else ()
+    return StorageState(finding=Finding.HYDRATED, problems=(*unchanged, *problems))
+
+
+def describe_cache(entry: CacheEntry | None, environment: str) -> StorageState:
+    """Describes what a ModelCache last reported of its weights on one environment."""
+    if entry is None:
+        return StorageState(finding=Finding.CACHE_EMPTY, environment=environment)
+    if entry.phase is Phase.FAILED:
+        finding = Finding.CACHE_FAILED
+    elif entry.unreachable:
+        finding = Finding.CACHE_UNREACHABLE
+    elif entry.phase is Phase.READY:
+        finding = Finding.CACHE_HYDRATED
+    elif entry.phase is Phase.DOWNLOADING:
+        finding = Finding.CACHE_DOWNLOADING
+    else:
+        finding = Finding.CACHE_PENDING
+    return StorageState(finding=finding, environment=environment, message=entry.message)

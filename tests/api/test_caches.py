@@ -6,7 +6,7 @@ import pytest
 
 from function.api.model_cache import parse_model_cache
 from function.api.problems import Parsed
-from function.domain.cache import CacheEntry, CacheType, Hydration, ManagedCache, ModelCache, Reader, UserClaim
+from function.domain.cache import CacheEntry, CacheType, Consumer, Hydration, ManagedCache, ModelCache, UserClaim
 from function.domain.model import ModelRef, Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Requirement, Selector
@@ -77,7 +77,7 @@ READ = ModelCache(
         ),
         CacheEntry(environment="west"),
     ),
-    readers=(Reader(name="p", environment="east", uri="pvc://c/models/0"),),
+    readers=(Consumer(name="p", environment="east", uri="pvc://c/models/0"),),
     deleting=True,
 )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
-from function.weights.download_script import Exit
+from function.weights.scripts.download_script import Exit
 from tests.e2e.objects import VLLM, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tools.stack import inventory
@@ -159,7 +159,7 @@ CASES = (
         name="private",
         type="StorageReady",
         want="False/TokenMissing",
-        says="Create Secret modelplane-system/not-there",
+        says="Secret modelplane-system/not-there",
     ),
     Case(
         reason="two nodes cannot share a claim for one",

@@ -9,7 +9,7 @@ import base64
 import pytest
 
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
-from function.weights.download_script import Exit
+from function.weights.scripts.download_script import Exit
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tools.stack import inventory

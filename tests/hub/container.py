@@ -17,9 +17,9 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
-from function.weights import cachekey, job, scripts
-from function.weights.credentials import credential
-from function.weights.job import DownloadSpec
+from function.weights.credentials import plan_credential
+from function.weights.job import DownloadSpec, build_job, build_scripts
+from function.weights.request import cache_key
 
 SOURCE = HuggingFaceSource(repo="owner/model")
 
@@ -132,7 +132,7 @@ def downloading(
 ) -> Container:
     """Return the container of the Job that downloads a source from a hub."""
     env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": endpoint},)
-    config_map = scripts.build("team", "kimi", cachekey.key(source))
+    config_map = build_scripts("team", "kimi", cache_key(source))
     task = DownloadSpec(
         namespace="team",
         stem="kimi",
@@ -140,10 +140,10 @@ def downloading(
         scripts=manifests.text(config_map, "metadata.name"),
         source=source,
         download=replace(BUILT_IN.download, env=env, backoff_limit=backoff),
-        credential=credential(source, None, "copy", lasting=False),
+        credential=plan_credential(source, None, "copy", is_lasting=False),
         retry=retry,
     )
-    return Container(job=job.build(task), scripts=config_map, claim=claim, secrets={("copy", "HF_TOKEN"): token})
+    return Container(job=build_job(task), scripts=config_map, claim=claim, secrets={("copy", "HF_TOKEN"): token})
 
 
 def expanded(value: JSON, env: dict[str, str]) -> str:

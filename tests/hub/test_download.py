@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey
-from function.weights import download_script as script
-from function.weights.download_script import MARKER, Exit
+from function.weights.scripts import download_script as script
+from function.weights.scripts.download_script import MARKER, Exit
 from tests.hub import weights
 from tests.hub.container import SOURCE, Container, downloading
 from tests.hub.hub import COMMIT, Hub, serving

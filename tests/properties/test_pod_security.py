@@ -14,8 +14,8 @@ from function.domain.model import Engine, Shape
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, get, listing, mapping, text
 from function.serving.service import build_service
-from function.weights import job
-from function.weights.credentials import credential
+from function.weights.credentials import plan_credential
+from function.weights.job import build_job
 from tests.serving.requests import DATA, ONE_GPU, PIPELINE, engine, request
 from tests.weights.test_job import TASK
 
@@ -66,7 +66,7 @@ def _container(spec: Manifest, container: Manifest) -> Iterator[str]:
 
 
 def _job(**more: object) -> Manifest:
-    return mapping(job.build(replace(TASK, **more)), "spec.template.spec")  # type: ignore[arg-type]  # fields of a download
+    return mapping(build_job(replace(TASK, **more)), "spec.template.spec")  # type: ignore[arg-type]  # fields of a download
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ JOBS = (
     Case(
         "with-a-token",
         "as a variable",
-        _job(credential=credential(TASK.source, "HF_TOKEN", "copy", lasting=False)),
+        _job(credential=plan_credential(TASK.source, "HF_TOKEN", "copy", is_lasting=False)),
         set(),
     ),
-    Case("prepared", "who owns a directory is root's to say", _job(prepared=True), PREPARED),
+    Case("prepared", "who owns a directory is root's to say", _job(is_prepared=True), PREPARED),
     Case(
         "as-root",
         "the platform asked for it",

@@ -14,8 +14,13 @@ from function.remote.object_writer import (
     find_remote_namespace,
     object_name,
 )
-from function.weights.credentials import Credential, Form
-from function.weights.secret_copies import SecretCopy, of_credential, of_pull_secrets
+from function.weights.credentials import (
+    Credential,
+    CredentialForm,
+    SecretCopy,
+    list_credential_copies,
+    list_pull_secret_copies,
+)
 
 WRITER = ObjectWriter(owner="chat-env", namespace="team", provider_config="east", watch=False, observed={})
 US: JSON = {"app.kubernetes.io/managed-by": "modelplane"}
@@ -83,20 +88,22 @@ def test_a_copy_refers_to_its_secret_and_holds_none_of_it() -> None:
     }
     for whole, field in ((False, "data[HF_TOKEN]"), (True, "data")):
         origin: JSON = {"apiVersion": "v1", "kind": "Secret", "name": "hf", "namespace": "builds", "fieldPath": field}
-        copy = SecretCopy(name="copy", source=source, whole=whole)
-        made = copy.composed(WRITER, "token-copy", "lab", ManagementPolicy.FULL).manifest
+        copy = SecretCopy(name="copy", origin=source, all_keys=whole)
+        made = copy.compose(WRITER, "token-copy", "lab", ManagementPolicy.FULL).manifest
         references: JSON = [{"patchesFrom": origin, "toFieldPath": field}]
         assert made == an_object("token-copy", secret, ["*"], references=references)
-        assert copy.origin == "builds/hf (key HF_TOKEN)"
+        assert copy.label == "builds/hf (key HF_TOKEN)"
 
 
 def test_what_is_copied_is_what_is_not_on_the_cluster_yet() -> None:
     source = SecretKey(name="mirror", namespace="builds", key=".dockerconfigjson")
-    pulled = of_pull_secrets([PullSecret(name="copy", source=source), PullSecret(name="there")])
-    assert pulled == (SecretCopy(name="copy", source=source, type="kubernetes.io/dockerconfigjson"),)
-    for form, whole in ((Form.VARIABLES, True), (Form.TOKEN, False)):
-        credential = Credential(name="copy", key="k", form=form, copied=source, lasting=whole)
-        assert of_credential(credential) == (SecretCopy(name="copy", source=source, whole=whole, lasting=whole),)
+    pulled = list_pull_secret_copies([PullSecret(name="copy", source=source), PullSecret(name="there")])
+    assert pulled == (SecretCopy(name="copy", origin=source, type="kubernetes.io/dockerconfigjson"),)
+    for form, whole in ((CredentialForm.VARIABLES, True), (CredentialForm.TOKEN, False)):
+        credential = Credential(name="copy", key="k", form=form, origin=source, is_lasting=whole)
+        assert list_credential_copies(credential) == (
+            SecretCopy(name="copy", origin=source, all_keys=whole, is_lasting=whole),
+        )
 
 
 def _in(name: str) -> Manifest:

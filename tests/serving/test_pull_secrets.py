@@ -87,7 +87,7 @@ def test_a_missing_secret_is_said_before_the_download_and_beside_a_service_that_
     control = settled(world=Slow(absent=frozenset({"Secret/mirror"})))
     placement = control.composites[only(control, "ModelPlacement")]
     said = text(condition(placement, "StorageReady"), "message")
-    assert said == "Create Secret modelplane-system/mirror (key .dockerconfigjson): it does not exist"
+    assert said == "Secret modelplane-system/mirror (key .dockerconfigjson) does not exist; create it"
     asked = scene("gemma-one-gpu").edited(environment("imagePullSecrets", PLATFORMS)).settled()
     for manifest in asked.observed.values():
         if text(manifest, "spec.forProvider.manifest.kind") == "Secret":
@@ -95,7 +95,7 @@ def test_a_missing_secret_is_said_before_the_download_and_beside_a_service_that_
             put(manifest, "status.conditions", [{"type": "Synced", "status": "False", "message": missing}])
         elif text(manifest, "spec.forProvider.manifest.kind") == "LLMInferenceService":
             put(manifest, "status.atProvider.manifest.status", {"conditions": [{"type": "Ready", "status": "False"}]})
-    assert "Images cannot be pulled: Create Secret modelplane-system/mirror" in asked.said("ServiceReady").message
+    assert "Images cannot be pulled: Secret modelplane-system/mirror" in asked.said("ServiceReady").message
 
 
 def test_what_serves_stays_until_a_secret_is_asked_for_and_then_gets_it() -> None:

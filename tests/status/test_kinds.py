@@ -10,22 +10,11 @@ from function.domain.model import Problem, PvcSource, SecretKey
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
 from function.remote.observed_object import ObservedObject, State
-from function.status import (
-    caches,
-    conditions,
-    placements,
-    references,
-)
-from function.status import (
-    cluster_model as models,
-)
-from function.status import (
-    inference_environment as environments,
-)
-from function.status import (
-    model_deployment as deployments,
-)
-from function.status.caches import Row
+from function.status import cluster_model as models
+from function.status import conditions, placements, references
+from function.status import inference_environment as environments
+from function.status import model_deployment as deployments
+from function.status.model_cache import Row, hydrated, invalid, missing, row
 from function.weights.state import Finding, StorageState
 from tests import builders
 from tests.builders import pool
@@ -159,40 +148,40 @@ SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
     ids=str,
 )
 def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
-    assert caches.hydrated(rows).reason == want
+    assert hydrated(rows).reason == want
 
 
 def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
     """Both have the weights, as far as anybody knows; of one nothing is learned now, and one environment is gone."""
     silent = StorageState(
-        finding=Finding.SILENT, environment="b", of_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
+        finding=Finding.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
     )
-    gone = caches.missing("a", CacheEntry(environment="a", phase=Phase.READY))
-    rows = (gone, caches.row("b", silent, Hydration(), "", None, there=True))
+    gone = missing("a", CacheEntry(environment="a", phase=Phase.READY))
+    rows = (gone, row("b", silent, Hydration(), "", None, there=True))
     away = "a: InferenceEnvironment a does not exist or is invalid; what is there is kept"
-    assert caches.hydrated(rows).message == (
+    assert hydrated(rows).message == (
         f"1 of 2 environments are known to have the weights. b: No answer from the cluster: dial tcp; {away}"
     )
-    assert caches.hydrated(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
-    assert caches.hydrated((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
+    assert hydrated(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
+    assert hydrated((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
 
 
 def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
     silent = [
-        StorageState(finding=Finding.SILENT, of_cache=True, remote=_seen(state, {}, "x"))
+        StorageState(finding=Finding.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
         for state in (State.UNREACHABLE, State.UNRECOGNISED)
     ]
-    rows = [caches.row("e", state, Hydration(), "", None, there=True) for state in silent]
+    rows = [row("e", state, Hydration(), "", None, there=True) for state in silent]
     assert [(row.unreachable, row.sync_failed) for row in rows] == [(True, False), (True, True)]
 
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     done = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
     entry = CacheEntry(environment="e", phase=Phase.READY, hydration=done)
-    found = caches.missing("e", entry)
+    found = missing("e", entry)
     assert (found.phase, found.hydration) == (Phase.READY, done)
-    assert caches.missing("e", None).phase is Phase.PENDING
-    assert caches.invalid([Problem("spec.x", "y")]).message == "spec.x: y"
+    assert missing("e", None).phase is Phase.PENDING
+    assert invalid([Problem("spec.x", "y")]).message == "spec.x: y"
 
 
 @pytest.mark.parametrize(
@@ -204,15 +193,15 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     ],
 )
 def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
-    state = StorageState(finding=Finding.SILENT, environment="e", said="dial tcp")
-    found = caches.row("e", state, Hydration(), "", earlier, there=there)
+    state = StorageState(finding=Finding.UNKNOWN, environment="e", message="dial tcp")
+    found = row("e", state, Hydration(), "", earlier, there=there)
     assert (found.phase, found.unreachable) == (want, True)
 
 
 def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
     phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
     rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
-    message = caches.hydrated(rows).message
+    message = hydrated(rows).message
     assert len(message.encode()) <= 1024
     assert message.startswith("25 of 100 environments have the weights. e003: m")
     assert message.endswith(" and 70 more")

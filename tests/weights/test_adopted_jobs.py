@@ -1,4 +1,4 @@
-"""Which Job that is there is taken for the wanted one, and which is followed by another."""
+"""Which observed Job stands for the planned one, and which is replaced by another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
 from tests.weights.requests import SECRET, model
 from tests.weights.test_reconcile_weights import (
+    ABSENT,
     ALL_OWNED,
     COMPLETE,
     DESCRIBED,
@@ -22,6 +23,7 @@ from tests.weights.test_reconcile_weights import (
     begun,
     job,
     lives,
+    said,
     weighed,
 )
 
@@ -64,10 +66,10 @@ CASES = (
     Case("finished", "its bytes are there, however they were fetched", OWN, COMPLETE, same, proxied, True),
     Case("finished-retry", "nor is it tried again twice", ManagedCache(retry="1"), COMPLETE, same, proxied, True),
     Case("finished-retained", "so they are for all who describe it", RETAINED, COMPLETE, same, mirrored, True),
-    Case("pin", "another release's pin ends no download", OWN, RUNS, pinned, same, True),
-    Case("image", "an image that somebody names is his word", OWN, RUNS, same, mirrored, False),
-    Case("env", "so is a variable", OWN, RUNS, same, proxied, False),
-    Case("runs-elsewhere", "what runs is not moved", OWN, {"active": 1, "ready": 1}, same, moved, True),
+    Case("pin", "the next Job resumes over the files that exist", OWN, RUNS, pinned, same, False),
+    Case("image", "the platform names another image", OWN, RUNS, same, mirrored, False),
+    Case("env", "the platform sets another variable", OWN, RUNS, same, proxied, False),
+    Case("runs-elsewhere", "the platform names other nodes", OWN, {"active": 1, "ready": 1}, same, moved, False),
     Case("waits-elsewhere", "what found no node may find one there", OWN, RUNS, same, moved, False),
     Case("failed", "what failed is tried again with what is new", OWN, FAILED, pinned, same, False),
 )
@@ -79,7 +81,7 @@ def jobs(found: object) -> set[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_job_stays_unless_somebody_asked_for_another(case: Case) -> None:
+def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> None:
     request = asked(case.choice)
     observed = begun(replace(request, download=case.before(request.download)), job(case.status))
     changed = weighed(replace(request, download=case.now(request.download)), observed)
@@ -102,33 +104,30 @@ def test_a_job_that_has_fetched_something_else_has_not_fetched_this(claim: str, 
     observed = begun(asked(UserClaim(claim="mine")), job(COMPLETE))
     wanted = asked(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
     found = weighed(wanted, observed)
-    assert not found.open, reason
+    assert not found.gate_open, reason
     assert not jobs(found.composed) & jobs(observed), reason
 
 
 @pytest.mark.parametrize(
-    ("status", "stays", "reason"),
-    [
-        (RUNS, True, "what it has fetched is not fetched again"),
-        (COMPLETE, True, "nor what is there"),
-        (FAILED, False, "one that has failed is not waited for"),
-    ],
+    ("status", "counts"), [(RUNS, False), (COMPLETE, True), (FAILED, False)], ids=["runs", "complete", "failed"]
 )
-def test_a_shared_job_under_an_earlier_releases_name_is_taken_as_it_is(
-    status: Manifest, *, stays: bool, reason: str
-) -> None:
+def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: bool) -> None:
     observed = begun(asked(), job(status), at("job-", f"{DESCRIBED}.spec.backoffLimit", 1))
     (key,) = jobs(observed)
-    observed["job-earlier"] = observed.pop(key)
-    (token,) = (key for key in observed if key.startswith("token-"))
-    observed["token-earlier"] = observed.pop(token)
+    observed["job-of-another-name"] = observed.pop(key)
     found = weighed(replace(asked(), download=proxied(asked().download)), observed)
-    assert ("job-earlier" in found.composed) is stays, reason
-    if stays:
-        assert jobs(found.composed) == {"job-earlier"}, reason
-        tokens = {key for key in found.composed if key.startswith("token-")}
-        assert tokens == ({"token-earlier"} if status is RUNS else set()), "it reads the token of its own time"
-        assert get(found.composed["job-earlier"].manifest, f"{DESCRIBED}.spec.backoffLimit") == 1, "and not written to"
+    assert ("job-of-another-name" in found.composed) is counts
+    assert len(jobs(found.composed)) == 1, "two would write into one directory"
+    if counts:
+        written = found.composed["job-of-another-name"].manifest
+        assert get(written, f"{DESCRIBED}.spec.backoffLimit") == 1, "a Job cannot be changed"
+
+
+def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> None:
+    observed = begun(asked(), job(COMPLETE), said("claim-", ABSENT))
+    found = weighed(replace(asked(), download=proxied(asked().download)), observed)
+    assert jobs(found.composed) == jobs(observed)
+    assert not found.gate_open
 
 
 def test_a_failed_job_that_another_replaces_goes_at_once() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey, UriSource
-from function.weights import cachekey
+from function.weights.request import cache_key, download_uri
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_key_and_uri(case: Case) -> None:
-    assert cachekey.key(case.source) == case.want, case.reason
-    assert cachekey.uri(case.source) == case.uri, case.reason
+    assert cache_key(case.source) == case.want, case.reason
+    assert download_uri(case.source) == case.uri, case.reason
 
 
 def test_revision_changes_the_key() -> None:
-    assert cachekey.key(KIMI) != cachekey.key(HuggingFaceSource(repo=KIMI.repo, revision="v2"))
+    assert cache_key(KIMI) != cache_key(HuggingFaceSource(repo=KIMI.repo, revision="v2"))

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey, UriSource
 from function.kube.manifests import Manifest
-from function.weights.credentials import credential
+from function.weights.credentials import plan_credential
 
 HUB = SecretKey(name="hf-token", namespace="modelplane-system", key="token")
 BUCKET = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
@@ -19,8 +19,7 @@ class Case:
     source: HuggingFaceSource | UriSource
     existing: str | None = None
     name: str = ""
-    copied: SecretKey | None = None
-    whole: bool = False
+    origin: SecretKey | None = None
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
     mounts: tuple[Manifest, ...] = ()
@@ -36,7 +35,7 @@ CASES = (
         "the hub's client reads HF_TOKEN",
         HuggingFaceSource(repo="a/b", secret=HUB),
         name="copy",
-        copied=HUB,
+        origin=HUB,
         env=(ref("copy", "token"),),
     ),
     Case(
@@ -65,8 +64,7 @@ CASES = (
         "boto reads several variables",
         UriSource(uri="s3://b/m", secret=BUCKET),
         name="copy",
-        copied=BUCKET,
-        whole=True,
+        origin=BUCKET,
         env_from=({"secretRef": {"name": "copy"}},),
     ),
     Case(
@@ -74,7 +72,7 @@ CASES = (
         "its client reads a file",
         UriSource(uri="gs://b/m", secret=BUCKET),
         name="copy",
-        copied=BUCKET,
+        origin=BUCKET,
         env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/var/secrets/source/account.json"},),
         mounts=({"name": "credentials", "mountPath": "/var/secrets/source", "readOnly": True},),
     ),
@@ -83,15 +81,15 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_credential(case: Case) -> None:
-    found = credential(case.source, case.existing, "copy", lasting=False)
+    found = plan_credential(case.source, case.existing, "copy", is_lasting=False)
     assert found is not None, case.reason
-    assert (found.name, found.copied, found.whole) == (case.name, case.copied, case.whole), case.reason
+    assert (found.name, found.origin) == (case.name, case.origin), case.reason
     assert (found.env, found.env_from, found.mounts) == (case.env, case.env_from, case.mounts), case.reason
     assert len(found.volumes) == len(case.mounts), case.reason
 
 
 def test_google_key_becomes_a_file() -> None:
-    found = credential(UriSource(uri="gs://b/m", secret=BUCKET), None, "copy", lasting=False)
+    found = plan_credential(UriSource(uri="gs://b/m", secret=BUCKET), None, "copy", is_lasting=False)
     assert found is not None
     items = [{"key": "account.json", "path": "account.json"}]
     assert found.volumes == ({"name": "credentials", "secret": {"secretName": "copy", "items": items}},)
@@ -99,8 +97,8 @@ def test_google_key_becomes_a_file() -> None:
 
 @pytest.mark.parametrize("existing", [None, "hf"])
 def test_public_bucket_reads_nothing(existing: str | None) -> None:
-    assert credential(UriSource(uri="s3://b/m"), existing, "copy", lasting=False) is None
+    assert plan_credential(UriSource(uri="s3://b/m"), existing, "copy", is_lasting=False) is None
 
 
 def test_public_repository_reads_nothing() -> None:
-    assert credential(HuggingFaceSource(repo="a/b"), None, "copy", lasting=True) is None
+    assert plan_credential(HuggingFaceSource(repo="a/b"), None, "copy", is_lasting=True) is None

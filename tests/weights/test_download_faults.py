@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from function.weights import download_script as script
+from function.weights.scripts import download_script as script
 from tests.hub import weights
 from tests.hub.weights import long, text, word
 from tests.weights.directories import fill, without

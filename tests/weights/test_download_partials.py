@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from function.weights import download_script as script
-from function.weights.download_script import Exit
+from function.weights.scripts import download_script as script
+from function.weights.scripts.download_script import Exit
 from tests.hub import weights
 from tests.weights.directories import Program, fill
 

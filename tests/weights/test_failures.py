@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.weights import failures
-from function.weights.download_script import Exit
-from function.weights.failures import Failure
+from function.weights.observed_jobs import JobFailure, find_failure
+from function.weights.scripts.download_script import Exit
 
 
 def job(reason: str, message: str = "", status: str = "True", type_: str = "Failed") -> Manifest:
@@ -25,7 +24,7 @@ class Case:
     id: str
     reason: str
     job: Manifest
-    want: Failure | None
+    want: JobFailure | None
 
 
 CASES = (
@@ -33,37 +32,35 @@ CASES = (
         "no-code",
         "digits without end are no exit code",
         job("PodFailurePolicy", f"exit code {'4' * 5000}"),
-        Failure.UNKNOWN,
+        JobFailure.UNKNOWN,
     ),
     Case("running", "no condition yet", {}, None),
     Case("complete", "it succeeded", job("CompletionsReached", type_="Complete"), None),
     Case("not-failed", "a False condition is no failure", job("x", status="False"), None),
-    Case("unauthorised", "41", exited(41), Failure.UNAUTHORISED),
-    Case("not-found", "42", exited(42), Failure.NOT_FOUND),
-    Case("disk-full", "43", exited(43), Failure.DISK_FULL),
-    Case("not-writable", "44", exited(44), Failure.NOT_WRITABLE),
-    Case("incomplete", "45", exited(45), Failure.INCOMPLETE),
-    Case("rate-limited-to-the-end", "51 on the last attempt", exited(61), Failure.RATE_LIMITED),
-    Case("unreachable-to-the-end", "52 on the last attempt", exited(62), Failure.UNREACHABLE),
-    Case("killed-to-the-end", "53 on the last attempt", exited(63), Failure.KILLED),
-    Case("unknown-to-the-end", "54 on the last attempt", exited(64), Failure.UNKNOWN),
-    Case("foreign-code", "a code of nobody's", exited(7), Failure.UNKNOWN),
-    Case("policy-without-code", "a policy that we did not write", job("PodFailurePolicy"), Failure.UNKNOWN),
-    Case("endless-code", "a remote cluster may write anything", exited("9" * 5000), Failure.UNKNOWN),
-    Case("deadline", "activeDeadlineSeconds", job("DeadlineExceeded"), Failure.DEADLINE_EXCEEDED),
-    Case("backoff", "pods died without a word", job("BackoffLimitExceeded"), Failure.EXHAUSTED),
-    Case("other", "a reason of a later Kubernetes", job("Surprise"), Failure.UNKNOWN),
+    Case("unauthorised", "41", exited(41), JobFailure.UNAUTHORISED),
+    Case("not-found", "42", exited(42), JobFailure.NOT_FOUND),
+    Case("disk-full", "43", exited(43), JobFailure.DISK_FULL),
+    Case("not-writable", "44", exited(44), JobFailure.NOT_WRITABLE),
+    Case("incomplete", "45", exited(45), JobFailure.INCOMPLETE),
+    Case("rate-limited-to-the-end", "51 on the last attempt", exited(61), JobFailure.RATE_LIMITED),
+    Case("unreachable-to-the-end", "52 on the last attempt", exited(62), JobFailure.UNREACHABLE),
+    Case("killed-to-the-end", "53 on the last attempt", exited(63), JobFailure.KILLED),
+    Case("unknown-to-the-end", "54 on the last attempt", exited(64), JobFailure.UNKNOWN),
+    Case("foreign-code", "a code of nobody's", exited(7), JobFailure.UNKNOWN),
+    Case("policy-without-code", "a policy that we did not write", job("PodFailurePolicy"), JobFailure.UNKNOWN),
+    Case("endless-code", "a remote cluster may write anything", exited("9" * 5000), JobFailure.UNKNOWN),
+    Case("deadline", "activeDeadlineSeconds", job("DeadlineExceeded"), JobFailure.DEADLINE_EXCEEDED),
+    Case("backoff", "pods died without a word", job("BackoffLimitExceeded"), JobFailure.EXHAUSTED),
+    Case("other", "a reason of a later Kubernetes", job("Surprise"), JobFailure.UNKNOWN),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_failure(case: Case) -> None:
-    assert failures.failure(case.job) is case.want, case.reason
+    assert find_failure(case.job) is case.want, case.reason
 
 
 def test_every_exit_has_a_final_code_and_retries_have_another_before() -> None:
-    assert list(failures.FINAL) == sorted({*failures.FINAL}), "the API wants ascending values without repetition"
-    assert {cause.name for cause in failures.FINAL.values()} == {code.name for code in Exit}
-    assert not {code for code in Exit if code.gave_up != code} & {*failures.FINAL}, (
-        "a retryable code must not end the Job"
-    )
+    final = [code.gave_up for code in Exit]
+    assert [find_failure(exited(code)) for code in final] == [JobFailure[cause.name] for cause in Exit]
+    assert not {code for code in Exit if code.gave_up != code} & {*final}, "a retryable code must not end the Job"

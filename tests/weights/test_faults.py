@@ -64,7 +64,7 @@ CASES = (
     Case(
         "cache-elsewhere",
         "the bytes are on other environments",
-        replace(MULTI, choice=NamedCache(name="kimi"), named=replace(HERE, claim="", path="", expected=False)),
+        replace(MULTI, choice=NamedCache(name="kimi"), named_cache=replace(HERE, claim="", path="", expected=False)),
         ("spec.modelCache.name: ModelCache kimi does not keep the weights there",),
     ),
     Case(
@@ -79,7 +79,7 @@ CASES = (
         replace(
             MULTI,
             choice=NamedCache(name="kimi"),
-            named=replace(HERE, access_mode="ReadWriteOnce"),
+            named_cache=replace(HERE, access_mode="ReadWriteOnce"),
         ),
         ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 2 nodes need ReadWriteMany",),
     ),
@@ -90,7 +90,7 @@ CASES = (
             SINGLE,
             choice=NamedCache(name="kimi"),
             replicas=3,
-            named=replace(HERE, access_mode="ReadWriteOnce"),
+            named_cache=replace(HERE, access_mode="ReadWriteOnce"),
         ),
         ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 3 replicas need ReadWriteMany",),
     ),
@@ -100,7 +100,9 @@ CASES = (
         replace(
             MULTI,
             choice=NamedCache(name="kimi"),
-            named=replace(HERE, path="models/0123456789abcdef", model=ModelRef(kind="ClusterModel", name="llama")),
+            named_cache=replace(
+                HERE, path="models/0123456789abcdef", model=ModelRef(kind="ClusterModel", name="llama")
+            ),
         ),
         (
             (
@@ -112,19 +114,19 @@ CASES = (
     Case(
         "cache-that-has-not-reported",
         "it is on its way: another thing than not there",
-        replace(MULTI, choice=NamedCache(name="kimi"), named=replace(HERE, claim="", path="")),
+        replace(MULTI, choice=NamedCache(name="kimi"), named_cache=replace(HERE, claim="", path="")),
         ("spec.modelCache.name: ModelCache kimi has not reported these weights there yet",),
     ),
     Case(
         "cache-of-an-image",
         "nothing is downloaded, so nothing can be cached",
-        replace(MULTI, model=model(OciSource(image="r/m@sha256:1")), choice=NamedCache(name="kimi"), named=HERE),
+        replace(MULTI, model=model(OciSource(image="r/m@sha256:1")), choice=NamedCache(name="kimi"), named_cache=HERE),
         ("spec.modelCache.name: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
     ),
     Case(
         "cache-here",
         "nothing is wrong",
-        replace(MULTI, choice=NamedCache(name="kimi"), named=HERE),
+        replace(MULTI, choice=NamedCache(name="kimi"), named_cache=HERE),
     ),
     Case(
         "empty-dir-on-several-nodes",

@@ -99,26 +99,26 @@ def test_a_job_that_has_filled_the_new_claim_is_not_the_one_that_filled_the_old(
     later: Manifest = {**COMPLETE, "completionTime": "2026-02-02T00:00:00Z"}
     anew = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
     found = weighed(asked(), anew, earlier)
-    assert (found.open, lives(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
+    assert (found.gate_open, lives(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
     assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
 
 
 def test_what_an_earlier_release_remembered_without_a_namespace_holds() -> None:
     earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
     found = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="", claim_uid=""))
-    assert (found.open, found.hydration) == (True, earlier)
+    assert (found.gate_open, found.hydration) == (True, earlier)
     elsewhere = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="another"))
-    assert not elsewhere.open
+    assert not elsewhere.gate_open
 
 
 @pytest.mark.parametrize(
-    ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_SILENT)]
+    ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_UNKNOWN)]
 )
 def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: str, finding: Finding) -> None:
     observed = begun(asked(), job(RUNS), said("token-", message))
     (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"
-    assert weighed(asked(), observed).state == StorageState(finding=finding, name=name, said=message, remote=token)
+    assert weighed(asked(), observed).state == StorageState(finding=finding, name=name, message=message, remote=token)
 
 
 @pytest.mark.parametrize(("edits", "ready"), [((), True), ((said("job-", "dial tcp: i/o timeout"),), False)])

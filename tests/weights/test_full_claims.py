@@ -7,7 +7,7 @@ import pytest
 from function.domain.cache import ManagedCache, UserClaim
 from function.domain.environment import StorageMode
 from function.kube.manifests import Manifest
-from function.status.weights import sentence
+from function.status.weights import describe_storage
 from function.weights.request import StorageRequest
 from tests.weights.test_reconcile_weights import RETAINED, asked, begun, job, weighed
 
@@ -54,5 +54,5 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_what_is_advised_can_be_done(case: Case) -> None:
     full = begun(case.request, job({"conditions": [FULL]}))
-    said = sentence(weighed(case.request, full).state)
+    said = describe_storage(weighed(case.request, full).state)
     assert f"failed (DiskFull): the claim is full: {case.room}. Then set another {case.retry};" in said

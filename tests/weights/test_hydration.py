@@ -5,17 +5,28 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CacheEntry, Hydration
-from function.domain.model import Problem
+from function.domain.model import Problem, SecretKey
 from function.kube.manifests import Manifest
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.observed_object import ObservedObject, State
-from function.status import weights
-from function.weights import hydration
-from function.weights.failures import Failure
+from function.status.weights import describe_storage
+from function.weights.claim import ClaimPlan, Ownership
+from function.weights.credentials import SecretCopy
+from function.weights.observed_jobs import JobFailure
 from function.weights.plan import StoragePlan
 from function.weights.request import Case as Row
-from function.weights.state import Finding, StorageState
-from function.weights.volume_claim import ClaimPlan, Ownership
+from function.weights.state import (
+    Finding,
+    StorageState,
+    describe_cache,
+    describe_download,
+    describe_hydrated,
+    find_claim_obstacle,
+    find_secret_obstacle,
+    is_outdated,
+    next_hydration_status,
+    still_hydrated,
+)
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 USERS = ClaimPlan(name="mine", namespace="lab", ownership=Ownership.OBSERVED)
@@ -43,6 +54,7 @@ def _there(manifest: Manifest) -> ObservedObject:
     return ObservedObject(State.PRESENT, manifest)
 
 
+TOKEN = SecretCopy(name="copy", origin=SecretKey(name="t", namespace="ns", key="token"))
 UNSEEN = ObservedObject(State.UNSEEN, {})
 COMPLETE = _job({"conditions": [{"type": "Complete", "status": "True"}], "completionTime": "2026-01-01T00:00:00Z"})
 FAILED = _job({"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}]})
@@ -61,74 +73,74 @@ CASES = (
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.x.size: must be given",)),
     Case("not-needed", StorageState(finding=Finding.NOT_NEEDED), (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
     Case("prestaged", StorageState(finding=Finding.PRESTAGED), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
-    Case("token-missing", hydration.of_token(ObservedObject(State.NO_REFERENCE, {}), "ns/t"),
+    Case("token-missing", find_secret_obstacle(TOKEN, ObservedObject(State.NO_REFERENCE, {})),
          (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("ns/t", "does not exist")),
-    Case("token-key-missing", hydration.of_token(ObservedObject(State.NO_REFERENCE_KEY, {}, "no such field"), "ns/t"),
-         (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("Add the key", "ns/t", "no such field")),
-    Case("token-refused", hydration.of_token(ObservedObject(State.REJECTED, {}, "quota"), "ns/t"),
+    Case("token-key-missing", find_secret_obstacle(TOKEN, ObservedObject(State.NO_REFERENCE_KEY, {}, "no such field")),
+         (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("lacks the key", "ns/t", "no such field")),
+    Case("token-refused", find_secret_obstacle(TOKEN, ObservedObject(State.REJECTED, {}, "quota")),
          (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("refused", "ns/t", "quota")),
-    Case("token-odd-words", hydration.of_token(ObservedObject(State.UNRECOGNISED, {}, "odd"), "ns/t"),
+    Case("token-odd-words", find_secret_obstacle(TOKEN, ObservedObject(State.UNRECOGNISED, {}, "odd")),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("ns/t", "odd")),
-    Case("token-no-answer", hydration.of_token(DOWN, "ns/t"), (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("claim-odd-words", hydration.of_claim(OURS, ObservedObject(State.UNRECOGNISED, {}, "odd"), "east", 2),
+    Case("token-no-answer", find_secret_obstacle(TOKEN, DOWN), (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
+    Case("claim-odd-words", find_claim_obstacle(OURS, ObservedObject(State.UNRECOGNISED, {}, "odd"), "east", 2),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("east", "odd")),
-    Case("own-claim-without-kind", hydration.of_claim(USERS, ObservedObject(State.KIND_MISSING, {}, "odd"), "east", 1),
+    Case("own-claim-without-kind", find_claim_obstacle(USERS, ObservedObject(State.KIND_MISSING, {}, "odd"), "east", 1),
          (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("odd",)),
-    Case("job-odd-words", hydration.of_download(ObservedObject(State.UNRECOGNISED, COMPLETE, "odd"), UNSEEN, "east"),
+    Case("job-odd-words", describe_download(ObservedObject(State.UNRECOGNISED, COMPLETE, "odd"), UNSEEN, "east"),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("odd",)),
-    Case("job-webhook", hydration.of_download(ObservedObject(State.WEBHOOK_FAILED, {}, "odd"), UNSEEN, "east"),
+    Case("job-webhook", describe_download(ObservedObject(State.WEBHOOK_FAILED, {}, "odd"), UNSEEN, "east"),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("webhook", "odd")),
-    Case("token-there", hydration.of_token(_there({"kind": "Secret"}), "ns/t"), None),
-    Case("own-claim-missing", hydration.of_claim(USERS, ObservedObject(State.ABSENT, {}), "east", 1),
+    Case("token-there", find_secret_obstacle(TOKEN, _there({"kind": "Secret"})), None),
+    Case("own-claim-missing", find_claim_obstacle(USERS, ObservedObject(State.ABSENT, {}), "east", 1),
          (FALSE, PlacementStorage.CLAIM_NOT_FOUND, Phase.PENDING), ("mine", "lab", "east", "create it")),
-    Case("own-claim-unknown", hydration.of_claim(USERS, UNSEEN, "east", 1),
+    Case("own-claim-unknown", find_claim_obstacle(USERS, UNSEEN, "east", 1),
          (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING)),
-    Case("own-claim-exclusive", hydration.of_claim(USERS, _there(_claim("ReadWriteOnce")), "east", 2),
+    Case("own-claim-exclusive", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), "east", 2),
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("ReadWriteOnce", "need ReadWriteMany")),
-    Case("own-claim-without-mode", hydration.of_claim(USERS, _there({"kind": "PersistentVolumeClaim"}), "east", 2),
+    Case("own-claim-without-mode", find_claim_obstacle(USERS, _there({"kind": "PersistentVolumeClaim"}), "east", 2),
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), (" is of no access mode, ",)),
-    Case("own-claim-exclusive-for-one-pod", hydration.of_claim(USERS, _there(_claim("ReadWriteOnce")), "east", 1),
+    Case("own-claim-exclusive-for-one-pod", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), "east", 1),
          None),
-    Case("own-claim-there", hydration.of_claim(USERS, _there(_claim()), "east", 2), None),
-    Case("claim-refused", hydration.of_claim(OURS, ObservedObject(State.REJECTED, {}, "quota"), "east", 2),
+    Case("own-claim-there", find_claim_obstacle(USERS, _there(_claim()), "east", 2), None),
+    Case("claim-refused", find_claim_obstacle(OURS, ObservedObject(State.REJECTED, {}, "quota"), "east", 2),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("quota",)),
-    Case("claim-no-answer", hydration.of_claim(OURS, DOWN, "east", 2),
+    Case("claim-no-answer", find_claim_obstacle(OURS, DOWN, "east", 2),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("claim-no-kubeconfig", hydration.of_claim(OURS, NO_KUBECONFIG, "east", 2),
+    Case("claim-no-kubeconfig", find_claim_obstacle(OURS, NO_KUBECONFIG, "east", 2),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("credentials",)),
-    Case("claim-of-ours", hydration.of_claim(OURS, UNSEEN, "east", 2), None),
-    Case("job-no-answer", hydration.of_download(DOWN, UNSEEN, "east"),
+    Case("claim-of-ours", find_claim_obstacle(OURS, UNSEEN, "east", 2), None),
+    Case("job-no-answer", describe_download(DOWN, UNSEEN, "east"),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("job-refused", hydration.of_download(ObservedObject(State.REJECTED, {}, "no"), UNSEEN, "east"),
+    Case("job-refused", describe_download(ObservedObject(State.REJECTED, {}, "no"), UNSEEN, "east"),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("refused the Job", "no")),
-    Case("job-not-there", hydration.of_download(UNSEEN, UNSEEN, "east"),
+    Case("job-not-there", describe_download(UNSEEN, UNSEEN, "east"),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
-    Case("job-of-an-earlier-claim", hydration.of_download(_there(COMPLETE), UNSEEN, "east"),
+    Case("job-of-an-earlier-claim", describe_download(_there(COMPLETE), UNSEEN, "east"),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
-    Case("claim-unbound", hydration.of_download(_there(_job({})), _there(_claim(phase="Pending")), "east"),
+    Case("claim-unbound", describe_download(_there(_job({})), _there(_claim(phase="Pending")), "east"),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("not bound",)),
-    Case("job-running", hydration.of_download(_there(_job({"active": 1})), _there(_claim(phase="Pending")), "east"),
+    Case("job-running", describe_download(_there(_job({"active": 1})), _there(_claim(phase="Pending")), "east"),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("fetch", "running")),
-    Case("job-failed", hydration.of_download(_there(FAILED), _there(_claim()), "east"),
+    Case("job-failed", describe_download(_there(FAILED), _there(_claim()), "east"),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
          ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),
-    Case("hydrated", hydration.hydrated(PLAN, None, (Problem("spec.x", "kept"),)),
+    Case("hydrated", describe_hydrated(PLAN, None, (Problem("spec.x", "kept"),)),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "spec.x: kept")),
     Case("hydrated-and-may-not-grow",
-         hydration.hydrated(PLAN, StorageState(finding=Finding.CLAIM_REFUSED, said="no expansion"), ()),
+         describe_hydrated(PLAN, StorageState(finding=Finding.CLAIM_REFUSED, message="no expansion"), ()),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "claim ours: no expansion")),
-    Case("cache-without-entry", hydration.of_cache(None, "east"),
+    Case("cache-without-entry", describe_cache(None, "east"),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
-    Case("cache-ready", hydration.of_cache(CacheEntry(environment="e", phase=Phase.READY), "e"),
+    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY), "e"),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
     Case("cache-no-answer",
-         hydration.of_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), "e"),
+         describe_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), "e"),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("No answer",)),
-    Case("cache-failed", hydration.of_cache(CacheEntry(environment="e", phase=Phase.FAILED, message="full"), "e"),
+    Case("cache-failed", describe_cache(CacheEntry(environment="e", phase=Phase.FAILED, message="full"), "e"),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("full",)),
-    Case("cache-downloading", hydration.of_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), "e"),
+    Case("cache-downloading", describe_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), "e"),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING)),
-    Case("cache-pending", hydration.of_cache(CacheEntry(environment="e", message="no claim"), "e"),
+    Case("cache-pending", describe_cache(CacheEntry(environment="e", message="no claim"), "e"),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("no claim",)),
 )  # fmt: skip
 
@@ -137,23 +149,20 @@ CASES = (
 def test_state(case: Case) -> None:
     state = case.state
     assert (state and (state.status, state.reason, state.phase)) == case.want
-    assert all(word in weights.sentence(state) for word in case.words) if state else not case.words
+    assert all(word in describe_storage(state) for word in case.words) if state else not case.words
 
 
 def test_of_bytes_that_are_there_only_a_refusal_of_their_claim_is_remarked() -> None:
-    silent = StorageState(finding=Finding.SILENT, said="dial tcp: refused")
-    assert hydration.hydrated(PLAN, silent, ()) == StorageState(finding=Finding.HYDRATED)
+    silent = StorageState(finding=Finding.UNKNOWN, message="dial tcp: refused")
+    assert describe_hydrated(PLAN, silent, ()) == StorageState(finding=Finding.HYDRATED)
 
 
+@pytest.mark.parametrize("failure", JobFailure)
 @pytest.mark.parametrize("finding", Finding)
-def test_every_finding_has_a_result_and_a_sentence(finding: Finding) -> None:
-    state = StorageState(finding=finding, cause=Failure.UNKNOWN, problems=(Problem("spec.x", "y"),))
+def test_every_finding_has_a_result_and_a_message(finding: Finding, failure: JobFailure) -> None:
+    state = StorageState(finding=finding, failure=failure, problems=(Problem("spec.x", "y"),))
     assert state.reason
-    assert "{" not in weights.sentence(state)
-
-
-def test_every_cause_has_advice() -> None:
-    assert set(weights.ADVICE) == set(Failure)
+    assert "{" not in describe_storage(state)
 
 
 WANTED = Hydration(claim="ours", path="models/0", namespace="lab", retry="2")
@@ -201,17 +210,16 @@ LATCHES = (
 
 @pytest.mark.parametrize("case", LATCHES, ids=lambda c: c.id)
 def test_latch(case: Latch) -> None:
-    assert hydration.holds(case.earlier, WANTED, case.claim) is case.holds, case.reason
-    assert hydration.outdated(case.earlier, WANTED, case.claim, _there(COMPLETE)) is case.outdated, case.reason
+    assert still_hydrated(case.earlier, WANTED, case.claim) is case.holds, case.reason
+    assert is_outdated(case.earlier, WANTED, case.claim, _there(COMPLETE)) is case.outdated, case.reason
 
 
 def test_what_is_remembered() -> None:
     claim, job = _there(_claim()), _there(COMPLETE)
-    assert hydration.latch(Hydration(), WANTED, claim, job, done=True) == DONE
-    assert hydration.latch(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, done=True) == DONE
+    assert next_hydration_status(Hydration(), WANTED, claim, job, is_hydrated=True) == DONE
+    assert next_hydration_status(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, is_hydrated=True) == DONE
     replaced = _there(_claim(uid="2"))
-    assert hydration.latch(DONE, WANTED, replaced, job, done=False) == DONE, (
+    assert next_hydration_status(DONE, WANTED, replaced, job, is_hydrated=False) == DONE, (
         "else its Job could not be told from a new one"
     )
-    assert hydration.latch(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, done=False) == WANTED
-    assert hydration.completion(None) == ""
+    assert next_hydration_status(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, is_hydrated=False) == WANTED

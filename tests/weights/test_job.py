@@ -9,10 +9,8 @@ from function.domain.model import HuggingFaceSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
-from function.weights import job
-from function.weights.credentials import credential
-from function.weights.job import DownloadSpec
-from function.weights.scripts import DOWNLOAD, SCRIPTS
+from function.weights.credentials import plan_credential
+from function.weights.job import DOWNLOAD, SCRIPTS, DownloadSpec, build_job
 
 KEY = "e58d081b43957492"
 SOURCE = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
@@ -27,7 +25,7 @@ TASK = DownloadSpec(
 
 
 def pod(task: DownloadSpec) -> Manifest:
-    return manifests.mapping(job.build(task), "spec.template.spec")
+    return manifests.mapping(build_job(task), "spec.template.spec")
 
 
 def container(task: DownloadSpec) -> Manifest:
@@ -39,7 +37,7 @@ def environment(task: DownloadSpec) -> dict[str, JSON]:
 
 
 def test_pod_is_the_designs() -> None:
-    spec = manifests.mapping(job.build(TASK), "spec")
+    spec = manifests.mapping(build_job(TASK), "spec")
     assert {key: spec[key] for key in ("backoffLimit", "activeDeadlineSeconds")} == {
         "backoffLimit": 6,
         "activeDeadlineSeconds": 86400,
@@ -90,7 +88,7 @@ def test_container_is_the_designs() -> None:
 
 
 def test_failure_policy_ends_the_job_on_final_codes_only() -> None:
-    rules = manifests.listing(job.build(TASK), "spec.podFailurePolicy.rules")
+    rules = manifests.listing(build_job(TASK), "spec.podFailurePolicy.rules")
     values = [41, 42, 43, 44, 45, 61, 62, 63, 64]
     on_exit: Manifest = {"containerName": "download", "operator": "In", "values": [*values]}
     assert rules == [
@@ -118,8 +116,8 @@ def test_platform_settings_reach_the_pod() -> None:
     assert environment(task)["HF_ENDPOINT"] == "https://hub.mirror"
     assert environment(task)["HF_HOME"] == "/tmp/x", "the platform's word is stronger than ours"
     assert environment(task)["MODELPLANE_BACKOFF_LIMIT"] == "2", "the script must know its last attempt"
-    assert manifests.integer(job.build(task), "spec.backoffLimit") == 2
-    assert manifests.integer(job.build(task), "spec.activeDeadlineSeconds") == 60
+    assert manifests.integer(build_job(task), "spec.backoffLimit") == 2
+    assert manifests.integer(build_job(task), "spec.activeDeadlineSeconds") == 60
 
 
 @pytest.mark.parametrize("directory", ["", "/certs"])
@@ -146,7 +144,7 @@ def test_patterns_are_json_and_values_survive_kubernetes_expansion() -> None:
 
 def test_token_is_referred_to_and_never_written() -> None:
     source = HuggingFaceSource(repo="a/b", secret=SecretKey(name="hf", namespace="modelplane-system", key="HF_TOKEN"))
-    task = replace(TASK, source=source, credential=credential(source, None, "copy", lasting=False))
+    task = replace(TASK, source=source, credential=plan_credential(source, None, "copy", is_lasting=False))
     reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "copy", "key": "HF_TOKEN"}}}
     assert reference in manifests.listing(container(task), "env")
 
@@ -154,10 +152,10 @@ def test_token_is_referred_to_and_never_written() -> None:
 def test_bucket_credentials_become_variables_and_google_a_file() -> None:
     secret = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
     bucket = UriSource(uri="s3://b/m", secret=secret)
-    task = replace(TASK, source=bucket, credential=credential(bucket, None, "copy", lasting=False))
+    task = replace(TASK, source=bucket, credential=plan_credential(bucket, None, "copy", is_lasting=False))
     assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
     google = UriSource(uri="gs://b/m", secret=secret)
-    task = replace(TASK, source=google, credential=credential(google, None, "copy", lasting=False))
+    task = replace(TASK, source=google, credential=plan_credential(google, None, "copy", is_lasting=False))
     assert "credentials" in [v["name"] for v in manifests.listing(pod(task), "volumes")]
     assert "credentials" in [m["name"] for m in manifests.listing(container(task), "volumeMounts")]
 
@@ -188,7 +186,7 @@ CHANGES = (
 
 
 def name(task: DownloadSpec) -> str:
-    return manifests.text(job.build(task), "metadata.name")
+    return manifests.text(build_job(task), "metadata.name")
 
 
 @pytest.mark.parametrize("case", CHANGES, ids=lambda c: c.id)
@@ -198,19 +196,19 @@ def test_name_changes_with_everything_immutable(case: Case) -> None:
 
 
 def test_retry_stands_on_the_job() -> None:
-    assert manifests.strings(job.build(replace(TASK, retry="2")), "metadata.annotations") == {
+    assert manifests.strings(build_job(replace(TASK, retry="2")), "metadata.annotations") == {
         "modelplane.ai/retry": "2"
     }
-    assert manifests.get(job.build(TASK), "metadata.annotations") is None
+    assert manifests.get(build_job(TASK), "metadata.annotations") is None
 
 
 def test_pods_go_with_their_job() -> None:
-    finalizers = manifests.get(job.build(TASK), "metadata.finalizers")
+    finalizers = manifests.get(build_job(TASK), "metadata.finalizers")
     assert finalizers == ["foregroundDeletion"], "pods that stay hold the claim, which then never goes"
 
 
 def test_two_objects_may_describe_one_job() -> None:
-    spec = manifests.get(job.build(TASK), "spec.template.spec")
+    spec = manifests.get(build_job(TASK), "spec.template.spec")
     (container,) = manifests.listing(spec, "containers")
     references = [manifests.mapping(entry, "valueFrom.fieldRef") for entry in manifests.listing(container, "env")]
     assert [r["apiVersion"] for r in references if r] == ["v1"], "a default filled in by the cluster changes owners"
@@ -221,7 +219,7 @@ def test_a_secret_that_arrives_whole_overrides_neither_the_scripts_variables_nor
     """A container's `env` is stronger than its `envFrom`, so what stands there by name no Secret can set."""
     bucket = UriSource(uri="s3://b/m", secret=SecretKey(name="bucket", namespace="team", key=""))
     platform: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": mirror},) if mirror else ()
-    own = credential(bucket, None, "copy", lasting=False)
+    own = plan_credential(bucket, None, "copy", is_lasting=False)
     task = replace(TASK, source=bucket, credential=own, download=replace(BUILT_IN.download, env=platform))
     found = environment(task)
     assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import EngineName, HuggingFaceSource, OciSource, PvcSource
-from function.status import loading as report
-from function.weights.loading import Loading, loading
-from function.weights.plan import StoragePlan, plan
+from function.status.weights import _format_duration, build_load_status, describe_load
+from function.weights.plan import plan_weights
 from function.weights.request import StorageRequest
+from function.weights.sizing import LoadEstimate, estimate_load
 from tests.builders import engine, profile, shape
 from tests.weights.requests import GIB, MULTI, SINGLE, model
 
@@ -16,12 +16,14 @@ VLLM_OLD, VLLM_NEW = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.18.0"
 STREAM, PREFETCH = "--load-format=runai_streamer", "--safetensors-load-strategy=prefetch"
 
 
-def loads(request: StorageRequest, bandwidth: int | None = 10**9, image: str = VLLM_NEW, *args: str) -> Loading | None:
+def loads(
+    request: StorageRequest, bandwidth: int | None = 10**9, image: str = VLLM_NEW, *args: str
+) -> LoadEstimate | None:
     name = EngineName.SGLANG if "sglang" in image else EngineName.VLLM
-    planned = plan(request)
-    assert isinstance(planned, StoragePlan)
+    planned = plan_weights(request).plan
+    assert planned
     chosen = profile(shape=shape(2), engine=engine(name, *args, image=image))
-    return loading(planned, bandwidth, request.model, chosen)
+    return estimate_load(planned.bytes_on_claim, bandwidth, request.model, chosen)
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ BOUNDS = (
 
 @pytest.mark.parametrize("case", BOUNDS, ids=lambda c: c.id)
 def test_the_best_known_bound(case: Bound) -> None:
-    planned = plan(case.request)
-    assert isinstance(planned, StoragePlan)
+    planned = plan_weights(case.request).plan
+    assert planned
     assert planned.bound == case.want, case.reason
 
 
@@ -60,7 +62,7 @@ def test_the_best_known_bound(case: Bound) -> None:
 )
 def test_nothing_is_said_of_what_is_not_known(request_: StorageRequest, bandwidth: int | None, reason: str) -> None:
     assert loads(request_, bandwidth) is None, reason
-    assert report.status(loads(request_, bandwidth)) == {}
+    assert build_load_status(loads(request_, bandwidth)) == {}
 
 
 KIMI = replace(MULTI, model=model(disk=960 * GIB))
@@ -71,7 +73,7 @@ SMALL = replace(MULTI, model=model(disk=55 * GIB))
 class Advice:
     id: str
     reason: str
-    loads: Loading | None
+    loads: LoadEstimate | None
     want: tuple[str, ...] = ()
 
 
@@ -99,13 +101,13 @@ def test_the_words() -> None:
     found = loads(KIMI, 2 * 10**9)
     assert found is not None
     helps = f"engine.args {STREAM} or {PREFETCH} may read several times as fast (docs/storage.md)"
-    assert report.status(found) == {"loadTime": "8m36s", "loadAdvice": helps}, "960 x 2^30 / 2e9 = 515.4 s"
-    assert report.sentence(found) == f"weights of at most 960Gi load in 8m36s at 2 GB/s; {helps}"
-    assert report.status(loads(SMALL)) == {"loadTime": "1m0s"}, "55 x 2^30 / 1e9 = 59.06 s"
+    assert build_load_status(found) == {"loadTime": "8m36s", "loadAdvice": helps}, "960 x 2^30 / 2e9 = 515.4 s"
+    assert describe_load(found) == f"weights of at most 960Gi load in 8m36s at 2 GB/s; {helps}"
+    assert build_load_status(loads(SMALL)) == {"loadTime": "1m0s"}, "55 x 2^30 / 1e9 = 59.06 s"
 
 
 @pytest.mark.parametrize(
     ("seconds", "written"), [(1, "1s"), (59, "59s"), (60, "1m0s"), (3599, "59m59s"), (3600, "1h0m"), (3661, "1h2m")]
 )
 def test_times_are_written_as_people_write_them(seconds: int, written: str) -> None:
-    assert report.duration(seconds) == written
+    assert _format_duration(seconds) == written

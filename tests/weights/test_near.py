@@ -8,8 +8,8 @@ from function.domain.cache import CacheType, ManagedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
-from function.weights.plan import StoragePlan, plan
-from function.weights.request import StorageRequest
+from function.weights.plan import plan_weights
+from function.weights.request import ObservedStorage, StorageRequest
 from tests.builders import pool
 from tests.weights.requests import CACHE, SINGLE
 
@@ -34,6 +34,7 @@ class Case:
     reason: str
     request: StorageRequest
     want: tuple[JSON, JSON]
+    observed_mode: str = ""
 
 
 CASES = (
@@ -43,10 +44,10 @@ CASES = (
          NEAR),
     Case("shared-claim", "one claim for all, of one node", replace(
         ASKED, environment=replace(LOCAL, mode=StorageMode.SHARED)), NEAR),
-    Case("own", "as the claim is", replace(USERS, environment=FAST, claim_mode=ONCE), NEAR),
-    Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL, claim_mode=MANY), ANYWHERE),
+    Case("own", "as the claim is", replace(USERS, environment=FAST), NEAR, ONCE),
+    Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL), ANYWHERE, MANY),
     Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),
-    Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL, claim_mode=MANY), ANYWHERE),
+    Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL), ANYWHERE, MANY),
     Case("cache", "it is read by nobody yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
     Case("said", "who names nodes for downloads knows where their volumes are",
          replace(ASKED, environment=LOCAL, download=DOWNLOAD),
@@ -57,8 +58,8 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_where_a_download_runs(case: Case) -> None:
     request = replace(case.request, model=replace(case.request.model, disk=2**30))
-    found = plan(request)
-    assert isinstance(found, StoragePlan), found
+    found = plan_weights(request, ObservedStorage(access_mode=case.observed_mode)).plan
+    assert found
     assert found.job
     pod = mapping(found.job.manifest, "spec.template.spec")
     assert (pod.get("nodeSelector"), pod.get("tolerations")) == case.want, case.reason

@@ -7,7 +7,7 @@ import pytest
 
 from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
-from function.weights.scripts import DOWNLOAD, SCRIPTS
+from function.weights.job import DOWNLOAD, SCRIPTS
 from tests.composers.plane import change, manifests, only, plane, reconciled, remote, said
 from tests.support.remote_scene import put
 from tools.control_plane import ControlPlane
@@ -76,15 +76,9 @@ def test_the_download_runs_where_the_service_will() -> None:
         assert pod["tolerations"] == get(service, "spec.template.tolerations")
 
 
-def test_a_download_that_runs_is_not_moved() -> None:
-    control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
-    before = remote(control, only(control, "ModelPlacement"), "job-")
-    relabel(control)
-    assert remote(control, only(control, "ModelPlacement"), "job-") == before
-
-
-def test_a_download_that_cannot_be_scheduled_is() -> None:
-    control = settled(ONCE, Local(running=[{"active": 1, "ready": 0}]))
+@pytest.mark.parametrize("ready", [0, 1], ids=["waits for a node", "runs"])
+def test_a_download_follows_the_labels_of_its_pool(ready: int) -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": ready}]))
     relabel(control)
     assert pod_of_job(control)["nodeSelector"] == {"other": "label"}
 
@@ -121,26 +115,23 @@ def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
     assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message, "written by hand"
 
 
-@pytest.mark.parametrize("ready", [0, 1], ids=["waits for a node", "runs"])
-def test_another_release_s_script_ends_no_download(monkeypatch: pytest.MonkeyPatch, ready: int) -> None:
-    """Where nothing else differs nobody asked for another Job; and back to the first release it is the same, too."""
-    control = settled(ONCE, Local(running=[{"active": 1, "ready": ready}]))
+def test_another_script_starts_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
     before = remote(control, only(control, "ModelPlacement"), "job-")
-    scripts = remote(control, only(control, "ModelPlacement"), "scripts-")
-    (mounted,) = scripts.values()
+    (mounted,) = remote(control, only(control, "ModelPlacement"), "scripts-").values()
     assert text(mounted, "metadata.name") in config_maps(control)
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
-    edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
-    assert remote(control, only(control, "ModelPlacement"), "job-") == before
-    assert remote(control, only(control, "ModelPlacement"), "scripts-") == scripts, "what its pods mount stays"
+    edit(control, "InferenceEnvironment", "metadata.labels.touched", "yes")
+    after = remote(control, only(control, "ModelPlacement"), "job-")
+    assert len(after) == 1
+    assert after.keys().isdisjoint(before)
+    assert text(mounted, "metadata.name") not in config_maps(control)
 
 
-def test_another_pin_of_the_image_ends_no_download_and_a_platform_s_word_does() -> None:
+def test_another_image_starts_another_job() -> None:
     control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
     edit(control, "InferenceEnvironment", "spec.storage.download", {"image": "kserve/storage-initializer:v0.19.0"})
-    assert images(control) == ["kserve/storage-initializer:v0.19.0"], "somebody said so"
-    edit(control, "InferenceEnvironment", "spec.storage.download", {})
-    assert images(control) == ["kserve/storage-initializer:v0.19.0"], "as a release with another pin would find it"
+    assert images(control) == ["kserve/storage-initializer:v0.19.0"]
     edit(control, "InferenceEnvironment", "spec.storage.download", {"image": "mirror/storage-initializer:v0.20.0"})
     assert images(control) == ["mirror/storage-initializer:v0.20.0"]
 
@@ -159,7 +150,7 @@ def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypa
     failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     control = settled(ONCE, Local(running=[failed]))
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "today's")
-    edit(control, "InferenceEnvironment", "metadata.labels.told", "anew")
+    edit(control, "InferenceEnvironment", "metadata.labels.touched", "yes")
     (mounted,) = config_maps(control)
     composed = (m for each in control.rounds for made in each.rendered.values() for m in made.remote.values())
     scripts = {text(m, "metadata.name"): m for m in composed if m["kind"] == "ConfigMap"}

@@ -9,13 +9,12 @@ from function.domain.cache import ManagedCache
 from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.settings import BUILT_IN
 from function.scheduling.verdicts import StorageCheck
-from function.weights import placed
-from function.weights.faults import StorageFault, find_faults
-from function.weights.placed import PlacedWeights
+from function.weights import faults
+from function.weights.faults import DeploymentWeights, StorageFault, find_faults
 from function.weights.request import StorageRequest
 from tests import builders
 
-WEIGHTS = PlacedWeights(
+WEIGHTS = DeploymentWeights(
     model=replace(builders.model(), disk=None, vram=None),
     choice=ManagedCache(),
     cache=None,
@@ -43,7 +42,7 @@ def _all(ask: StorageCheck) -> list[tuple[StorageFault, ...]]:
 
 
 def test_what_is_remembered_is_what_would_be_said() -> None:
-    said = _all(lambda *asked: find_faults(WEIGHTS.on(*asked)))
+    said = _all(lambda *asked: find_faults(WEIGHTS.build_request(*asked)))
     assert len(set(said)) > 3, "the words differ"
     assert _all(replace(WEIGHTS)) == said
 
@@ -55,7 +54,7 @@ def test_pools_that_do_not_differ_are_asked_for_once(monkeypatch: pytest.MonkeyP
         asked.append(request)
         return find_faults(request)
 
-    monkeypatch.setattr(placed, "find_faults", counted)
+    monkeypatch.setattr(faults, "find_faults", counted)
     ask = replace(WEIGHTS)
     _all(ask)
     once = len(asked)

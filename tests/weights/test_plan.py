@@ -10,12 +10,11 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
-from function.kube.names import build_name
-from function.weights.plan import Gate, StoragePlan, plan
+from function.weights.claim import Ownership
+from function.weights.plan import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.sizing import Size, SizeFrom
-from function.weights.volume_claim import Ownership
 from tests.weights.requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
@@ -27,8 +26,8 @@ GATED = replace(KIMI, secret=SECRET)
 
 
 def planned(request: StorageRequest) -> StoragePlan:
-    found = plan(request)
-    assert isinstance(found, StoragePlan), found
+    found = plan_weights(request).plan
+    assert found
     return found
 
 
@@ -165,7 +164,7 @@ CASES = (
         replace(
             MULTI,
             choice=NamedCache(name="kimi-weights"),
-            named=NamedCacheFacts(model=KIMI_REF, claim="kimi-weights-1", path=f"models/{KEY}"),
+            named_cache=NamedCacheFacts(model=KIMI_REF, claim="kimi-weights-1", path=f"models/{KEY}"),
         ),
         Row.MODEL_CACHE,
         f"pvc://kimi-weights-1/models/{KEY}",
@@ -224,9 +223,10 @@ def test_table(case: Case) -> None:
 
 
 def test_faults_are_returned() -> None:
-    found = plan(replace(MULTI, environment=EnvironmentStorage()))
-    assert not isinstance(found, StoragePlan)
-    assert [fault.field for fault in found] == ["spec.modelCache.storageClassName"]
+    found = plan_weights(replace(MULTI, environment=EnvironmentStorage()))
+    assert found.accept(claim_exists=False, weights_exist=False) is None
+    assert found.accept(claim_exists=True, weights_exist=False)
+    assert [fault.field for fault in found.faults] == ["spec.modelCache.storageClassName"]
 
 
 def test_managed_names_belong_to_one_placement() -> None:
@@ -271,24 +271,21 @@ def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
     assert other.job
     assert mine.job.name != other.job.name
     assert mine.credential != other.credential
-    before = planned(replace(cache, existing=frozenset({mine.claim_name})))
-    assert (before.claim_name, before.credential, before.job) == (mine.claim_name, mine.credential, mine.job)
 
 
 def test_a_cache_has_bytes_of_its_own_on_each_of_two_environments_of_one_cluster() -> None:
     """Or leaving one of them would delete what the other's services read."""
     cache = replace(MULTI, model=model(GATED, disk=GIB), for_cache=True)
-    mine, other = (planned(replace(cache, scope=name)) for name in ("east", "west"))
+    mine, other = (planned(replace(cache, cache_environment=name)) for name in ("east", "west"))
     assert mine.claim_name != other.claim_name
     assert mine.job
     assert other.job
     assert mine.job.name != other.job.name
     assert mine.credential != other.credential
-    earlier = build_name(cache.owner, cache.namespace, "ModelCache", cache.owner, mine.key)
-    before = planned(replace(cache, scope="east", existing=frozenset({earlier})))
-    assert before.claim_name == earlier != mine.claim_name, "what an earlier release wrote keeps its name"
     retained = replace(cache, choice=ManagedCache(retain=True))
-    assert planned(retained) == planned(replace(retained, scope="east")), "and what is never deleted is everybody's"
+    assert planned(retained) == planned(replace(retained, cache_environment="east")), (
+        "and what is never deleted is everybody's"
+    )
 
 
 def test_names_are_dns_1035() -> None:
@@ -350,15 +347,15 @@ def test_token_of_a_job_goes_and_that_of_a_pod_stays() -> None:
     pod = planned(replace(SINGLE, model=model(GATED))).credential
     assert job
     assert pod
-    assert (job.copied, job.lasting) == (SECRET, False)
-    assert (pod.copied, pod.lasting) == (SECRET, True)
+    assert (job.origin, job.is_lasting) == (SECRET, False)
+    assert (pod.origin, pod.is_lasting) == (SECRET, True)
 
 
 def test_environments_token_is_not_copied() -> None:
     request = replace(MULTI, model=model(GATED), download=replace(BUILT_IN.download, token_secret="hub"))
     found = planned(request).credential
     assert found
-    assert (found.name, found.copied) == ("hub", None)
+    assert (found.name, found.origin) == ("hub", None)
 
 
 def test_without_preload_no_token_is_needed() -> None:

@@ -6,17 +6,17 @@ import pytest
 
 from function.domain.settings import BUILT_IN, Download
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.weights import job, preparation
-from function.weights.failures import Failure, failure
+from function.weights.job import build_job, with_pod_start_deadline
+from function.weights.observed_jobs import JobFailure, find_failure
 from tests.weights.test_job import KEY, TASK
 
-PREPARED = replace(TASK, prepared=True)
-PLAIN = job.build(TASK)
+PREPARED = replace(TASK, is_prepared=True)
+PLAIN = build_job(TASK)
 
 
 def build(**fields: object) -> Manifest:
     """Return the Job of a download with other settings."""
-    return job.build(replace(TASK, download=replace(BUILT_IN.download, **fields)))  # type: ignore[arg-type]  # any field
+    return build_job(replace(TASK, download=replace(BUILT_IN.download, **fields)))  # type: ignore[arg-type]  # any field
 
 
 def without_preparation(made: Manifest) -> JSON:
@@ -24,7 +24,7 @@ def without_preparation(made: Manifest) -> JSON:
 
 
 def test_root_may_own_and_reach_files_and_nothing_else() -> None:
-    (prepare,) = listing(job.build(PREPARED), "spec.template.spec.initContainers")
+    (prepare,) = listing(build_job(PREPARED), "spec.template.spec.initContainers")
     assert prepare["securityContext"] == {
         "runAsUser": 0,
         "runAsGroup": 0,
@@ -41,7 +41,7 @@ def test_root_may_own_and_reach_files_and_nothing_else() -> None:
 
 
 def test_the_download_itself_is_the_same_under_another_name() -> None:
-    prepared = job.build(PREPARED)
+    prepared = build_job(PREPARED)
     assert without_preparation(prepared) == without_preparation(PLAIN)
     assert text(prepared, "metadata.name") != text(PLAIN, "metadata.name")
     rules = listing(prepared, "spec.podFailurePolicy.rules")
@@ -61,7 +61,7 @@ def test_the_user_of_the_download_is_the_platforms_to_name() -> None:
     }
     assert found == {**SECURITY, **fixed}
     task = replace(PREPARED, download=Download(security=SECURITY))
-    (prepare,) = listing(job.build(task), "spec.template.spec.initContainers")
+    (prepare,) = listing(build_job(task), "spec.template.spec.initContainers")
     args = prepare["args"]
     assert isinstance(args, list)
     assert args[2:] == ["2000", "3000"], "who downloads gets the directory"
@@ -87,19 +87,19 @@ def deadline(made: Manifest) -> object:
     ],
 )
 def test_ten_minutes_until_there_is_a_pod(reason: str, status: Manifest, want: int) -> None:
-    made = job.build(PREPARED)
-    assert deadline(preparation.impatient(made, {}, {"status": status})) == want, reason
-    assert deadline(preparation.impatient(PLAIN, {}, {"status": status})) == 86400, "no namespace refuses this one"
+    made = build_job(PREPARED)
+    assert deadline(with_pod_start_deadline(made, {}, {"status": status})) == want, reason
+    assert deadline(with_pod_start_deadline(PLAIN, {}, {"status": status})) == 86400, "no namespace refuses this one"
 
 
 def test_time_that_was_given_is_not_taken_back() -> None:
-    made = job.build(PREPARED)
-    assert deadline(preparation.impatient(made, made, {})) == 86400
+    made = build_job(PREPARED)
+    assert deadline(with_pod_start_deadline(made, made, {})) == 86400
 
 
 def test_a_short_deadline_is_not_made_longer() -> None:
-    made = job.build(replace(PREPARED, download=Download(deadline_seconds=60)))
-    assert deadline(preparation.impatient(made, {}, {})) == 60
+    made = build_job(replace(PREPARED, download=Download(deadline_seconds=60)))
+    assert deadline(with_pod_start_deadline(made, {}, {})) == 60
 
 
 def ended(seconds: int, status: Manifest, made: Manifest) -> Manifest:
@@ -111,18 +111,20 @@ def ended(seconds: int, status: Manifest, made: Manifest) -> Manifest:
 @pytest.mark.parametrize(
     ("reason", "made", "seconds", "status", "want"),
     [
-        ("nobody made it a pod", job.build(PREPARED), 600, {}, Failure.NO_POD),
-        ("it had one", job.build(PREPARED), 600, {"failed": 1}, Failure.DEADLINE_EXCEEDED),
-        ("it had all its time", job.build(PREPARED), 86400, {}, Failure.DEADLINE_EXCEEDED),
-        ("no level of Pod Security refuses it", PLAIN, 600, {}, Failure.DEADLINE_EXCEEDED),
-        ("root from the start", build(security={"runAsUser": 0}), 600, {}, Failure.NO_POD),
+        ("nobody made it a pod", build_job(PREPARED), 600, {}, JobFailure.NO_POD),
+        ("it had one", build_job(PREPARED), 600, {"failed": 1}, JobFailure.DEADLINE_EXCEEDED),
+        ("it had all its time", build_job(PREPARED), 86400, {}, JobFailure.DEADLINE_EXCEEDED),
+        ("no level of Pod Security refuses it", PLAIN, 600, {}, JobFailure.DEADLINE_EXCEEDED),
+        ("root from the start", build(security={"runAsUser": 0}), 600, {}, JobFailure.NO_POD),
     ],
 )
-def test_a_job_that_never_had_a_pod(reason: str, made: Manifest, seconds: int, status: Manifest, want: Failure) -> None:
-    assert failure(ended(seconds, status, made)) is want, reason
+def test_a_job_that_never_had_a_pod(
+    reason: str, made: Manifest, seconds: int, status: Manifest, want: JobFailure
+) -> None:
+    assert find_failure(ended(seconds, status, made)) is want, reason
 
 
 def test_what_root_may_not_do_is_not_writable() -> None:
     said = "Container prepare for pod team/x failed with exit code 46 matching FailJob rule at index 1"
     failed: Manifest = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": said}
-    assert failure({"status": {"conditions": [failed]}}) is Failure.NOT_WRITABLE
+    assert find_failure({"status": {"conditions": [failed]}}) is JobFailure.NOT_WRITABLE

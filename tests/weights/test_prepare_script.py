@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from function.weights import prepare_script
-from function.weights.download_script import MARKER, Exit
-from function.weights.prepare_script import FULL, REFUSED, main
-from function.weights.scripts import DOWNLOAD, PREPARE, SCRIPTS
+from function.weights.job import DOWNLOAD, PREPARE, SCRIPTS
+from function.weights.scripts import prepare_script
+from function.weights.scripts.download_script import MARKER, Exit
+from function.weights.scripts.prepare_script import FULL, REFUSED, main
 from tests.hub import weights
 
 RIGHTS = "-all,+chown,+dac_override,+fowner"

@@ -7,11 +7,19 @@ import pytest
 from crossplane.function import resource
 
 from function.cli.store import Ref
-from function.domain.cache import ModelCache, NamedCache, Reader
+from function.domain.cache import Consumer, ModelCache, NamedCache
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.observed_object import ObservedObject, State
-from function.weights import consumers as readers
+from function.weights.consumers import (
+    find_applied_uri,
+    find_consumers,
+    find_serving_uri,
+    has_consumers,
+    list_claims,
+    list_owned_claims,
+    parse_claim,
+)
 from tests import builders
 from tests.composers.plane import call, change, only, plane, remote, request_of
 from tools.control_plane import ControlPlane
@@ -155,7 +163,7 @@ def test_what_a_placement_turns_to_stays_though_its_service_reads_something_else
     change(control, deployment, "spec.modelCache", dict(named))
     control.advance()
     assert text(control.composites[_reader(control)], "spec.modelCache.name")
-    reads = readers.claim_of(text(control.composites[_reader(control)], "status.service.uri"))
+    reads = parse_claim(text(control.composites[_reader(control)], "status.service.uri"))
     assert f"{environment}/claim-{reads}" not in claims
     _deselect(control)
     for _ in range(6):
@@ -245,7 +253,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_who_reads(case: Case) -> None:
-    found = readers.readers(CACHE, [case.placement], {"env": {"mine"}})
+    found = find_consumers(CACHE, [case.placement], {"env": {"mine"}})
     assert [reader.uri for reader in found] == case.want, case.reason
 
 
@@ -253,10 +261,10 @@ def test_all_who_read_are_found_by_name() -> None:
     """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
     of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
     late, early = (replace(ON_IT, name=name, serving_uri=f"pvc://c/{name}") for name in "ba")
-    found = readers.readers(
+    found = find_consumers(
         CACHE, [of_others, late, replace(elsewhere, serving_uri="pvc://mine/0"), early], {"env": {"mine"}}
     )
-    assert found == [Reader(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
+    assert found == [Consumer(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
 
 
 def _object(kind: str, name: str, *policies: JSON) -> Manifest:
@@ -271,15 +279,15 @@ def test_claims_that_go_with_their_objects() -> None:
         _object("PersistentVolumeClaim", "kept", "Observe", "Create", "Update"),
         _object("Job", "download", "*"),
     ]
-    assert readers.claims(observed) == {"ours", "all", "kept"}
-    assert readers.claims(observed, owned=True) == {"ours", "all"}
+    assert list_claims(observed) == {"ours", "all", "kept"}
+    assert list_owned_claims(observed) == {"ours", "all"}
 
 
 @pytest.mark.parametrize(
     ("uri", "claim"), [("pvc://c/models/0", "c"), ("pvc://c", "c"), ("hf://org/model", ""), ("", "")]
 )
 def test_the_claim_of_a_uri(uri: str, claim: str) -> None:
-    assert readers.claim_of(uri) == claim
+    assert parse_claim(uri) == claim
 
 
 @pytest.mark.parametrize(
@@ -294,7 +302,7 @@ def test_the_claim_of_a_uri(uri: str, claim: str) -> None:
     ],
 )
 def test_is_read(uri: str, wanted: str, want: bool) -> None:
-    assert readers.is_read({"c"}, [Reader(name="p", environment="e", uri=uri)], wanted) is want
+    assert has_consumers({"c"}, [Consumer(name="p", environment="e", uri=uri)], wanted) is want
 
 
 def _service(uri: str, ready: str) -> Manifest:
@@ -322,7 +330,7 @@ def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None,
     unseen = ObservedObject(State.UNSEEN, {})
     own = ObservedObject(State.PRESENT, _service(*wanted)) if wanted else unseen
     others: list[Manifest] = [{"status": {"atProvider": {"manifest": _service(other, "False")}}}] if other else []
-    assert readers.served_uri(own, others, earlier) == want
+    assert find_serving_uri(own, others, earlier) == want
 
 
 @pytest.mark.parametrize(
@@ -333,4 +341,4 @@ def test_what_a_service_is_told_to_read(told: tuple[str, ...], served: str, want
     services: list[Manifest] = [
         {"spec": {"forProvider": {"manifest": {"spec": {"model": {"uri": uri}}}}}} for uri in told
     ]
-    assert readers.next_uri(services, served) == want
+    assert find_applied_uri(services, served) == want

@@ -7,7 +7,7 @@ import pytest
 
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
-from function.weights import directory as preparation
+from function.weights.observed_jobs import compose_job
 from tests.composers.plane import manifests, only, plane, remote, said
 from tests.support.remote_scene import put
 from tools.control_plane import ControlPlane
@@ -158,7 +158,7 @@ def test_what_had_all_its_time_keeps_it_where_nothing_is_seen_of_it(written: int
 
     there: Manifest = {"spec": {"forProvider": {"manifest": job(written)}}}
     writer = ObjectWriter(owner="a", namespace="team", provider_config="east", watch=False, observed={"job-a": there})
-    made = preparation.composed(writer, "job-a", job(86400), ManagementPolicy.FULL).manifest
+    made = compose_job(writer, "job-a", job(86400), ManagementPolicy.FULL).manifest
     assert integer(made, "spec.forProvider.manifest.spec.activeDeadlineSeconds") == want
 
 

@@ -52,12 +52,12 @@ def weighed(
     observed: Observed,
     earlier: Hydration = NOTHING,
     *,
-    reads: str = "",
+    serving_uri: str = "",
     entry: CacheEntry | None = None,
 ) -> Weights:
     """Return what is composed where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
-    return reconcile_weights(request, writer, "east", earlier, entry, reads=reads)
+    return reconcile_weights(request, writer, "east", earlier, entry, serving_uri=serving_uri)
 
 
 def seen(composed: Mapping[str, Composed]) -> Observed:
@@ -158,7 +158,7 @@ CASES = (
     ),
     Case(
         "users-absent-by-now",
-        "what was begun is repeated",
+        "what was begun is reapply_observed",
         USERS,
         (job(RUNS), said("claim-", ABSENT), at("claim-", "status.atProvider", None)),
         {**ALL_KEPT, "claim": OBSERVED},
@@ -172,7 +172,7 @@ CASES = (
         ALL_KEPT,
         Finding.CLAIM_REFUSED,
     ),
-    Case("unanswered", "so it does", RETAINED, (job(RUNS), said("claim-", SILENT)), ALL_KEPT, Finding.SILENT),
+    Case("unanswered", "so it does", RETAINED, (job(RUNS), said("claim-", SILENT)), ALL_KEPT, Finding.UNKNOWN),
     Case(
         "failed",
         "a failed Job stays for its log, and its scripts go in two steps",
@@ -207,7 +207,7 @@ CASES = (
         RETAINED,
         (job(COMPLETE), said("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        Finding.SILENT,
+        Finding.UNKNOWN,
         open=True,
         remembers=True,
     ),
@@ -237,7 +237,7 @@ def test_what_is_composed_follows_from_what_is_seen(case: Case) -> None:
     request = asked(case.choice)
     found = weighed(request, begun(request, *case.edits))
     assert lives(found.composed) == case.want, case.reason
-    assert (found.state.finding, found.open, found.stale) == (case.finding, case.open, {}), case.reason
+    assert (found.state.finding, found.gate_open, found.stale) == (case.finding, case.open, {}), case.reason
     assert found.state.environment == ("" if case.finding is Finding.HYDRATED else "east"), case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
@@ -254,7 +254,7 @@ def test_what_was_complete_stays_so_without_its_job(choice: CacheChoice) -> None
     earlier = weighed(request, begun(request, job(COMPLETE))).hydration
     found = weighed(request, begun(request, *GONE), earlier)
     assert set(lives(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
-    assert (found.state.finding, found.open, found.hydration) == (Finding.HYDRATED, True, earlier)
+    assert (found.state.finding, found.gate_open, found.hydration) == (Finding.HYDRATED, True, earlier)
     absent = weighed(request, begun(request, job(COMPLETE), said("job-", ABSENT)), earlier)
     assert "job" not in lives(absent.composed), "what is gone from its cluster is not described any more"
 
@@ -278,7 +278,7 @@ def test_a_job_that_filled_an_earlier_claim_of_the_name_goes(
     replaced = at("claim-", "status.atProvider.manifest.metadata.uid", "2")
     found = weighed(request, begun(request, job(COMPLETE), replaced), earlier)
     assert lives(found.composed) == want, reason
-    assert (found.open, found.hydration) == (False, earlier), "and nothing is served on the new one"
+    assert (found.gate_open, found.hydration) == (False, earlier), "and nothing is served on the new one"
 
 
 def test_what_is_of_other_bytes_is_handed_to_the_caller_as_it_was() -> None:
@@ -316,7 +316,7 @@ def test_a_size_below_the_models_ends_nothing_that_was_begun(
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
         assert (found.state.finding, found.state.environment) == (Finding.CLAIM_TOO_SMALL, "east")
-        assert (found.open, found.stale) == (False, {})
+        assert (found.gate_open, found.stale) == (False, {})
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
 
@@ -325,17 +325,17 @@ def test_a_size_below_the_models_ends_nothing_that_is_read_or_remembered() -> No
     observed = begun(asked(SMALL), *GONE)
     plan = weighed(asked(SMALL), observed).plan
     assert plan
-    assert weighed(request, observed, reads=plan.uri).plan
+    assert weighed(request, observed, serving_uri=plan.uri).plan
     earlier = weighed(asked(SMALL), begun(asked(SMALL), job(COMPLETE))).hydration
-    assert weighed(request, observed, earlier).open
-    refused = weighed(request, observed, replace(earlier, path="models/other"), reads="pvc://other")
+    assert weighed(request, observed, earlier).gate_open
+    refused = weighed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
     assert refused.plan is None
     assert refused.hydration.path == "models/other", "what was known is not forgotten"
 
 
 def test_without_preload_nothing_is_fetched_or_waited_for() -> None:
     found = weighed(asked(ManagedCache(preload=False)), {})
-    assert (lives(found.composed), found.open) == ({"claim": OWNED}, True)
+    assert (lives(found.composed), found.gate_open) == ({"claim": OWNED}, True)
     request = asked(ManagedCache())
     earlier = weighed(request, begun(request, job(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
@@ -343,7 +343,9 @@ def test_without_preload_nothing_is_fetched_or_waited_for() -> None:
     refused = weighed(asked(ManagedCache(preload=False)), begun(asked(ManagedCache()), said("claim-", REFUSED)))
     assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = asked(UserClaim(claim="mine", preload=False))
-    assert (weighed(users, {}).open, weighed(users, begun(users)).open) == (False, True), "but for the user's claim"
+    assert (weighed(users, {}).gate_open, weighed(users, begun(users)).gate_open) == (False, True), (
+        "but for the user's claim"
+    )
     assert lives(weighed(users, {}).composed) == {"claim": OBSERVED}
     assert weighed(users, begun(users)).state.finding is Finding.PRESTAGED
 
@@ -365,21 +367,13 @@ ONCE = replace(FACTS, access_mode="ReadWriteOnce")
 def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     facts: NamedCacheFacts, phase: Phase, finding: Finding, reason: str
 ) -> None:
-    request = asked(NamedCache(name="weights"), named=facts)
+    request = asked(NamedCache(name="weights"), named_cache=facts)
     found = weighed(request, {}, entry=CacheEntry(environment="east", phase=phase))
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
-    assert found.open is (finding is Finding.CACHE_HYDRATED), reason
+    assert found.gate_open is (finding is Finding.CACHE_HYDRATED), reason
     known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason
-
-
-def test_a_caches_claim_under_its_earlier_name_is_not_made_anew() -> None:
-    """An earlier release named a ModelCache's claim as that of a placement of its name."""
-    cache, earlier = asked(ManagedCache(), for_cache=True), begun(asked(ManagedCache()))
-    names = [{k for k in weighed(cache, observed).composed if k.startswith("claim-")} for observed in ({}, earlier)]
-    assert names[1] <= earlier.keys()
-    assert names[0].isdisjoint(earlier)
 
 
 def test_a_job_that_could_not_write_is_followed_by_a_prepared_one() -> None:

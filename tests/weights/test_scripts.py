@@ -2,26 +2,21 @@
 
 import pytest
 
-from function.domain.cache import CacheChoice, ManagedCache
+from function.domain.cache import ManagedCache
 from function.domain.model import HuggingFaceSource
-from function.kube.manifests import Manifest, get, listing, mapping
+from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
-from function.status.weights import sentence
-from function.weights.scripts import DOWNLOAD, SCRIPTS
+from function.status.weights import describe_storage
+from function.weights.job import DOWNLOAD, SCRIPTS
 from function.weights.state import Finding
-from tests.support.remote_scene import put
 from tests.weights.requests import SECRET, model
 from tests.weights.test_reconcile_weights import (
     ALL_KEPT,
     COMPLETE,
-    DESCRIBED,
     FAILED,
-    RETAINED,
     RUNS,
-    Observed,
     asked,
     begun,
-    gone,
     job,
     lives,
     said,
@@ -34,46 +29,21 @@ def test_a_refused_config_map_is_reported_as_what_the_pods_wait_for() -> None:
     request = asked()
     found = weighed(request, begun(request, job(RUNS), said("scripts-", message)))
     assert lives(found.composed) == ALL_KEPT
-    assert (found.state.finding, found.state.said) == (Finding.SCRIPTS_REFUSED, message)
-    assert message in sentence(found.state)
-
-
-def in_the_command(found: Observed) -> None:
-    """Let the Job be as releases wrote it that had the script in its command, and no ConfigMap."""
-    gone("scripts-")(found)
-    for key in [key for key in found if key.startswith("job-")]:
-        pod = mapping(found[key], f"{DESCRIBED}.spec.template.spec")
-        pod["volumes"] = [volume for volume in listing(pod, "volumes") if volume["name"] != "scripts"]
-        for container in listing(pod, "containers"):
-            container["command"] = ["python3", "-c", "print()"]
-            mounts = listing(container, "volumeMounts")
-            container["volumeMounts"] = [mount for mount in mounts if mount["name"] != "scripts"]
-        put(found[key], f"{DESCRIBED}.metadata.name", "another-name")
-        found[f"{key}-of-another-name"] = found.pop(key)
-
-
-@pytest.mark.parametrize("choice", [RETAINED, ManagedCache()], ids=["retained", "own"])
-@pytest.mark.parametrize(
-    ("status", "again"), [(RUNS, False), (COMPLETE, False), (FAILED, True)], ids=["runs", "complete", "failed"]
-)
-def test_a_job_with_the_script_in_its_command_is_followed_by_another_only_where_it_failed(
-    choice: CacheChoice, status: Manifest, again: bool
-) -> None:
-    observed = begun(asked(choice), job(status), in_the_command)
-    found = weighed(asked(choice), observed)
-    jobs, scripts = ({key for key in found.composed if key.startswith(each)} for each in ("job-", "scripts-"))
-    assert (jobs.isdisjoint(observed), bool(scripts)) == (again, again)
+    assert (found.state.finding, found.state.message) == (Finding.SCRIPTS_REFUSED, message)
+    assert message in describe_storage(found.state)
 
 
 @pytest.mark.parametrize(
     ("status", "then"),
-    [(RUNS, [ManagementPolicy.RETAIN]), (FAILED, [ManagementPolicy.RETAIN, ManagementPolicy.FULL])],
+    [
+        (RUNS, [ManagementPolicy.RETAIN, ManagementPolicy.RETAIN]),
+        (FAILED, [ManagementPolicy.RETAIN, ManagementPolicy.FULL]),
+    ],
     ids=["runs", "failed"],
 )
-def test_scripts_of_an_earlier_release_stay_while_its_job_runs(
+def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
     monkeypatch: pytest.MonkeyPatch, status: Manifest, then: list[ManagementPolicy]
 ) -> None:
-    """The Job of today, with the scripts of today, follows only where the earlier one failed."""
     before = begun(asked(), job(status))
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
     composed = weighed(asked(), before).composed

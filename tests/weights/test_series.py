@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from function.weights import download_script as script
+from function.weights.scripts import download_script as script
 from tests.hub import weights
 from tests.weights.directories import fill
 from tests.weights.test_download_faults import NO_MODEL, Files

@@ -105,10 +105,10 @@ def test_what_a_shared_download_needs_leaves_the_cluster_in_two_steps(prefix: st
 
 @pytest.mark.parametrize(
     ("status", "kept"),
-    [({"active": 1}, True), ({"conditions": [COMPLETE]}, True), ({"conditions": [FAILED]}, False)],
+    [({"active": 1}, False), ({"conditions": [COMPLETE]}, True), ({"conditions": [FAILED]}, False)],
     ids=("running", "finished", "failed"),
 )
-def test_a_job_under_its_earlier_name_is_kept_unless_it_has_failed(status: Manifest, kept: bool) -> None:
+def test_a_job_of_another_name_counts_only_once_it_is_complete(status: Manifest, kept: bool) -> None:
     control = _twins("private-model", {"claimName": "team-models"}, Slow())
     placement = control.all("ModelPlacement")[0]
     (key,) = remote(control, placement, "job-")

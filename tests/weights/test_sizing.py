@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.weights import sizing
-from function.weights.sizing import Size, SizeFrom
+from function.weights.sizing import Size, SizeFrom, compute_size, format_request
 from tests.weights.requests import GIB, model
 
 
@@ -40,7 +39,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_size(case: Case) -> None:
-    found = sizing.size(case.explicit, model(disk=case.disk, vram=case.vram), case.gpu_memory)
+    found = compute_size(case.explicit, model(disk=case.disk, vram=case.vram), case.gpu_memory)
     assert found == case.want, case.reason
 
 
@@ -71,4 +70,4 @@ REQUESTS = (
 
 @pytest.mark.parametrize("case", REQUESTS, ids=lambda c: c.id)
 def test_request(case: RequestCase) -> None:
-    assert sizing.request(case.wanted, case.observed) == case.want, case.reason
+    assert format_request(case.wanted, case.observed) == case.want, case.reason

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.kube.manifests import Manifest
-from function.weights import volume_claim
-from function.weights.volume_claim import ClaimPlan, Ownership
+from function.weights.claim import ClaimPlan, Ownership, build_claim, can_be_mounted_by, find_immutable_changes
 from tests.weights.requests import GIB
 
 PLAN = ClaimPlan(name="kimi", namespace="team", ownership=Ownership.MANAGED, size=720 * GIB, class_name="filestore-rwx")
@@ -79,12 +78,12 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_build_and_changed(case: Case) -> None:
-    built = volume_claim.build(case.plan, case.observed)
+    built = build_claim(case.plan, case.observed)
     assert built.get("spec") == case.want, case.reason
     metadata = built["metadata"]
     assert isinstance(metadata, dict)
     assert (metadata["name"], metadata["namespace"]) == ("kimi", "team"), case.reason
-    assert tuple(str(p) for p in volume_claim.changed(case.plan, case.observed)) == case.problems, case.reason
+    assert tuple(str(p) for p in find_immutable_changes(case.plan, case.observed)) == case.problems, case.reason
 
 
 @dataclass(frozen=True)
@@ -107,4 +106,4 @@ SHARED = (
 
 @pytest.mark.parametrize("case", SHARED, ids=lambda c: c.id)
 def test_shared(case: SharedCase) -> None:
-    assert volume_claim.shared(case.observed, case.nodes) is case.want, case.reason
+    assert can_be_mounted_by(case.observed, case.nodes) is case.want, case.reason

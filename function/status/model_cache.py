@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from function.contract import RESPONSE_BYTES, Condition
-from function.domain.cache import CacheEntry, Hydration, Reader
+from function.domain.cache import CacheEntry, Consumer, Hydration
 from function.domain.model import HuggingFaceSource, Model, Problem, UriSource
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.status.conditions import faulty
-from function.status.weights import sentence
-from function.weights import cachekey
+from function.status.weights import describe_storage
+from function.weights.request import cache_key, download_uri
 from function.weights.sizing import Size
 from function.weights.state import Finding, StorageState
 
@@ -54,7 +54,7 @@ def row(
     return Row(
         environment=environment,
         phase=phase,
-        message=truncate_middle(sentence(state)),
+        message=truncate_middle(describe_storage(state)),
         unreachable=state.unreachable,
         sync_failed=state.reason is PlacementStorage.SYNC_FAILED,
         hydration=hydration,
@@ -136,7 +136,7 @@ def _furthest_first(row: Row) -> tuple[bool, bool, int, str]:
 
 
 def status(
-    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], readers: Sequence[Reader]
+    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], readers: Sequence[Consumer]
 ) -> Manifest:
     """Return the status; the size is that of our claims, None where all claims are the users'.
 
@@ -159,8 +159,8 @@ def status(
     ]
     return prune(
         {
-            "cacheKey": cachekey.key(source) if source else None,
-            "uri": cachekey.uri(source) if source else None,
+            "cacheKey": cache_key(source) if source else None,
+            "uri": download_uri(source) if source else None,
             "size": gib(size.amount) if size else None,
             "environments": environments,
             "ready": _ready(rows),
