@@ -1,9 +1,9 @@
 """The process: the SDK's standard options, and a server that adds health to what the SDK serves.
 
-The SDK's own `serve` takes no further services and stops abruptly on SIGINT, hence a server of our own. One event
-loop reads and writes; calls are computed beside it, a few at a time and in turns (turns.py). On SIGTERM or SIGINT
-health turns to NOT_SERVING and composing pauses until what has arrived is accepted; from then on no call is accepted
-any more, and those accepted are answered.
+The SDK's own `serve` takes no further services and stops abruptly on SIGINT, hence a server of our own. One event loop
+reads and writes; calls are computed in threads (executor.py). On SIGTERM or SIGINT health becomes NOT_SERVING and
+composing pauses until all calls that have arrived are accepted; then no further call is accepted, and the accepted ones
+are answered.
 """
 
 import asyncio
@@ -21,22 +21,21 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from function.api.problems import build_schemas
+from function.executor import FairExecutor
 from function.metrics import Metrics
 from function.runner import Runner
-from function.tls import rotating
-from function.turns import Turns
-from function.wire.items import by_content, by_version
+from function.tls import load_credentials
 
-# Calls that wait behind the one being answered are unknown to gRPC's own grace period. Together less than a pod's 30 s.
+# gRPC's own grace period does not cover calls that wait for the one being answered. Both together are less than the
+# 30 s that a pod has to end.
 ARRIVED_SECONDS = 0.5
 GRACE_SECONDS = 28
-# The SDK's 4 MB end at about 1,140 environments (docs/facts.md, Crossplane).
-RECEIVE_MEGABYTES = 32
-# A call over a large fleet makes 9,000 objects and leaves none in a circle: with Python's 700 the collector would walk
-# all that is remembered every few calls (docs/performance.md).
-NEW_OBJECTS = 20_000
+RECEIVE_MEGABYTES = 32  # the SDK's 4 MB end at about 1,140 environments (docs/facts.md, Crossplane)
+# A call over a large fleet allocates 9,000 objects without cycles: with Python's threshold of 700 the garbage collector
+# would walk all caches every few calls (docs/performance.md).
+GC_THRESHOLD = 20_000
 SERVICES = (*runtime.SERVICE_NAMES, health.SERVICE_NAME)
-# v1beta1 has the same messages under another name, so that one handler reads and writes both.
+# v1beta1 has the same messages under another name, so one handler serves both.
 FUNCTIONS = tuple(name for name in runtime.SERVICE_NAMES if name != reflection.SERVICE_NAME)
 
 
@@ -46,7 +45,7 @@ class Function(Protocol):
     async def RunFunction(  # noqa: N802  # gRPC's name
         self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
     ) -> RunFunctionResponse:
-        """Return the response."""
+        """Returns the response."""
 
 
 @click.command(context_settings={"default_map": {"max_recv_message_size": RECEIVE_MEGABYTES}})
@@ -75,20 +74,20 @@ def cli(  # noqa: PLR0913  # one for each option
     options = (
         ("grpc.max_receive_message_length", max_recv_message_size * 2**20),
         ("grpc.max_send_message_length", send * 2**20),
-        # Else a second process shares the port in silence and gets half of the calls.
+        # Otherwise a second process would share the port silently and get half of the calls.
         ("grpc.so_reuseport", 0),
     )
-    # Who shows a certificate of Crossplane's is Crossplane, whose items come from the API server. Without any it may be
-    # `crossplane render`, or anybody: what they call the same version may be something else.
     metrics = Metrics()
-    runner = Runner(identify=by_content if credentials is None else by_version, metrics=metrics, turns=Turns())
+    # A client certificate signed by Crossplane's CA proves that the caller is Crossplane, whose items come from the API
+    # server. Other callers, such as `crossplane render`, may send different items with the same resourceVersion.
+    runner = Runner(metrics=metrics, executor=FairExecutor(), trust_versions=credentials is not None)
     if metrics_address:
         _publish(metrics, metrics_address)
     asyncio.run(serve(runner, address, credentials, options))
 
 
 class Gate:
-    """Hands calls to a function while it is open, and keeps them in the meantime."""
+    """Passes calls to a function while it is open, and holds them while it is closed."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -98,7 +97,7 @@ class Gate:
     async def RunFunction(  # noqa: N802  # gRPC's name
         self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
     ) -> RunFunctionResponse:
-        """Answer one call."""
+        """Answers one call."""
         await self.opened.wait()
         return await self._function.RunFunction(request, context)
 
@@ -109,7 +108,7 @@ async def serve(
     credentials: grpc.ServerCredentials | None,
     options: Sequence[tuple[str, int]] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then let the calls under way finish."""
+    """Serves until SIGTERM or SIGINT, then finishes the accepted calls."""
     server, gate = grpc.aio.server(options=options), Gate(function)
     run = grpc.unary_unary_rpc_method_handler(
         gate.RunFunction, response_serializer=RunFunctionResponse.SerializeToString
@@ -126,9 +125,9 @@ async def serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # What is imported stays: measured, walking it again and again took a third of a call over a large fleet.
+    # Imported objects stay: measured, walking them took a third of a call over a large fleet.
     gc.freeze()
-    gc.set_threshold(NEW_OBJECTS)
+    gc.set_threshold(GC_THRESHOLD)
     gc.enable()
     await server.start()
     logging.get_logger().info("serving", address=address, port=port, mtls=credentials is not None)
@@ -139,7 +138,7 @@ async def serve(
     await healthy.enter_graceful_shutdown()
     await asyncio.sleep(ARRIVED_SECONDS)
     stopped = asyncio.create_task(server.stop(GRACE_SECONDS))
-    await asyncio.sleep(ARRIVED_SECONDS)  # until everybody was told
+    await asyncio.sleep(ARRIVED_SECONDS)  # until health watchers have seen NOT_SERVING
     logging.get_logger().info("stopping")
     gate.opened.set()
     await stopped
@@ -149,7 +148,7 @@ def _credentials(directory: str | None) -> grpc.ServerCredentials:
     if directory is None:
         raise click.UsageError("Give --tls-server-certs-dir to serve with mTLS, or --insecure.")
     try:
-        return rotating(directory)
+        return load_credentials(directory)
     except OSError as error:
         raise click.ClickException(f"cannot read certificates: {error}") from error
 
@@ -163,13 +162,13 @@ def _publish(metrics: Metrics, address: str) -> None:
 
 
 def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
-    """Return the port, which the system chooses where the address asks for port 0."""
+    """Returns the port, which the system chooses for port 0."""
     try:
         port: int = (
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
         )
     except RuntimeError as error:
-        # gRPC itself has told the exact cause on standard error.
+        # gRPC itself has written the exact cause to standard error.
         causes = "taken or no address" if credentials is None else "taken, no address or bad certificates"
         raise click.ClickException(f"cannot listen on {address}: {causes}") from error
     return port

@@ -1,7 +1,7 @@
-"""Every condition type and reason that users can read, one sentence each.
+"""Every condition type and reason that users can read.
 
-Declaration order carries meaning in one place: `Refused` runs from furthest to nearest, so that the
-condition of a deployment can name the environment that came closest.
+The order of `Refused` has a meaning: it runs from furthest to nearest, so that the condition of a deployment can name
+the environment that came closest.
 """
 
 from enum import Enum, StrEnum
@@ -16,7 +16,7 @@ class Status(StrEnum):
 
 
 class Unfinished(StrEnum):
-    """Why a call came to no end."""
+    """Why a call failed."""
 
     INTERNAL_ERROR = "InternalError"
     TOO_LONG = "TookTooLong"
@@ -24,7 +24,7 @@ class Unfinished(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """The condition types we own; Ready, Synced, Healthy, UpToDate and Responsive are Crossplane's."""
+    """The condition types of this function; Ready, Synced, Healthy, UpToDate and Responsive are Crossplane's."""
 
     MODEL_VALID = "ModelValid"
     CLUSTER_READY = "ClusterReady"
@@ -42,7 +42,7 @@ class ConditionType(StrEnum):
 
 
 class Outlook(Enum):
-    """Whether waiting can help against a refusal."""
+    """Whether waiting can help."""
 
     NEVER = "never"
     NOT_NOW = "not now"
@@ -66,7 +66,7 @@ class Refused(StrEnum):
 
     @property
     def outlook(self) -> Outlook:
-        """Not now where others may leave or an environment may come up, never otherwise."""
+        """Not now where capacity may become free or an environment Ready, never otherwise."""
         return Outlook.NOT_NOW if self in _NOT_NOW else Outlook.NEVER
 
     @property
@@ -101,7 +101,7 @@ class ClusterReady(StrEnum):
     KUBECONFIG_MISSING = "KubeconfigMissing"
     KSERVE_MISSING = "KServeMissing"
     UNREACHABLE = "Unreachable"
-    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the cluster
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the cluster
 
 
 class PoolsValid(StrEnum):
@@ -123,7 +123,7 @@ class EnvironmentStorage(StrEnum):
 
 
 class HardwareAsDeclared(StrEnum):
-    """Reasons of HardwareAsDeclared on an InferenceEnvironment; of several faults of its pools the first is told."""
+    """Reasons of HardwareAsDeclared on an InferenceEnvironment; of several faults the first counts."""
 
     NO_NODES = "NoNodes"
     NODES_OVERLAP = "NodesOverlap"
@@ -147,7 +147,7 @@ class ModelResolved(StrEnum):
 
 
 class Scheduled(StrEnum):
-    """Reasons of Scheduled besides every `Refused`."""
+    """Reasons of Scheduled in addition to every `Refused`."""
 
     PLACED = "Placed"
     PARTIALLY_PLACED = "PartiallyPlaced"
@@ -200,7 +200,7 @@ class PlacementStorage(StrEnum):
     HYDRATED = "Hydrated"
     PRESTAGED = "Prestaged"
     UNREACHABLE = "Unreachable"  # Unknown: the cluster does not answer
-    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the weights
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the weights
 
 
 class ServiceAccepted(StrEnum):
@@ -220,7 +220,7 @@ class ServiceReady(StrEnum):
     STARTING = "Starting"
     DEGRADED = "Degraded"
     UNREACHABLE = "Unreachable"
-    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the service
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the service
 
 
 class Hydrated(StrEnum):
@@ -235,7 +235,7 @@ class Hydrated(StrEnum):
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
     RESPONSE_TOO_LARGE = "ResponseTooLarge"
     UNREACHABLE = "Unreachable"  # Unknown: a cluster does not answer
-    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing of the weights
+    SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the weights
     INVALID_CACHE = "InvalidCache"
 
 

@@ -1,7 +1,7 @@
-"""Certificates of the server, as they are whenever somebody connects: a new Secret needs no restart.
+"""Certificates of the server, read again at every new connection: a renewed Secret needs no restart.
 
-The SDK's own loader reads them once. A file that cannot be read, or a certificate without its key, as between two
-writes, changes nothing: gRPC goes on with what it had.
+The SDK's own loader reads them once. While a file cannot be read, or a certificate does not match its key, as between
+two writes, gRPC goes on with the previous ones.
 """
 
 from pathlib import Path
@@ -9,33 +9,33 @@ from pathlib import Path
 import grpc
 
 
-def rotating(directory: str) -> grpc.ServerCredentials:
-    """Return mTLS credentials from tls.crt, tls.key and ca.crt of a directory; callers must show a certificate.
+def load_credentials(directory: str) -> grpc.ServerCredentials:
+    """Returns mTLS credentials from tls.crt, tls.key and ca.crt of a directory; callers must show a certificate.
 
     Raises:
         OSError: A file cannot be read now.
     """
     folder = Path(directory)
-    held = _read(folder)
+    current = _read(folder)
 
-    def renewed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal held
+    def reload() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal current
         try:
-            found = _read(folder)
+            files = _read(folder)
         except OSError:
             return None
-        if found == held:
+        if files == current:
             return None
-        held = found
-        return _configuration(found)
+        current = files
+        return _configure(files)
 
-    return grpc.dynamic_ssl_server_credentials(_configuration(held), renewed, require_client_authentication=True)
+    return grpc.dynamic_ssl_server_credentials(_configure(current), reload, require_client_authentication=True)
 
 
 def _read(folder: Path) -> tuple[bytes, ...]:
     return tuple((folder / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt"))
 
 
-def _configuration(found: tuple[bytes, ...]) -> grpc.ServerCertificateConfiguration:
-    certificate, key, authority = found
+def _configure(files: tuple[bytes, ...]) -> grpc.ServerCertificateConfiguration:
+    certificate, key, authority = files
     return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)

@@ -11,7 +11,7 @@ from function.cli.store import Ref, Store
 from function.contract import Call, Composed, Condition, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Status
-from function.wire.structs import manifest, merge
+from function.wire.structs import merge, read_struct
 from tools.control_plane import Rendered, render_in_process
 
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]
@@ -83,10 +83,10 @@ def _outcome(response: fnv1.RunFunctionResponse) -> Outcome:
     return Outcome(
         requirements={name: requirement(wanted) for name, wanted in response.requirements.resources.items()},
         composed={
-            name: Composed(manifest=manifest(item.resource), ready=item.ready == fnv1.READY_TRUE)
+            name: Composed(manifest=read_struct(item.resource), ready=item.ready == fnv1.READY_TRUE)
             for name, item in desired.resources.items()
         },
-        status=mapping(manifest(desired.composite.resource), "status"),
+        status=mapping(read_struct(desired.composite.resource), "status"),
         conditions=tuple(
             Condition(type=ConditionType(c.type), status=_STATUS[c.status], reason=c.reason, message=c.message)
             for c in response.conditions

@@ -11,7 +11,6 @@ from function.cli.store import Ref
 from function.domain.allocation import Limits
 from function.kube.manifests import Manifest
 from function.runner import Runner
-from function.wire.items import by_version
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class Function:
     """Answers as the server does once bytes have arrived, knowing items by version as it does for Crossplane."""
 
     def __init__(self) -> None:
-        self._runner = Runner(identify=by_version)
+        self._runner = Runner(trust_versions=True)
         self._input = b""
         self.meter = Meter()
 

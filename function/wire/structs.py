@@ -1,4 +1,4 @@
-"""A protobuf Struct and a manifest: what core sends, and what it is sent."""
+"""A protobuf Struct becomes a manifest, and a manifest is merged into a Struct."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -8,35 +8,38 @@ from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
 
 from function.kube.manifests import JSON, Manifest
 
-_LARGEST = sys.float_info.max
+_MAX_FLOAT = sys.float_info.max
 
 
-def manifest(struct: Struct) -> Manifest:
-    """Return a manifest with sorted keys and whole numbers as integers, at every depth."""
-    found: Manifest = {}
+def read_struct(struct: Struct) -> Manifest:
+    """Returns a manifest with sorted keys and whole numbers as integers, at every depth.
+
+    Protobuf knows only floats, and maps arrive in random order: nothing may depend on either.
+    """
+    manifest: Manifest = {}
     fields = struct.fields
     for key in sorted(fields):
         value = fields[key]
         kind = value.WhichOneof("kind")
-        # Most of them: a call for each would be a tenth of the time.
-        found[key] = value.string_value if kind == "string_value" else _READERS[kind](value)
-    return found
+        # Most values are texts, and a function call for each would be a tenth of the time.
+        manifest[key] = value.string_value if kind == "string_value" else _READERS[kind](value)
+    return manifest
 
 
-def _number(value: Value) -> int | float:
+def _read_number(value: Value) -> int | float:
     number = value.number_value
     return int(number) if number.is_integer() else number
 
 
-def _list(value: Value) -> list[JSON]:
+def _read_list(value: Value) -> list[JSON]:
     return [_READERS[item.WhichOneof("kind")](item) for item in value.list_value.values]
 
 
 _READERS: Mapping[str | None, Callable[[Value], JSON]] = {
     "string_value": lambda value: value.string_value,
-    "struct_value": lambda value: manifest(value.struct_value),
-    "list_value": _list,
-    "number_value": _number,
+    "struct_value": lambda value: read_struct(value.struct_value),
+    "list_value": _read_list,
+    "number_value": _read_number,
     "bool_value": lambda value: value.bool_value,
     "null_value": lambda _: None,
     None: lambda _: None,
@@ -44,7 +47,7 @@ _READERS: Mapping[str | None, Callable[[Value], JSON]] = {
 
 
 def merge(struct: Struct, manifest: Manifest) -> None:
-    """Set what a manifest has and is not null; the rest of the struct stays."""
+    """Sets the entries of a manifest that are not null; the rest of the struct stays."""
     for key in sorted(manifest):
         value = manifest[key]
         if value is not None:
@@ -60,8 +63,8 @@ def _set(value: Value, new: JSON) -> None:
         case str():
             value.string_value = new
         case int():
-            # What no float holds must not fail the whole response.
-            value.number_value = max(-_LARGEST, min(_LARGEST, new))
+            # An integer that no float holds must not fail the whole response.
+            value.number_value = max(-_MAX_FLOAT, min(_MAX_FLOAT, new))
         case float():
             value.number_value = new
         case dict():

@@ -10,11 +10,11 @@ import time
 from crossplane.function import logging
 
 from function.contract import Call, Composed, Outcome
+from function.executor import FairExecutor
 from function.kube.manifests import text
 from function.main import serve
 from function.reasons import Unfinished
 from function.runner import Runner
-from function.turns import Turns
 
 
 def compose(call: Call) -> Outcome:
@@ -36,4 +36,4 @@ def recover(call: Call, _: Unfinished, __: str) -> Outcome:
 
 
 logging.configure()
-asyncio.run(serve(Runner(compose, recover, turns=Turns()), "127.0.0.1:0", None))
+asyncio.run(serve(Runner(compose, recover, executor=FairExecutor()), "127.0.0.1:0", None))

@@ -26,7 +26,7 @@ from function import reasons
 from function.composers import COMPOSERS, MEMORIES, compose, recover
 from function.contract import Call, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
-from function.metrics import Answered, Metrics
+from function.metrics import CallResult, Metrics
 from function.reasons import ConditionType, Status, Unfinished
 from function.runner import Runner
 from tests.server.processes import Running, refused, started
@@ -178,7 +178,7 @@ def test_only_the_last_round_of_a_reconcile_counts(
         requirements={name: Requirement(api_version="v1", kind="Any") for name in asked},
         conditions=(Condition(type=ConditionType.SCHEDULED, status=Status.FALSE, reason="PoolTooSmall"),),
     )
-    metrics.judge("ModelDeployment", call, outcome)
+    metrics.count_conditions("ModelDeployment", call, outcome)
     found = ours(generate_latest(metrics.registry).decode())
     said = ("conditions_not_true_total", "ModelDeployment", "PoolTooSmall", "False", "Scheduled")
     assert found.get(said, 0) == found.get(("reconciles_total", "ModelDeployment"), 0) == want, reason
@@ -187,7 +187,7 @@ def test_only_the_last_round_of_a_reconcile_counts(
 def test_what_is_true_is_not_counted() -> None:
     metrics = Metrics()
     condition = Condition(type=ConditionType.SCHEDULED, status=Status.TRUE, reason="Placed")
-    metrics.judge("ModelDeployment", Call(xr={}), Outcome(conditions=(condition,)))
+    metrics.count_conditions("ModelDeployment", Call(xr={}), Outcome(conditions=(condition,)))
     assert b"Placed" not in generate_latest(metrics.registry)
 
 
@@ -195,7 +195,7 @@ WORDS = {
     *COMPOSERS,
     *ConditionType,
     *Status,
-    *(answered.value for answered in Answered),
+    *(answered.value for answered in CallResult),
     *(
         reason
         for kind in vars(reasons).values()
@@ -211,8 +211,10 @@ MINE = st.sampled_from(sorted(WORDS)) | st.text()
 @given(kind=MINE, reason=MINE, type_=st.sampled_from(ConditionType), status=st.sampled_from(Status))
 def test_no_text_of_a_request_becomes_a_label(kind: str, reason: str, type_: ConditionType, status: Status) -> None:
     metrics = Metrics()
-    metrics.count(kind, Answered.COMPOSED, 0.1, 1, 1)
-    metrics.judge(kind, Call(xr={}), Outcome(conditions=(Condition(type=type_, status=status, reason=reason),)))
+    metrics.count_call(kind, CallResult.COMPOSED, 0.1, 1, 1)
+    metrics.count_conditions(
+        kind, Call(xr={}), Outcome(conditions=(Condition(type=type_, status=status, reason=reason),))
+    )
     families = text_string_to_metric_families(generate_latest(metrics.registry).decode())
     labels = {
         value
@@ -279,9 +281,9 @@ NAMES = {
 
 def test_what_is_exposed_is_documented_and_what_the_dashboard_asks_for() -> None:
     metrics = Metrics()
-    metrics.count("Model", Answered.COMPOSED, 0.1, 1, 1)
+    metrics.count_call("Model", CallResult.COMPOSED, 0.1, 1, 1)
     condition = Condition(type=ConditionType.MODEL_VALID, status=Status.FALSE, reason="InvalidSource")
-    metrics.judge("Model", Call(xr={}), Outcome(conditions=(condition,)))
+    metrics.count_conditions("Model", Call(xr={}), Outcome(conditions=(condition,)))
     exposed = {f"modelplane_{key[0]}" for key in ours(generate_latest(metrics.registry).decode())}
     documented = set(re.findall(r"`(modelplane_\w+)`", (ROOT / "docs" / "reference.md").read_text()))
     asked = set(re.findall(r"modelplane_\w+", (ROOT / "install" / "monitoring" / "dashboard.json").read_text()))

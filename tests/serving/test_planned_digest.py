@@ -6,8 +6,7 @@ from function.composers.model_placement import compute_service_identity
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST
-from function.wire import requests
-from function.wire.split import split
+from function.wire.requests import read_call, split_request
 from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, environment, placement, running, scene
 
 
@@ -16,19 +15,19 @@ def test_name_and_digest_are_those_of_the_running_service(story: str) -> None:
     rest = scene(story)
     observed = running(rest)
     digest = strings(observed, "metadata.annotations")[ANNOTATION_SPEC_DIGEST]
-    call = requests.read(split(rest.request().SerializeToString()))
+    call = read_call(split_request(rest.request().SerializeToString()))
     assert compute_service_identity(call, BUILT_IN) == (text(observed, "metadata.name"), digest)
 
 
 def test_there_is_no_digest_where_nothing_can_be_planned() -> None:
     without = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "EmptyDir"}))
-    call = requests.read(split(without.request().SerializeToString()))
+    call = read_call(split_request(without.request().SerializeToString()))
     assert compute_service_identity(call, BUILT_IN) is None
 
 
 def test_existing_claim_suffices_where_the_environment_would_refuse_a_new_one() -> None:
     rest = scene(SEVERAL_NODES)
     without = rest.edited(environment("storage", None))
-    calls = [requests.read(split(found.request().SerializeToString())) for found in (rest, without)]
+    calls = [read_call(split_request(found.request().SerializeToString())) for found in (rest, without)]
     digests = [compute_service_identity(call, BUILT_IN) for call in calls]
     assert digests[1] == digests[0] is not None

@@ -9,8 +9,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from function.composers import compose, requirements
 from function.contract import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, copy_manifest, mapping, text
-from function.wire import requests
-from function.wire.split import split
+from function.wire.requests import read_call, split_request
 from function.wire.structs import merge
 from tests.composers.plane import plane
 
@@ -51,7 +50,7 @@ class Scene:
 
     def outcome(self) -> Outcome:
         """Return what the function makes of it."""
-        call = requests.read(split(self.request().SerializeToString()))
+        call = read_call(split_request(self.request().SerializeToString()))
         # Nothing is there that is not observed.
         orphans = {name: () for name, asked in compose(call).requirements.items() if asked.kind == "Object"}
         return compose(replace(call, answers={**orphans, **call.answers}))

@@ -10,7 +10,7 @@ from crossplane.function.resource import dict_to_struct
 from bench import wire
 from function.contract import RequiredResource
 from function.kube.manifests import JSON, Manifest
-from function.wire import items
+from function.wire.requests import identify_items
 
 
 def sent(manifest: Manifest, seed: int = 0) -> bytes:
@@ -19,12 +19,12 @@ def sent(manifest: Manifest, seed: int = 0) -> bytes:
 
 
 def by_content(item: bytes) -> RequiredResource:
-    (found,) = items.by_content([item])
+    (found,) = identify_items([item])
     return found
 
 
 def by_version(item: bytes) -> RequiredResource:
-    (found,) = items.by_version([item])
+    (found,) = identify_items([item], trust_versions=True)
     return found
 
 

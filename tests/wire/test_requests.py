@@ -10,13 +10,12 @@ from crossplane.function.resource import dict_to_struct
 
 from function.contract import Answer, Call
 from function.kube.manifests import JSON, Manifest
-from function.wire.requests import read
-from function.wire.split import split
+from function.wire.requests import read_call, split_request
 
 
 def received(request: RunFunctionRequest) -> Call:
     """Read a request as the server does: from bytes."""
-    return read(split(request.SerializeToString()))
+    return read_call(split_request(request.SerializeToString()))
 
 
 def of_composite(manifest: Manifest) -> RunFunctionRequest:
@@ -74,9 +73,9 @@ def test_an_empty_request_is_an_empty_call() -> None:
 
 def test_reading_leaves_the_request_alone() -> None:
     request = of_composite({"kind": "Model"})
-    received = split(request.SerializeToString())
+    received = split_request(request.SerializeToString())
     before = received.rest.SerializeToString(deterministic=True)
-    read(received)
+    read_call(received)
     assert received.rest.SerializeToString(deterministic=True) == before, "indexing a protobuf map would add to it"
 
 

@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from function.contract import Composed, Condition, Event, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ConditionType, Phase, Status
-from function.wire.responses import refuse, write
+from function.wire.responses import refuse_request, write_response
 
 JOB: Manifest = {"apiVersion": "batch/v1", "kind": "Job"}
 
@@ -56,7 +56,7 @@ MERGES = (
 
 @pytest.mark.parametrize("case", MERGES, ids=lambda c: c.id)
 def test_status(case: Merge) -> None:
-    response = write(earlier(status=case.theirs), Outcome(status=case.ours))
+    response = write_response(earlier(status=case.theirs), Outcome(status=case.ours))
     assert status_of(response) == case.want, case.reason
 
 
@@ -83,13 +83,13 @@ WRITTEN = (
 @pytest.mark.parametrize("case", WRITTEN, ids=lambda c: c.id)
 def test_values(case: Written) -> None:
     composed = {"x": Composed(manifest={"spec": {"value": case.given}})}
-    response = write(fnv1.RunFunctionRequest(), Outcome(composed=composed))
+    response = write_response(fnv1.RunFunctionRequest(), Outcome(composed=composed))
     sent = fnv1.RunFunctionResponse.FromString(response.SerializeToString())
     assert struct_to_dict(sent.desired.resources["x"].resource) == {"spec": {"value": case.want}}, case.reason
 
 
 def test_what_others_compose_survives() -> None:
-    response = write(earlier(theirs=JOB), Outcome(composed={"ours": Composed(manifest=JOB, ready=False)}))
+    response = write_response(earlier(theirs=JOB), Outcome(composed={"ours": Composed(manifest=JOB, ready=False)}))
     assert sorted(response.desired.resources) == ["ours", "theirs"]
     assert struct_to_dict(response.desired.resources["theirs"].resource) == JOB
     assert response.desired.resources["theirs"].ready == fnv1.READY_TRUE
@@ -97,13 +97,15 @@ def test_what_others_compose_survives() -> None:
 
 
 def test_a_resource_of_ours_replaces_one_of_the_same_name() -> None:
-    response = write(earlier(job={"kind": "Other", "spec": {}}), Outcome(composed={"job": Composed(manifest=JOB)}))
+    response = write_response(
+        earlier(job={"kind": "Other", "spec": {}}), Outcome(composed={"job": Composed(manifest=JOB)})
+    )
     assert struct_to_dict(response.desired.resources["job"].resource) == JOB
 
 
 def test_context_is_passed_on() -> None:
     request = fnv1.RunFunctionRequest(context=dict_to_struct({"key": "value"}))
-    assert struct_to_dict(write(request, Outcome()).context) == {"key": "value"}
+    assert struct_to_dict(write_response(request, Outcome()).context) == {"key": "value"}
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,14 @@ READINESS = (
 
 @pytest.mark.parametrize("case", READINESS, ids=lambda c: c.id)
 def test_ready_of_the_composite(case: Readiness) -> None:
-    assert write(fnv1.RunFunctionRequest(), Outcome(ready=case.ready)).desired.composite.ready == case.want, case.reason
+    assert write_response(fnv1.RunFunctionRequest(), Outcome(ready=case.ready)).desired.composite.ready == case.want, (
+        case.reason
+    )
 
 
 def test_ready_is_set_for_each_composed_resource() -> None:
     composed = {"up": Composed(manifest=JOB, ready=True), "down": Composed(manifest=JOB, ready=False)}
-    resources = write(fnv1.RunFunctionRequest(), Outcome(composed=composed)).desired.resources
+    resources = write_response(fnv1.RunFunctionRequest(), Outcome(composed=composed)).desired.resources
     assert (resources["up"].ready, resources["down"].ready) == (fnv1.READY_TRUE, fnv1.READY_FALSE)
 
 
@@ -138,7 +142,7 @@ def test_conditions_keep_their_order_and_have_a_target() -> None:
         Condition(type=ConditionType.MODEL_RESOLVED, status=Status.FALSE, reason="ModelNotFound", message="No model"),
         Condition(type=ConditionType.PLACEMENTS_READY, status=Status.UNKNOWN, reason="Unreachable"),
     )
-    response = write(fnv1.RunFunctionRequest(), Outcome(conditions=conditions))
+    response = write_response(fnv1.RunFunctionRequest(), Outcome(conditions=conditions))
     assert MessageToDict(response)["conditions"] == [
         {
             "type": "Scheduled",
@@ -167,7 +171,7 @@ def test_events_have_a_severity_and_a_reason() -> None:
         Event(reason="Placed", message="On a"),
         Event(reason="PoolTooSmall", message="No", warning=True),
     )
-    response = write(fnv1.RunFunctionRequest(), Outcome(events=events))
+    response = write_response(fnv1.RunFunctionRequest(), Outcome(events=events))
     assert [(r.severity, r.reason, r.message) for r in response.results] == [
         (fnv1.SEVERITY_NORMAL, "Placed", "On a"),
         (fnv1.SEVERITY_WARNING, "PoolTooSmall", "No"),
@@ -206,12 +210,12 @@ SELECTED = (
 
 @pytest.mark.parametrize("case", SELECTED, ids=lambda c: c.id)
 def test_requirements(case: Selected) -> None:
-    response = write(fnv1.RunFunctionRequest(), Outcome(requirements={"it": case.requirement}))
+    response = write_response(fnv1.RunFunctionRequest(), Outcome(requirements={"it": case.requirement}))
     assert MessageToDict(response)["requirements"] == {"resources": {"it": case.want}}, case.reason
 
 
 def test_ttl() -> None:
-    assert write(fnv1.RunFunctionRequest(), Outcome(ttl_seconds=600)).meta.ttl.seconds == 600
+    assert write_response(fnv1.RunFunctionRequest(), Outcome(ttl_seconds=600)).meta.ttl.seconds == 600
 
 
 def test_the_same_outcome_gives_the_same_bytes() -> None:
@@ -225,24 +229,24 @@ def test_the_same_outcome_gives_the_same_bytes() -> None:
             requirements={name: Requirement(api_version="v1", kind="Pod", name=name) for name in names},
         )
         # As gRPC sends it, not only in protobuf's own deterministic form.
-        answers.add(write(fnv1.RunFunctionRequest(), outcome).SerializeToString())
+        answers.add(write_response(fnv1.RunFunctionRequest(), outcome).SerializeToString())
     assert len(answers) == 1, "maps are filled in one order"
 
 
 def test_refusing_keeps_what_others_desire() -> None:
-    response = refuse(earlier(theirs=JOB), "Internal error")
+    response = refuse_request(earlier(theirs=JOB), "Internal error")
     assert [(r.severity, r.message) for r in response.results] == [(fnv1.SEVERITY_FATAL, "Internal error")]
     assert list(response.desired.resources) == ["theirs"]
 
 
 @pytest.mark.parametrize(("number", "want"), [(10**400, 1.7976931348623157e308), (-(10**400), -1.7976931348623157e308)])
 def test_a_number_beyond_floats_is_the_largest_float(number: int, want: float) -> None:
-    answer = write(fnv1.RunFunctionRequest(), Outcome(status={"number": number}))
+    answer = write_response(fnv1.RunFunctionRequest(), Outcome(status={"number": number}))
     assert struct_to_dict(answer.desired.composite.resource)["status"]["number"] == want
 
 
 def test_a_status_names_the_version_that_it_follows_from() -> None:
-    response = write(fnv1.RunFunctionRequest(), Outcome(status={"phase": "Ready"}, version="41"))
+    response = write_response(fnv1.RunFunctionRequest(), Outcome(status={"phase": "Ready"}, version="41"))
     assert struct_to_dict(response.desired.composite.resource) == {
         "metadata": {"resourceVersion": "41"},
         "status": {"phase": "Ready"},

@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.kube.manifests import Manifest
-from function.wire.items import Identify, by_content, by_version
-from function.wire.requests import read
-from function.wire.split import MalformedError, metadata, split
-from function.wire.structs import manifest
+from function.wire.requests import MalformedError, parse_metadata, read_call, split_request
+from function.wire.structs import read_struct
 from tests.wire.wire import REQUESTS, field
 
 Told: TypeAlias = tuple[Manifest, dict[str, Manifest], set[str], dict[str, list[Manifest]], Manifest, Manifest, bytes]
@@ -26,32 +24,32 @@ def whole(data: bytes) -> Told:
     """Read a request with protobuf alone."""
     request = fnv1.RunFunctionRequest.FromString(data)
     return (
-        manifest(request.observed.composite.resource),
-        {name: manifest(item.resource) for name, item in sorted(request.observed.resources.items())},
+        read_struct(request.observed.composite.resource),
+        {name: read_struct(item.resource) for name, item in sorted(request.observed.resources.items())},
         set(request.desired.resources),
         {
             name: [unsigned(i.resource) for i in found.items]
             for name, found in sorted(request.required_resources.items())
         },
-        manifest(request.input),
-        manifest(request.context),
+        read_struct(request.input),
+        read_struct(request.context),
         _answered(request),
     )
 
 
 def unsigned(item: Struct) -> Manifest:
     """Return a manifest without the list of who wrote it."""
-    found = manifest(item)
+    found = read_struct(item)
     said = found.get("metadata")
     if isinstance(said, dict):
         said.pop("managedFields", None)
     return found
 
 
-def parts(data: bytes, identify: Identify) -> Told:
+def parts(data: bytes, *, trust_versions: bool) -> Told:
     """Read a request as the server does, and everything that was left unread."""
-    received = split(data)
-    call = read(received, identify)
+    received = split_request(data)
+    call = read_call(received, trust_versions=trust_versions)
     return (
         call.xr,
         dict(call.observed),
@@ -70,18 +68,18 @@ def _answered(request: fnv1.RunFunctionRequest) -> bytes:
     return written
 
 
-@pytest.mark.parametrize("identify", [by_content, by_version])
+@pytest.mark.parametrize("trust_versions", [False, True])
 @THOROUGH
 @given(data=REQUESTS)
-def test_the_same_call(identify: Identify, data: bytes) -> None:
-    assert repr(parts(data, identify)) == repr(whole(data))
+def test_the_same_call(*, trust_versions: bool, data: bytes) -> None:
+    assert repr(parts(data, trust_versions=trust_versions)) == repr(whole(data))
 
 
-@pytest.mark.parametrize("identify", [by_content, by_version])
+@pytest.mark.parametrize("trust_versions", [False, True])
 @THOROUGH
 @given(data=REQUESTS, at=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255) | st.none())
 def test_malformed_bytes_are_refused_and_never_more(
-    identify: Identify, data: bytes, at: float, byte: int | None
+    *, trust_versions: bool, data: bytes, at: float, byte: int | None
 ) -> None:
     place = int(at * len(data))
     broken = data[:place] + (b"" if byte is None else bytes((byte,)) + data[place + 1 :])
@@ -90,14 +88,14 @@ def test_malformed_bytes_are_refused_and_never_more(
     except DecodeError:
         # An entry that a later one of its name replaces is read by nobody; all that is left must be whole.
         with contextlib.suppress(MalformedError):
-            assert repr(parts(broken, identify)) == repr(whole(left(broken)))
+            assert repr(parts(broken, trust_versions=trust_versions)) == repr(whole(left(broken)))
     else:
-        assert repr(parts(broken, identify)) == told
+        assert repr(parts(broken, trust_versions=trust_versions)) == told
 
 
 def left(data: bytes) -> bytes:
     """Return a request with what is left of it once entries of one name have replaced each other."""
-    rest, required = split(data)
+    rest, required = split_request(data)
     entries = (
         field(8, field(1, name.encode()) + field(2, b"".join(field(1, item) for item in items)))
         for name, items in required.items()
@@ -106,24 +104,24 @@ def left(data: bytes) -> bytes:
     return written
 
 
-@pytest.mark.parametrize("identify", [by_content, by_version])
-def test_what_a_later_entry_replaces_is_not_read(identify: Identify) -> None:
+@pytest.mark.parametrize("trust_versions", [False, True])
+def test_what_a_later_entry_replaces_is_not_read(*, trust_versions: bool) -> None:
     broken, whole_ = field(8, field(1, b"a") + field(2, field(1, b"\xff"))), field(8, field(1, b"a") + field(2, b""))
     with pytest.raises(MalformedError):
-        parts(broken, identify)
-    assert parts(broken + whole_, identify) == parts(whole_, identify)
+        parts(broken, trust_versions=trust_versions)
+    assert parts(broken + whole_, trust_versions=trust_versions) == parts(whole_, trust_versions=trust_versions)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes(data: bytes) -> None:
     with contextlib.suppress(MalformedError):
-        parts(data, by_version)
+        parts(data, trust_versions=True)
 
 
 def test_an_item_nobody_asks_for_is_not_parsed() -> None:
     nonsense = b"\xff"
-    received = split(field(8, field(1, b"unasked") + field(2, field(1, nonsense))))
+    received = split_request(field(8, field(1, b"unasked") + field(2, field(1, nonsense))))
     assert {name: list(items) for name, items in received.required.items()} == {"unasked": [nonsense]}
 
 
@@ -141,6 +139,6 @@ def test_the_numbers_are_those_of_the_protocol(proto: object) -> None:
 
 
 def test_metadata_that_is_none() -> None:
-    assert dict(metadata(b"")) == {}
+    assert dict(parse_metadata(b"")) == {}
     with pytest.raises(MalformedError):
-        metadata(b"\xff")
+        parse_metadata(b"\xff")

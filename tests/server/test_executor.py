@@ -16,9 +16,8 @@ from crossplane.function.resource import struct_to_dict
 from bench import wire
 from bench.fleet import MODEL, TOO_LARGE, environment
 from function.contract import Pause
+from function.executor import MAX_CALL_SECONDS, MAX_CALLS, SLICE_SECONDS, FairExecutor, TooLongError
 from function.runner import Runner
-from function.turns import CALLS, MOST_SECONDS, STEP_SECONDS, TooLongError, Turns
-from function.wire.items import by_version
 
 ENVIRONMENTS = 40
 
@@ -45,37 +44,39 @@ def spelling(said: list[str], name: str, letters: int = 3) -> Callable[[Pause], 
     return work
 
 
-def run(turns: Turns[str], *works: Callable[[Pause], str]) -> list[str]:
+def run(executor: FairExecutor[str], *works: Callable[[Pause], str]) -> list[str]:
     async def together() -> list[str]:
-        return await asyncio.gather(*map(turns.run, works))
+        return await asyncio.gather(*map(executor.run, works))
 
     return asyncio.run(together())
 
 
-def test_who_has_computed_for_a_while_lets_the_next_go_on() -> None:
+def test_call_yields_after_its_time_slice() -> None:
     said: list[str] = []
-    turns: Turns[str] = Turns(clock=ticking(2 * STEP_SECONDS), processor=still)
+    executor: FairExecutor[str] = FairExecutor(clock=ticking(2 * SLICE_SECONDS), processor_clock=still)
 
     def first(pause: Pause) -> str:
-        while len(turns._line._waiting) < 2:  # noqa: SLF001  # the others have arrived, and nothing else tells it
+        while len(executor._lock._waiting) < 2:  # noqa: SLF001  # the others have arrived, and nothing else tells it
             pass
         return spelling(said, "a")(pause)
 
-    assert run(turns, first, spelling(said, "b"), spelling(said, "c")) == ["a", "b", "c"]
+    assert run(executor, first, spelling(said, "b"), spelling(said, "c")) == ["a", "b", "c"]
     assert sorted(said[:3]) == ["a", "b", "c"], "each has said something before one says its second"
     assert said == said[:3] * 3, "in the order in which they came"
 
 
-def test_who_is_done_soon_is_not_interrupted() -> None:
+def test_short_call_is_not_interrupted() -> None:
     said: list[str] = []
-    turns: Turns[str] = Turns(clock=still, processor=still)
-    run(turns, *(spelling(said, name) for name in "abcdef"))
+    executor: FairExecutor[str] = FairExecutor(clock=still, processor_clock=still)
+    run(executor, *(spelling(said, name) for name in "abcdef"))
     assert all(len(set(said[n : n + 3])) == 1 for n in range(0, len(said), 3)), said
-    assert len("abcdef") > CALLS, "some had to wait for a thread"
+    assert len("abcdef") > MAX_CALLS, "some had to wait for a thread"
 
 
-def test_a_call_has_so_much_processor_time_and_no_more() -> None:
-    turns: Turns[str] = Turns(clock=ticking(2 * STEP_SECONDS), processor=ticking(MOST_SECONDS / 10))
+def test_call_ends_when_its_processor_time_is_used_up() -> None:
+    executor: FairExecutor[str] = FairExecutor(
+        clock=ticking(2 * SLICE_SECONDS), processor_clock=ticking(MAX_CALL_SECONDS / 10)
+    )
     paused = 0
 
     def endless(pause: Pause) -> str:
@@ -88,19 +89,19 @@ def test_a_call_has_so_much_processor_time_and_no_more() -> None:
             pause()
             return "can still be answered"
 
-    assert run(turns, endless) == ["can still be answered"]
+    assert run(executor, endless) == ["can still be answered"]
     assert paused == 10
 
 
-def test_what_fails_leaves_the_turn_to_others() -> None:
-    turns: Turns[str] = Turns()
+def test_failed_call_releases_the_lock() -> None:
+    executor: FairExecutor[str] = FairExecutor()
 
     def broken(_: Pause) -> str:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(turns, broken)
-    assert run(turns, lambda _: "the next") == ["the next"]
+        run(executor, broken)
+    assert run(executor, lambda _: "the next") == ["the next"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,13 @@ def outsized() -> Outsized:
     required = {"model": [MODEL], "own-placements": [], "selected-environments": environments}
     order = Random(7)  # the same orders in every run
     request = wire.request(TOO_LARGE, {**required, "environments": environments}, order)
-    return Outsized(Runner(identify=by_version), request)
+    return Outsized(Runner(trust_versions=True), request)
 
 
 _NUMBERS = itertools.count(10)
 
 
-def test_it_pauses_for_every_environment_that_it_reads_and_judges(outsized: Outsized) -> None:
+def test_pauses_for_every_environment_parsed_and_filtered(outsized: Outsized) -> None:
     pauses = 0
 
     def pause() -> None:
@@ -138,7 +139,7 @@ def test_it_pauses_for_every_environment_that_it_reads_and_judges(outsized: Outs
     assert pauses <= unknown - 2 * ENVIRONMENTS, "what is remembered takes no time"
 
 
-def test_what_takes_too_long_keeps_what_runs_and_says_so(outsized: Outsized) -> None:
+def test_keeps_running_workloads_when_a_call_takes_too_long(outsized: Outsized) -> None:
     pauses = 0
 
     def pause() -> None:
