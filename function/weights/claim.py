@@ -6,22 +6,14 @@ default class, for which the field is left out: in a claim `""` would mean no cl
 """
 
 from dataclasses import dataclass
-from enum import Enum
 
 from function.domain.model import Problem
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
+from function.remote.object_writer import ManagementPolicy
 from function.weights.sizing import format_request, parse_observed
 
 READ_WRITE_MANY = "ReadWriteMany"
-
-
-class Ownership(Enum):
-    """Who creates and removes an object of the remote cluster."""
-
-    OBSERVED = "the user's: never created, changed or deleted"
-    MANAGED = "deleted with the placement or cache that composed it"
-    RETAINED = "created if absent, never deleted, described by several composites at once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +22,7 @@ class ClaimPlan:
 
     name: str
     namespace: str
-    ownership: Ownership
+    policy: ManagementPolicy
     size: int = 0  # bytes
     class_name: str | None = ""  # None: not set any more, so that an existing claim keeps its class
     access_mode: str = READ_WRITE_MANY
@@ -40,7 +32,7 @@ def build_claim(plan: ClaimPlan, observed: Manifest) -> Manifest:
     """Builds the claim, with what cannot change as observed; `observed` is empty while it does not exist."""
     metadata: Manifest = {"name": plan.name, "namespace": plan.namespace}
     manifest: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
-    if plan.ownership is Ownership.OBSERVED:
+    if plan.policy is ManagementPolicy.OBSERVE_ONLY:
         return manifest
     modes: list[JSON] = [*_access_modes(observed)] or [plan.access_mode]
     keeps_class = observed and plan.class_name != ""
@@ -58,7 +50,7 @@ def build_claim(plan: ClaimPlan, observed: Manifest) -> Manifest:
 
 def find_immutable_changes(plan: ClaimPlan, observed: Manifest) -> tuple[Problem, ...]:
     """Finds settings that only a new claim can have."""
-    if not observed or plan.ownership is Ownership.OBSERVED:
+    if not observed or plan.policy is ManagementPolicy.OBSERVE_ONLY:
         return ()
     problems = []
     observed_class, modes = manifests.text(observed, "spec.storageClassName"), _access_modes(observed)

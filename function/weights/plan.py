@@ -16,7 +16,8 @@ from function.domain.pods import PullSecret, name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
-from function.weights.claim import ClaimPlan, Ownership
+from function.remote.object_writer import ManagementPolicy
+from function.weights.claim import ClaimPlan
 from function.weights.credentials import Credential, plan_credential
 from function.weights.faults import (
     NOTHING_OBSERVED,
@@ -44,17 +45,19 @@ class Gate(Enum):
 class CaseRow:
     """Who owns the claim and the Job of a case."""
 
-    claim: Ownership
-    job: Ownership
+    claim: ManagementPolicy
+    job: ManagementPolicy
     without_preload: Gate
 
 
 # The cases that write to a claim. The others compose neither claim nor Job.
 CASES = {
-    Case.USER_CLAIM: CaseRow(claim=Ownership.OBSERVED, job=Ownership.RETAINED, without_preload=Gate.CLAIM),
-    Case.SHARED: CaseRow(claim=Ownership.RETAINED, job=Ownership.RETAINED, without_preload=Gate.NOTHING),
-    Case.RETAINED: CaseRow(claim=Ownership.RETAINED, job=Ownership.RETAINED, without_preload=Gate.NOTHING),
-    Case.MANAGED: CaseRow(claim=Ownership.MANAGED, job=Ownership.MANAGED, without_preload=Gate.NOTHING),
+    Case.USER_CLAIM: CaseRow(
+        claim=ManagementPolicy.OBSERVE_ONLY, job=ManagementPolicy.RETAIN, without_preload=Gate.CLAIM
+    ),
+    Case.SHARED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
+    Case.RETAINED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
+    Case.MANAGED: CaseRow(claim=ManagementPolicy.FULL, job=ManagementPolicy.FULL, without_preload=Gate.NOTHING),
 }
 
 
@@ -63,7 +66,7 @@ class JobPlan:
     """A download Job."""
 
     name: str
-    ownership: Ownership
+    policy: ManagementPolicy
     manifest: Manifest
     scripts: Manifest  # the ConfigMap that its pods mount
     pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
@@ -168,12 +171,12 @@ def _plan_download(
     request: StorageRequest, observed: ObservedStorage, source: HuggingFaceSource | UriSource
 ) -> StoragePlan:
     row, path = CASES[request.case], model_directory(source)
-    is_created = row.claim is not Ownership.OBSERVED
+    is_created = row.claim is not ManagementPolicy.OBSERVE_ONLY
     size = compute_size(request.explicit_size, request.model, request.gpu_memory) if is_created else None
     claim = ClaimPlan(
         name=name_claim(request),
         namespace=request.namespace,
-        ownership=row.claim,
+        policy=row.claim,
         size=size.amount if size else 0,
         class_name=request.class_name,
         access_mode=request.access_mode,
@@ -196,9 +199,9 @@ def _plan_download(
 def _with_download_job(
     plan: StoragePlan, request: StorageRequest, observed: ObservedStorage, source: HuggingFaceSource | UriSource
 ) -> StoragePlan:
-    ownership = CASES[request.case].job
+    policy = CASES[request.case].job
     # Objects that several placements describe at once must not carry the name of one of them.
-    stem = f"weights-{plan.key}" if ownership is Ownership.RETAINED else request.owner
+    stem = f"weights-{plan.key}" if policy is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     is_user_claim = request.case is Case.USER_CLAIM
     owner = (plan.claim_name,) if is_user_claim else _owner_identity(request)
@@ -225,7 +228,7 @@ def _with_download_job(
     )
     job = JobPlan(
         name=manifests.text(manifest, "metadata.name"),
-        ownership=ownership,
+        policy=policy,
         manifest=manifest,
         scripts=scripts,
         pull_secrets=pull_secrets,

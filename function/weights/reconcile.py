@@ -21,7 +21,7 @@ from function.remote.carry_over import reapply_observed, stop_managing, with_man
 from function.remote.health import Level, assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
 from function.remote.observed_object import ObservedObject, State
-from function.weights.claim import Ownership, build_claim, find_immutable_changes, get_access_mode, get_capacity
+from function.weights.claim import build_claim, find_immutable_changes, get_access_mode, get_capacity
 from function.weights.credentials import SecretCopy, list_credential_copies, list_pull_secret_copies
 from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.observed_jobs import (
@@ -51,11 +51,6 @@ from function.weights.state import (
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_POLICIES: Mapping[Ownership, ManagementPolicy] = {
-    Ownership.OBSERVED: ManagementPolicy.OBSERVE_ONLY,
-    Ownership.MANAGED: ManagementPolicy.FULL,
-    Ownership.RETAINED: ManagementPolicy.RETAIN,
-}
 _WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {
     Case.PRESTAGED: Finding.PRESTAGED,
     Case.INITIALIZER: Finding.EMPTY_DIR,
@@ -236,7 +231,7 @@ def _with_observed_job(plan: StoragePlan, observed: _Observed) -> StoragePlan:
 def _get_access_mode(plan: StoragePlan, claim: ObservedObject) -> str:
     if plan.claim is None:
         return ""
-    planned = "" if plan.claim.ownership is Ownership.OBSERVED else plan.claim.access_mode
+    planned = "" if plan.claim.policy is ManagementPolicy.OBSERVE_ONLY else plan.claim.access_mode
     return get_access_mode(claim.manifest) or planned
 
 
@@ -248,7 +243,7 @@ def _compose_claim(writer: ObjectWriter, plan: StoragePlan, observed: _Observed)
     if observed.is_hydrated and observed.claim.seen and plan.size and not plan.size.is_stated:
         claim = replace(claim, size=0)
     manifest = build_claim(claim, observed.claim.manifest)
-    return {key: writer.compose(key, manifest, _POLICIES[claim.ownership])}
+    return {key: writer.compose(key, manifest, claim.policy)}
 
 
 def _list_copies(plan: StoragePlan) -> tuple[SecretCopy, ...]:
@@ -261,7 +256,7 @@ def _compose_secrets(
 ) -> dict[str, Composed]:
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
     pods_download = bool(serving_uri) and "pvc" not in serving_uri.partition("://")
-    policy = _POLICIES[plan.job.ownership] if plan.job else ManagementPolicy.FULL
+    policy = plan.job.policy if plan.job else ManagementPolicy.FULL
     composed: dict[str, Composed] = {}
     for copy in _list_copies(plan):
         key = TOKEN + copy.name
@@ -307,7 +302,7 @@ def _compose_jobs(
     proof = () if existing else write_failures
     return {
         **{failed: reapply_observed(writer.observed[failed]) for failed in proof},
-        key: compose_job(writer, key, job.manifest, _POLICIES[job.ownership]),
+        key: compose_job(writer, key, job.manifest, job.policy),
     }
 
 
@@ -323,7 +318,7 @@ def _compose_scripts(
     has_ended = observed.is_hydrated or observed.is_outdated or has_failed
     if plan.job and JOB + plan.job.name in jobs and not has_ended:
         key = _name_scripts(plan.job)
-        composed[key] = writer.compose(key, plan.job.scripts, _POLICIES[plan.job.ownership])
+        composed[key] = writer.compose(key, plan.job.scripts, plan.job.policy)
     return composed
 
 

@@ -12,8 +12,9 @@ from function.domain.model import Problem
 from function.kube.manifests import integer, text
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.health import Level, assess
+from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import ObservedObject, State
-from function.weights.claim import ClaimPlan, Ownership, can_be_mounted_by, get_access_mode
+from function.weights.claim import ClaimPlan, can_be_mounted_by, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.observed_jobs import JobFailure, find_failure
 from function.weights.plan import StoragePlan
@@ -238,7 +239,7 @@ def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, environment: str
         return state
     if claim.refused:
         return replace(state, finding=Finding.CLAIM_REFUSED)
-    if plan.ownership is not Ownership.OBSERVED and not claim.present:
+    if plan.policy is not ManagementPolicy.OBSERVE_ONLY and not claim.present:
         return None
     if claim.state is State.ABSENT:
         return replace(state, finding=Finding.CLAIM_NOT_FOUND)

@@ -8,9 +8,10 @@ from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem, SecretKey
 from function.kube.manifests import Manifest
 from function.reasons import Phase, PlacementStorage, Status
+from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import ObservedObject, State
 from function.status.weights import describe_storage
-from function.weights.claim import ClaimPlan, Ownership
+from function.weights.claim import ClaimPlan
 from function.weights.credentials import SecretCopy
 from function.weights.observed_jobs import JobFailure
 from function.weights.plan import StoragePlan
@@ -29,8 +30,8 @@ from function.weights.state import (
 )
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
-USERS = ClaimPlan(name="mine", namespace="lab", ownership=Ownership.OBSERVED)
-OURS = ClaimPlan(name="ours", namespace="lab", ownership=Ownership.MANAGED)
+USERS = ClaimPlan(name="mine", namespace="lab", policy=ManagementPolicy.OBSERVE_ONLY)
+OURS = ClaimPlan(name="ours", namespace="lab", policy=ManagementPolicy.FULL)
 PLAN = StoragePlan(type=Row.MANAGED, uri="pvc://ours/models/0", claim_name="ours", path="models/0")
 DOWN = ObservedObject(State.UNREACHABLE, {}, "dial tcp: refused")
 NO_KUBECONFIG = ObservedObject(State.NO_CREDENTIALS, {}, "cannot get credentials")

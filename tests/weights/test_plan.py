@@ -10,7 +10,7 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
-from function.weights.claim import Ownership
+from function.remote.object_writer import ManagementPolicy
 from function.weights.plan import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
@@ -39,8 +39,8 @@ class Case:
     type: Row
     uri: str  # {claim} is the planned claim's name
     gate: Gate
-    claim: Ownership | None = None
-    job: Ownership | None = None
+    claim: ManagementPolicy | None = None
+    job: ManagementPolicy | None = None
     size: Size | None = None
 
 
@@ -79,8 +79,8 @@ CASES = (
         Row.MANAGED,
         ON_CLAIM,
         Gate.JOB,
-        Ownership.MANAGED,
-        Ownership.MANAGED,
+        ManagementPolicy.FULL,
+        ManagementPolicy.FULL,
         GPU_MEMORY,
     ),
     Case(
@@ -90,8 +90,8 @@ CASES = (
         Row.MANAGED,
         ON_CLAIM,
         Gate.JOB,
-        Ownership.MANAGED,
-        Ownership.MANAGED,
+        ManagementPolicy.FULL,
+        ManagementPolicy.FULL,
         Size(amount=60 * GIB, source=SizeFrom.EXPLICIT),
     ),
     Case(
@@ -102,8 +102,8 @@ CASES = (
         # printf '["https://m.example.com/m.gguf","",[],[]]' | sha256sum
         "pvc://{claim}/models/269e5644f3cce45f",
         Gate.JOB,
-        Ownership.MANAGED,
-        Ownership.MANAGED,
+        ManagementPolicy.FULL,
+        ManagementPolicy.FULL,
         Size(amount=9 * GIB, source=SizeFrom.DISK),
     ),
     Case(
@@ -113,8 +113,8 @@ CASES = (
         Row.RETAINED,
         ON_CLAIM,
         Gate.JOB,
-        Ownership.RETAINED,
-        Ownership.RETAINED,
+        ManagementPolicy.RETAIN,
+        ManagementPolicy.RETAIN,
         GPU_MEMORY,
     ),
     Case(
@@ -124,8 +124,8 @@ CASES = (
         Row.SHARED,
         ON_CLAIM,
         Gate.JOB,
-        Ownership.RETAINED,
-        Ownership.RETAINED,
+        ManagementPolicy.RETAIN,
+        ManagementPolicy.RETAIN,
         Size(amount=2000 * GIB, source=SizeFrom.EXPLICIT),
     ),
     Case(
@@ -135,8 +135,8 @@ CASES = (
         Row.USER_CLAIM,
         ON_CLAIM,
         Gate.JOB,
-        Ownership.OBSERVED,
-        Ownership.RETAINED,
+        ManagementPolicy.OBSERVE_ONLY,
+        ManagementPolicy.RETAIN,
     ),
     Case(
         "users-claim-without-preload",
@@ -145,7 +145,7 @@ CASES = (
         Row.USER_CLAIM,
         ON_CLAIM,
         Gate.CLAIM,
-        Ownership.OBSERVED,
+        ManagementPolicy.OBSERVE_ONLY,
     ),
     Case(
         "managed-without-preload",
@@ -154,7 +154,7 @@ CASES = (
         Row.MANAGED,
         ON_CLAIM,
         Gate.NOTHING,
-        Ownership.MANAGED,
+        ManagementPolicy.FULL,
         None,
         GPU_MEMORY,
     ),
@@ -177,8 +177,8 @@ CASES = (
         Row.MANAGED,
         ON_CLAIM,
         Gate.JOB,
-        Ownership.MANAGED,
-        Ownership.MANAGED,
+        ManagementPolicy.FULL,
+        ManagementPolicy.FULL,
         Size(amount=1100 * GIB, source=SizeFrom.EXPLICIT),
     ),
     Case(
@@ -214,8 +214,8 @@ def test_table(case: Case) -> None:
     assert found.type is case.type, case.reason
     assert found.uri == case.uri.format(claim=found.claim_name), case.reason
     assert found.gate is case.gate, case.reason
-    assert (found.claim.ownership if found.claim else None) is case.claim, case.reason
-    assert (found.job.ownership if found.job else None) is case.job, case.reason
+    assert (found.claim.policy if found.claim else None) is case.claim, case.reason
+    assert (found.job.policy if found.job else None) is case.job, case.reason
     assert found.size == case.size, case.reason
     if found.job:
         volumes = manifests.listing(found.job.manifest, "spec.template.spec.volumes")

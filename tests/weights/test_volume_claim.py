@@ -5,10 +5,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.kube.manifests import Manifest
-from function.weights.claim import ClaimPlan, Ownership, build_claim, can_be_mounted_by, find_immutable_changes
+from function.remote.object_writer import ManagementPolicy
+from function.weights.claim import ClaimPlan, build_claim, can_be_mounted_by, find_immutable_changes
 from tests.weights.requests import GIB
 
-PLAN = ClaimPlan(name="kimi", namespace="team", ownership=Ownership.MANAGED, size=720 * GIB, class_name="filestore-rwx")
+PLAN = ClaimPlan(
+    name="kimi", namespace="team", policy=ManagementPolicy.FULL, size=720 * GIB, class_name="filestore-rwx"
+)
 CLASS_FIXED = "claim kimi is of class shared-vast and cannot become filestore-rwx; delete it to move"
 
 
@@ -69,7 +72,7 @@ CASES = (
     Case(
         "users-claim",
         "it is observed and nothing else",
-        replace(PLAN, ownership=Ownership.OBSERVED),
+        replace(PLAN, policy=ManagementPolicy.OBSERVE_ONLY),
         live("shared-vast", "ReadWriteOnce"),
         None,
     ),
