@@ -134,7 +134,7 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
 @_DRY_RUN
 @target
 def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
-    """Delete a ModelCache and the claims that were made for it, unless somebody uses it."""
+    """Delete a ModelCache and the claims that were made for it, unless it is in use."""
     cluster = connect(target)
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
     ref = Ref("ModelCache", cluster.namespace, name)

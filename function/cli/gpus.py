@@ -140,7 +140,7 @@ _POOL_LABELS = (
     "amd.com/gpu.product-name",
 )
 _PRODUCTS = _POOL_LABELS[-2:]
-_HOSTNAME = "kubernetes.io/hostname"  # of one node alone, hence the last resort
+_HOSTNAME = "kubernetes.io/hostname"  # of one node alone, so the last resort
 GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
 
 

@@ -166,7 +166,7 @@ class Cluster:
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
     def _request(self, method: str, ref: Ref, body: str = "") -> Manifest | None:
-        import kr8s  # noqa: PLC0415  # loaded by now
+        import kr8s  # noqa: PLC0415  # loaded already
 
         version, plural = PLURALS[ref.kind]
 
@@ -193,7 +193,7 @@ class Cluster:
 
     def _run(self, work: Coroutine[object, object, T], what: str) -> T:
         import httpx  # noqa: PLC0415  # comes with kr8s
-        import kr8s  # noqa: PLC0415  # loaded by now
+        import kr8s  # noqa: PLC0415  # loaded already
 
         async def bounded() -> T:
             async with asyncio.timeout(self._target.seconds):

@@ -74,7 +74,7 @@ class Form(StrEnum):
 
     @property
     def for_people(self) -> bool:
-        """Whether a person reads it, who is told what to run next."""
+        """Whether a person reads it; commands then print what to run next."""
         return self in (Form.TABLE, Form.WIDE)
 
 

@@ -1,6 +1,6 @@
 """An API server in small, on loopback: lists, reads and writes objects that are given as they would be stored.
 
-`forbidden` names plurals that the caller may not read. `controller` is told of every object that was written, and
+`forbidden` names plurals that the caller may not read. `controller` receives every object that is written, and
 may write more, as controllers do. `paths`: a cluster of any other kinds, which answers these with a body or a status
 and all else with 404; `denied` are the resources and verbs that its reviews of rights refuse.
 """
@@ -26,7 +26,7 @@ TOKEN = "let-me-in"
 
 @dataclass
 class ApiServer:
-    """Objects by plural, namespace and name, and what was asked for."""
+    """Objects by plural, namespace and name, and the requests so far."""
 
     objects: dict[tuple[str, str, str], Manifest] = field(default_factory=dict)
     forbidden: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_state: ApiServer
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:  # the base class's name
         """Answer a list or one object."""

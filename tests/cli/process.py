@@ -71,14 +71,14 @@ def start(*arguments: str, program: str = "modelplane", **variables: str) -> sub
     )
 
 
-def said(*arguments: str, **variables: str) -> str:
+def output_of(*arguments: str, **variables: str) -> str:
     """Run a command that succeeds and return what it wrote."""
     done = run(*arguments, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def told(done: subprocess.CompletedProcess[str]) -> list[str]:
+def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Return the lines on standard error but the one that says what comes next."""
     return done.stderr.partition("\nNext: ")[0].splitlines()
 

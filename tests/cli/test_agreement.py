@@ -140,7 +140,7 @@ def planned(manifests: list[Manifest]) -> list[Plan]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_one_deployment_is_decided_as_the_composer_decides_it(seed: int) -> None:
+def test_plan_decides_one_deployment_as_the_composer(seed: int) -> None:
     manifests = fleet(seed)
     for deployment in [m for m in manifests if m["kind"] == "ModelDeployment"]:
         others = [m for m in manifests if m["kind"] != "ModelDeployment"]
@@ -152,7 +152,7 @@ def test_one_deployment_is_decided_as_the_composer_decides_it(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_each_row_says_what_the_decision_says(seed: int) -> None:
+def test_rows_agree_with_the_decision(seed: int) -> None:
     for plan in planned(fleet(seed)):
         if plan.considered is None:
             continue
@@ -165,7 +165,7 @@ def test_each_row_says_what_the_decision_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))
-def test_several_deployments_end_as_they_do_on_a_control_plane(seed: int) -> None:
+def test_plan_decides_several_deployments_as_a_control_plane(seed: int) -> None:
     manifests = fleet(seed)
     ready: Manifest = {"conditions": [{"type": "Ready", "status": "True", "reason": "Available"}]}
     everywhere = [m if m["kind"] != "InferenceEnvironment" else {**m, "status": ready} for m in manifests]

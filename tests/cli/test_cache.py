@@ -1,4 +1,4 @@
-"""`cache`: what is kept where and for whom, and the commands that write."""
+"""`cache`: lists caches and their users; preloads, clears and purges."""
 
 import copy
 import subprocess
@@ -12,7 +12,7 @@ from function.cli.cache import SCRIPT
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
-from tests.cli.process import cells, run, said, told
+from tests.cli.process import cells, error_lines, output_of, run
 
 NAMESPACE, CACHE = "translation", "qwen-weights"
 ENVIRONMENTS = ["h100-frankfurt", "h100-paris"]
@@ -38,26 +38,26 @@ def without_users(server: ApiServer) -> None:
     mapping(cache, "status")["usedBy"] = []
 
 
-def test_list_has_a_line_for_each_environment(options: list[str]) -> None:
-    rows = cells(said("cache", "list", *options))
+def test_lists_a_line_for_each_environment(options: list[str]) -> None:
+    rows = cells(output_of("cache", "list", *options))
     assert [row[3] for row in rows] == ENVIRONMENTS
     assert {(row[1], row[2], row[4], row[5], row[6]) for row in rows} == {
         (CACHE, "qwen3-235b", "Ready", "520Gi", "qwen")
     }
 
 
-def test_list_of_another_namespace_and_of_all(options: list[str]) -> None:
-    assert "There is no ModelCache" in said("cache", "list", "-n", "elsewhere", *options)
-    assert said("cache", "list", "-A", "-o", "name", *options) == f"modelcache.modelplane.ai/{CACHE}\n"
+def test_lists_another_namespace_and_all(options: list[str]) -> None:
+    assert "There is no ModelCache" in output_of("cache", "list", "-n", "elsewhere", *options)
+    assert output_of("cache", "list", "-A", "-o", "name", *options) == f"modelcache.modelplane.ai/{CACHE}\n"
 
 
-def test_list_works_on_files() -> None:
-    (row,) = cells(said("cache", "list", "-f", "examples/model-cache"))
+def test_lists_caches_from_files() -> None:
+    (row,) = cells(output_of("cache", "list", "-f", "examples/model-cache"))
     assert row[:3] == [NAMESPACE, CACHE, "qwen3-235b"]
 
 
-def test_preload_writes_what_was_asked_for(server: ApiServer, options: list[str]) -> None:
-    said(
+def test_preload_applies_the_options(server: ApiServer, options: list[str]) -> None:
+    output_of(
         "cache", "preload", "qwen3-235b", "-e", "h100-paris", "--name", "more", "--size", "500Gi", "--retain", *options
     )
     made = server.get("ModelCache", NAMESPACE, "more")
@@ -69,17 +69,17 @@ def test_preload_writes_what_was_asked_for(server: ApiServer, options: list[str]
     }
 
 
-def test_preload_by_labels(server: ApiServer, options: list[str]) -> None:
-    said("cache", "preload", "qwen3-235b", "-l", "a=b,c=d", *options)
+def test_preload_selects_by_labels(server: ApiServer, options: list[str]) -> None:
+    output_of("cache", "preload", "qwen3-235b", "-l", "a=b,c=d", *options)
     made = server.get("ModelCache", NAMESPACE, "qwen3-235b")
     assert get(made, "spec.environmentSelector") == {"matchLabels": {"a": "b", "c": "d"}}
 
 
-def test_a_dry_run_writes_nothing(server: ApiServer, options: list[str]) -> None:
-    shown = said("cache", "preload", "qwen3-235b", "-l", "", "--dry-run", "-o", "yaml", *options)
+def test_dry_run_writes_nothing(server: ApiServer, options: list[str]) -> None:
+    shown = output_of("cache", "preload", "qwen3-235b", "-l", "", "--dry-run", "-o", "yaml", *options)
     assert "kind: ModelCache" in shown
     without_users(server)
-    assert "would be deleted" in said("cache", "clear", CACHE, "--dry-run", *options)
+    assert "would be deleted" in output_of("cache", "clear", CACHE, "--dry-run", *options)
     assert written(server) == []
 
 
@@ -89,7 +89,7 @@ def hydrated(ready: int, message: str) -> Manifest:
     return {"ready": ready, "desired": 1, "conditions": [found]}
 
 
-def test_waiting_ends_when_the_weights_are_there(server: ApiServer, options: list[str]) -> None:
+def test_wait_ends_when_weights_are_complete(server: ApiServer, options: list[str]) -> None:
     def download(state: ApiServer, cache: Manifest) -> None:
         cache["status"] = hydrated(0, "Job is running")
         later = {**cache, "status": hydrated(1, "1 of 1 environments have the weights")}
@@ -98,10 +98,10 @@ def test_waiting_ends_when_the_weights_are_there(server: ApiServer, options: lis
     server.controller = download
     done = run("cache", "preload", "qwen3-235b", "-e", "h100-paris", "--wait", *options)
     assert done.returncode == 0, done.stderr
-    assert told(done) == ["Job is running", "1 of 1 environments have the weights"]
+    assert error_lines(done) == ["Job is running", "1 of 1 environments have the weights"]
 
 
-def test_waiting_ends_when_it_cannot_succeed(server: ApiServer, options: list[str]) -> None:
+def test_wait_ends_when_the_download_failed(server: ApiServer, options: list[str]) -> None:
     def fail(_: ApiServer, cache: Manifest) -> None:
         cache["status"] = hydrated(0, "the token was refused")
         condition(cache, "Hydrated")["reason"] = "DownloadFailed"
@@ -112,7 +112,7 @@ def test_waiting_ends_when_it_cannot_succeed(server: ApiServer, options: list[st
     assert done.stderr.splitlines()[-1] == "error: the token was refused. Then set another value of spec.retry"
 
 
-def test_waiting_has_an_end(server: ApiServer, options: list[str]) -> None:
+def test_wait_times_out(server: ApiServer, options: list[str]) -> None:
     def never(_: ApiServer, cache: Manifest) -> None:
         cache["status"] = hydrated(0, "Job is running")
 
@@ -121,16 +121,16 @@ def test_waiting_has_an_end(server: ApiServer, options: list[str]) -> None:
     assert (done.returncode, "it goes on" in done.stderr) == (1, True)
 
 
-def test_clear_refuses_while_somebody_uses_it(server: ApiServer, options: list[str]) -> None:
+def test_clear_refuses_a_cache_in_use(server: ApiServer, options: list[str]) -> None:
     done = run("cache", "clear", CACHE, *options)
     assert done.returncode == 1
     assert "is used by ModelDeployment translation/qwen. Remove" in done.stderr
     assert written(server) == []
 
 
-def test_clear_deletes_what_nobody_uses(server: ApiServer, options: list[str]) -> None:
+def test_clear_deletes_an_unused_cache(server: ApiServer, options: list[str]) -> None:
     without_users(server)
-    said("cache", "clear", CACHE, "--purge", *options)
+    output_of("cache", "clear", CACHE, "--purge", *options)
     assert server.get("ModelCache", NAMESPACE, CACHE) is None
     # The claims were made for it and go with it, so that there is nothing to purge.
     assert len(written(server)) == 1
@@ -155,7 +155,7 @@ def on_a_users_claim(request: pytest.FixtureRequest) -> list[Manifest]:
     return list(controlled([*kimi, cache]).store.values())
 
 
-def test_purge_removes_the_directory_from_a_claim_that_stays(
+def test_purge_removes_the_directory_from_a_kept_claim(
     server: ApiServer, on_a_users_claim: list[Manifest], tmp_path: Path
 ) -> None:
     written_jobs: list[Manifest] = []
@@ -169,7 +169,7 @@ def test_purge_removes_the_directory_from_a_claim_that_stays(
     server.controller = complete
     server.put(copy.deepcopy(on_a_users_claim))
     before = set(server.objects)
-    shown = said("cache", "clear", "kept", "--purge", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    shown = output_of("cache", "clear", "kept", "--purge", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     (job,) = written_jobs
     (pod,) = (mapping(job, "spec.template.spec"),)
     assert get(listing(pod, "volumes")[0], "persistentVolumeClaim.claimName") == "mine"
@@ -187,7 +187,7 @@ def test_purge_removes_the_directory_from_a_claim_that_stays(
     assert set(server.objects) <= before, "the Object goes when it is done"
 
 
-def test_purge_spares_what_somebody_else_reads(
+def test_purge_refuses_a_directory_with_readers(
     server: ApiServer, on_a_users_claim: list[Manifest], tmp_path: Path
 ) -> None:
     server.put(copy.deepcopy(on_a_users_claim))
@@ -203,11 +203,11 @@ def test_purge_spares_what_somebody_else_reads(
     kubeconfig = server.kubeconfig(tmp_path, "assistants")
     done = run("cache", "clear", "kept", "--purge", "--kubeconfig", kubeconfig)
     assert (done.returncode, "is used by ModelPlacement assistants/other" in done.stderr) == (1, True)
-    assert "deleted" in said("cache", "clear", "kept", "--kubeconfig", kubeconfig), "the bytes stay, and so may it"
+    assert "deleted" in output_of("cache", "clear", "kept", "--kubeconfig", kubeconfig), "the bytes stay, and so may it"
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_the_job_runs_removes_the_directory_and_nothing_else(tmp_path: Path, there: bool) -> None:
+def test_purge_script_removes_only_the_directory(tmp_path: Path, there: bool) -> None:
     spared, gone = tmp_path / "models" / "spared", tmp_path / "models" / "gone"
     spared.mkdir(parents=True)
     if there:
@@ -217,19 +217,19 @@ def test_what_the_job_runs_removes_the_directory_and_nothing_else(tmp_path: Path
     assert (spared.exists(), gone.exists()) == (True, False)
 
 
-def test_a_model_or_environment_that_does_not_exist_is_named(options: list[str]) -> None:
+def test_preload_names_missing_models_and_environments(options: list[str]) -> None:
     done = run("cache", "preload", "qwen3", "-e", "h100-paris", *options)
     assert (done.returncode, "Did you mean qwen3-235b?" in done.stderr) == (4, True)
     done = run("cache", "preload", "qwen3-235b", "-e", "h100-pari", *options)
     assert (done.returncode, "Did you mean h100-paris?" in done.stderr) == (4, True)
 
 
-def test_where_must_be_said(options: list[str]) -> None:
+def test_preload_requires_environments(options: list[str]) -> None:
     done = run("cache", "preload", "qwen3-235b", *options)
     assert (done.returncode, "-e ENVIRONMENT" in done.stderr) == (2, True)
 
 
-def test_a_size_that_is_none_is_refused_before_anything_is_sent(server: ApiServer, options: list[str]) -> None:
+def test_preload_refuses_an_invalid_size_before_writing(server: ApiServer, options: list[str]) -> None:
     done = run("cache", "preload", "qwen3-235b", "-l", "", "--size", "big", *options)
     assert (done.returncode, "spec.storage.size" in done.stderr) == (2, True)
     assert written(server) == []

@@ -1,4 +1,4 @@
-"""`capacity`: what is used by whom, what is free, and the largest replica that still fits."""
+"""`capacity`: usage by deployment, free GPUs, and the largest replica that still fits."""
 
 import copy
 import json
@@ -8,11 +8,11 @@ from xml.etree import ElementTree as ET
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import cells, said, write
+from tests.cli.process import cells, output_of, write
 
 
-def test_on_a_control_plane(live: Live) -> None:
-    (row,) = cells(said("capacity", *live()))
+def test_shows_usage_of_a_control_plane(live: Live) -> None:
+    (row,) = cells(output_of("capacity", *live()))
     # 2 of 4 nodes and 16 of 32 GPUs are Kimi's; the 2 free nodes hold one replica of 2 x 8.
     assert row == [
         *("h200-east", "True", "h200", "nvidia-h200-141gb"),
@@ -20,14 +20,14 @@ def test_on_a_control_plane(live: Live) -> None:
     ]
 
 
-def test_on_files_nobody_uses_anything() -> None:
-    rows = {row[0]: row for row in cells(said("capacity", "-f", "examples/two-environments"))}
+def test_shows_unused_pools_from_files() -> None:
+    rows = {row[0]: row for row in cells(output_of("capacity", "-f", "examples/two-environments"))}
     # Neither pool is multiNodeCapable, so one node is the largest replica.
     assert rows["h100-tokyo"][4:] == ["0/4", "0/32", "32", "1 node x 8 GPUs", "-"]
     assert rows["a100-oslo"][4:] == ["0/8", "0/32", "32", "1 node x 4 GPUs", "-"]
 
 
-def test_a_part_of_a_node_is_free(kimi: list[Manifest], tmp_path: Path) -> None:
+def test_shows_partly_free_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
     # One node of 8 with 5 GPUs taken: a replica of 3 GPUs still fits one node.
     (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
     (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
@@ -36,13 +36,13 @@ def test_a_part_of_a_node_is_free(kimi: list[Manifest], tmp_path: Path) -> None:
     mapping(placement, "spec")["topology"] = {"nodes": 1, "gpusPerNode": 5}
     for manifest in (environment, placement):
         del manifest["status"]
-    (found,) = json.loads(said("capacity", "-f", write(tmp_path, environment, placement), "-o", "json"))
+    (found,) = json.loads(output_of("capacity", "-f", write(tmp_path, environment, placement), "-o", "json"))
     assert found["gpus"] == {"total": 8, "inUse": 5, "free": 3}
     assert found["largestReplica"] == "1 node x 3 GPUs"
     assert [user["gpus"] for user in found["usedBy"]] == [5]
 
 
-def test_the_rest_of_a_node_is_nobodys_where_a_pod_takes_its_ports(kimi: list[Manifest], tmp_path: Path) -> None:
+def test_host_network_pods_use_their_node_exclusively(kimi: list[Manifest], tmp_path: Path) -> None:
     # Of two nodes of 8 one has a pod of 4; the other is free, also for one of several nodes, which there is none.
     (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
     (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
@@ -54,30 +54,30 @@ def test_the_rest_of_a_node_is_nobodys_where_a_pod_takes_its_ports(kimi: list[Ma
     for block, free, largest in (("pod", 8, "1 node x 8 GPUs"), ("interNode", 12, "1 node x 8 GPUs")):
         pool[block] = {"hostNetwork": True} if block == "pod" else {"pod": {"hostNetwork": True}}
         given = write(tmp_path, environment, placement)
-        (found,) = json.loads(said("capacity", "-f", given, "-o", "json"))
+        (found,) = json.loads(output_of("capacity", "-f", given, "-o", "json"))
         assert (found["gpus"]["free"], found["largestReplica"]) == (free, largest)
-        assert f"{free} of 16 GPUs free" in said("capacity", "-f", given, "-o", "svg")
+        assert f"{free} of 16 GPUs free" in output_of("capacity", "-f", given, "-o", "svg")
         del pool[block]
 
 
-def test_a_pool_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_names_invalid_pools(tmp_path: Path) -> None:
     (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
     for pool in listing(environment, "spec.nodePools"):
         mapping(pool, "capabilities")["memoryPerGpu"] = "much"
-    (row,) = cells(said("capacity", "-f", write(tmp_path, environment)))
+    (row,) = cells(output_of("capacity", "-f", write(tmp_path, environment)))
     assert row[2] == "invalid: h200"
 
 
-def test_wide_and_names() -> None:
-    shown = said("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "wide")
+def test_writes_wide_and_names() -> None:
+    shown = output_of("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "wide")
     assert cells(shown)[0][4:7] == ["141Gi", "ib-400g", "true"]
-    assert said("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "name") == (
+    assert output_of("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "name") == (
         "inferenceenvironment.modelplane.ai/h200-east\n"
     )
 
 
-def test_totals_by_accelerator() -> None:
-    shown = said("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
+def test_adds_up_by_accelerator() -> None:
+    shown = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
     assert cells(shown.partition("\n\n")[2]) == [
         ["nvidia-a100-80gb", "1", "1", "0/8", "0/32", "32", "1 node x 4 GPUs"],
         ["nvidia-h100-80gb", "1", "1", "0/4", "0/32", "32", "1 node x 8 GPUs"],
@@ -86,8 +86,8 @@ def test_totals_by_accelerator() -> None:
     ]
 
 
-def test_a_picture_has_the_totals_by_accelerator() -> None:
-    drawn = said("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes", "-o", "svg")
+def test_picture_has_totals_by_accelerator() -> None:
+    drawn = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes", "-o", "svg")
     assert "3 environments with 96 GPUs: 0 in use, 96 free" in drawn
     for kind in ("nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-141gb"):
         assert f">{kind}: 32 GPUs: 0 in use, 32 free, in 1 environment</text>" in drawn
@@ -100,25 +100,25 @@ def squares(drawn: str) -> Counter[str | None]:
     return Counter(rect.get("fill") for rect in rects if rect.get("width") == "9")
 
 
-def test_a_picture_shows_every_gpu_and_who_has_it(live: Live) -> None:
-    drawn = said("capacity", *live(), "-o", "svg")
+def test_picture_shows_the_user_of_every_gpu(live: Live) -> None:
+    drawn = output_of("capacity", *live(), "-o", "svg")
     # 16 of 32 GPUs are Kimi's, on two whole nodes; each colour is in the legend once.
     assert squares(drawn) == {"#8b98ad": 16 + 1, "#ffffff": 16 + 1}
     assert drawn.count("<title>assistants/kimi-k2: 8</title>") == 2
     assert "16 of 32 GPUs free, largest replica 2 nodes x 8 GPUs; assistants/kimi-k2 (16)" in drawn
 
 
-def test_a_picture_of_a_fleet_says_how_many_it_leaves_out(tmp_path: Path) -> None:
+def test_picture_of_a_fleet_counts_omitted_environments(tmp_path: Path) -> None:
     (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
     many: list[Manifest] = [{**environment, "metadata": {"name": f"e{number:02}"}} for number in range(50)]
-    drawn = said("capacity", "-f", write(tmp_path, *many), "-o", "svg")
+    drawn = output_of("capacity", "-f", write(tmp_path, *many), "-o", "svg")
     assert "50 environments with 1600 GPUs: 0 in use, 1600 free" in drawn
     assert "and 10 environments more" in drawn
     assert squares(drawn)["#ffffff"] == 40 * 32 + 1
 
 
-def test_a_picture_names_a_pool_that_cannot_be_read(tmp_path: Path) -> None:
+def test_picture_names_invalid_pools(tmp_path: Path) -> None:
     (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
     for pool in listing(environment, "spec.nodePools"):
         mapping(pool, "capabilities")["memoryPerGpu"] = "much"
-    assert "pool h200 is invalid" in said("capacity", "-f", write(tmp_path, environment), "-o", "svg")
+    assert "pool h200 is invalid" in output_of("capacity", "-f", write(tmp_path, environment), "-o", "svg")

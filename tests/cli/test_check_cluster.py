@@ -102,7 +102,7 @@ CASES = (
     ),
     Case(
         id="nothing-installed",
-        reason="a bare cluster lacks everything of KServe's; 404 is told from 403",
+        reason="a bare cluster lacks everything of KServe's; 404 differs from 403",
         paths=dict.fromkeys((KSERVE, LWS, GATEWAYS, GATEWAY, PRESETS, LWS_CONTROLLER, KSERVE_CONTROLLER), 404),
         lines={
             "LeaderWorkerSet": ("missing", "leaderworkerset.x-k8s.io/v1 has no leaderworkersets"),
@@ -117,7 +117,7 @@ CASES = (
     ),
     Case(
         id="old-releases",
-        reason="the API is served, the release is told by the controllers' images",
+        reason="the API is served, the release is read from the controllers' images",
         paths={LWS_CONTROLLER: controller("lws:v0.7.0"), KSERVE_CONTROLLER: controller("kserve:v0.19.1")},
         lines={
             "LeaderWorkerSet": ("missing", "v0.7.0 with leaderworkerset.x-k8s.io/v1"),
@@ -187,7 +187,7 @@ CASES = (
     ),
     Case(
         id="who-may-not-look",
-        reason="install/remote-rbac.yaml lets nobody read Gateways; that is no fault of the cluster",
+        reason="install/remote-rbac.yaml grants no rights on Gateways; that is no fault of the cluster",
         paths=dict.fromkeys((GATEWAY, PRESETS, CLASSES, NODES, LWS_CONTROLLER, KSERVE_CONTROLLER), 403),
         lines={
             "LeaderWorkerSet": ("ok", "leaderworkerset.x-k8s.io/v1"),
@@ -219,7 +219,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_is_there_and_what_is_not(case: Case, server: ApiServer, tmp_path: Path) -> None:
+def test_reports_each_prerequisite(case: Case, server: ApiServer, tmp_path: Path) -> None:
     server.paths, server.denied = {**SOUND, **case.paths}, case.denied
     done = run("check-cluster", "--kubeconfig", server.kubeconfig(tmp_path), "-o", "json", *case.options)
     found = {line["check"]: (line["state"], line["found"]) for line in json.loads(done.stdout)}
@@ -235,7 +235,7 @@ def test_nothing_is_written(server: ApiServer, tmp_path: Path) -> None:
     assert {line for line in server.requests if not line.startswith("GET ")} == {f"POST {REVIEWS}"}
 
 
-def test_a_person_reads_what_to_do(server: ApiServer, tmp_path: Path) -> None:
+def test_table_ends_with_what_to_do(server: ApiServer, tmp_path: Path) -> None:
     server.paths = SOUND | {GATEWAY: gateway("False", "192.0.2.7")}
     done = run("check-cluster", "--kubeconfig", server.kubeconfig(tmp_path))
     _, todo, summary = done.stdout.split("\n\n")
@@ -245,14 +245,14 @@ def test_a_person_reads_what_to_do(server: ApiServer, tmp_path: Path) -> None:
     assert done.stderr == "", "there is no next step but that"
 
 
-def test_a_server_that_fails_is_no_answer(server: ApiServer, tmp_path: Path) -> None:
+def test_server_errors_are_failures(server: ApiServer, tmp_path: Path) -> None:
     server.paths = SOUND | {NODES: 500}
     done = run("check-cluster", "--kubeconfig", server.kubeconfig(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
     assert "cannot read /api/v1/nodes: Internal Server Error" in done.stderr
 
 
-def test_it_asks_for_the_rights_that_are_granted() -> None:
+def test_checks_the_granted_rights() -> None:
     role, _ = documents(ROOT / "install" / "remote-rbac.yaml")
     granted = {
         (g, r): v
@@ -272,6 +272,6 @@ def test_it_asks_for_the_rights_that_are_granted() -> None:
         ("| LeaderWorkerSet, installed before KServe's controller starts | v0.8 |", check_cluster.LWS),
     ],
 )
-def test_versions_are_those_of_the_documentation(row: str, least: tuple[int, int]) -> None:
+def test_minimum_versions_match_the_docs(row: str, least: tuple[int, int]) -> None:
     assert row in (ROOT / "docs" / "install.md").read_text()
     assert f"v{least[0]}.{least[1]}" in row

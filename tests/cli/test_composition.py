@@ -122,7 +122,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_environment_configs_are_found_and_merged(case: Case) -> None:
+def test_merges_environment_configs(case: Case) -> None:
     store = Store([composition("modeldeployments", configs(*case.sources, **case.spec), OURS), *FLEET])
     ours = mapping(build_first_call(store, XR).context.get(ENVIRONMENT_KEY), OUR_KEY)
     want = {**{f"by-{name}": True for name in case.want}, **({"storageClassName": case.want[-1]} if case.want else {})}
@@ -138,7 +138,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_what_stops_the_pipeline_is_an_error(case: Case) -> None:
+def test_refuses_what_would_stop_the_pipeline(case: Case) -> None:
     store = Store([composition("modeldeployments", configs(*case.sources), OURS), *FLEET])
     with pytest.raises(CliError) as refused:
         build_first_call(store, XR)
@@ -146,7 +146,7 @@ def test_what_stops_the_pipeline_is_an_error(case: Case) -> None:
     assert all(part in refused.value.message for part in case.want), refused.value.message
 
 
-def test_default_data_are_weaker_and_a_path_is_where_data_go() -> None:
+def test_data_override_defaults_below_their_path() -> None:
     placed: Manifest = {**reference("a"), "toFieldPath": "modelplane.inner"}
     step = configs(placed, defaultData={"rank": 9, OUR_KEY: {"storageClassName": "default"}})
     context = build_first_call(Store([composition("modeldeployments", step, OURS), *FLEET]), XR).context
@@ -155,7 +155,7 @@ def test_default_data_are_weaker_and_a_path_is_where_data_go() -> None:
     }
 
 
-def test_a_later_step_selects_by_what_an_earlier_one_found_and_none_after_ours_counts() -> None:
+def test_steps_select_by_data_of_earlier_steps_only() -> None:
     earlier = configs(defaultData={"team": "gold-team"})
     matcher: JSON = {"type": "FromEnvironmentFieldPath", "key": "team", "valueFromFieldPath": "team"}
     later, after = configs(selector(matcher)), configs(reference("b"))
@@ -177,7 +177,7 @@ def test_a_later_step_selects_by_what_an_earlier_one_found_and_none_after_ours_c
     [("named", "of-named"), ("", "of-default"), ("gone", "of-default")],
     ids=["named", "not-named", "named-one-is-gone"],
 )
-def test_the_function_input_is_that_of_the_composition_in_use(chosen: str, want: str) -> None:
+def test_reads_the_input_of_the_composition_in_use(chosen: str, want: str) -> None:
     store = Store(
         [
             composition("another", defaults("of-another")),

@@ -1,5 +1,5 @@
 """What one command says of files no other command denies, nor the controller: `plan NAME`, `why NAME` and `plan` decide
-the same world, and whatever cannot be read is named by everybody who would have used it.
+the same world, and every command warns of invalid objects that it would have used.
 """
 
 import copy
@@ -10,7 +10,7 @@ import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import KIMI, run, said, write
+from tests.cli.process import KIMI, output_of, run, write
 
 
 def kimi(kind: str, name: str = "", namespace: str = "assistants") -> Manifest:
@@ -56,48 +56,48 @@ def reasons(*arguments: str) -> dict[str, str]:
     return {p["name"]: p["reason"] for p in json.loads(run("plan", *arguments, "-o", "json").stdout)}
 
 
-def test_plan_of_one_is_its_part_of_the_plan_of_all(three: str) -> None:
+def test_plan_of_one_deployment_agrees_with_the_plan_of_all(three: str) -> None:
     every = json.loads(run("plan", "-f", three, "-o", "json").stdout)
     assert {p["name"]: p["reason"] for p in every} == {"a": "Placed", "b": "Placed", "c": "InsufficientCapacity"}
     for plan in every:
         assert json.loads(run("plan", plan["name"], "-f", three, "-o", "json").stdout) == [plan]
 
 
-def test_why_says_what_plan_says(three: str) -> None:
-    found = json.loads(said("why", "c", "-f", three, "-o", "json"))
+def test_why_agrees_with_plan(three: str) -> None:
+    found = json.loads(output_of("why", "c", "-f", three, "-o", "json"))
     assert [reason["reason"] for reason in found["reasons"]] == ["InsufficientCapacity"]
 
 
-def test_what_is_live_and_not_asked_for_is_decided_too(live: Live, tmp_path: Path) -> None:
+def test_live_deployments_that_are_not_shown_are_decided_too(live: Live, tmp_path: Path) -> None:
     # One replica of two is placed there; the first of two new deployments takes the rest of four nodes.
     file = write(tmp_path, kimi("ModelDeployment", "a"), kimi("ModelDeployment", "b"))
     assert reasons("b", "-f", file, "--live", *live()) == {"b": "InsufficientCapacity"}
 
 
-def test_placements_in_files_are_their_deployments_own(tmp_path: Path) -> None:
+def test_deployments_own_their_placements_from_files(tmp_path: Path) -> None:
     # The environment has room for two replicas: this one is the deployment's own, and stays.
     files = kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment")
     own = placed("runs-here", "kimi-k2", "assistants")
     done = run("plan", "-f", write(tmp_path, *files, own), "--diff")
     assert (done.returncode, "stays" in done.stdout, "nothing changes" in done.stdout) == (0, True, True)
-    names = said("plan", "-f", write(tmp_path, *files, own), "-o", "name").splitlines()
+    names = output_of("plan", "-f", write(tmp_path, *files, own), "-o", "name").splitlines()
     assert names == ["modelplacement.modelplane.ai/runs-here"]
 
 
-def test_placements_of_a_namesake_in_another_namespace_are_not(tmp_path: Path) -> None:
+def test_deployments_do_not_own_placements_in_other_namespaces(tmp_path: Path) -> None:
     files = kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment")
     others = placed("runs-there", "kimi-k2", "elsewhere", replicas=2)
     found = reasons("-f", write(tmp_path, *files, others))
     assert found == {"kimi-k2": "InsufficientCapacity"}
 
 
-def test_a_namespace_counts_for_files(tmp_path: Path) -> None:
+def test_namespace_option_selects_from_files(tmp_path: Path) -> None:
     mine, theirs = kimi("ModelDeployment", "a", "mine"), kimi("ModelDeployment", "b", "theirs")
     file = write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), mine, theirs)
     assert reasons("-f", file).keys() == {"a", "b"}
     assert reasons("-f", file, "-n", "mine").keys() == {"a"}
     assert reasons("-f", file, "-n", "mine", "-A").keys() == {"a", "b"}
-    shown = said("render", "-f", file, "-n", "theirs", "-o", "json")
+    shown = output_of("render", "-f", file, "-n", "theirs", "-o", "json")
     placements = [m for m in (item["manifest"] for item in json.loads(shown)) if m["kind"] == "ModelPlacement"]
     assert [m["metadata"]["namespace"] for m in placements] == ["theirs"]
     none = run("plan", "-f", file, "-n", "others")
@@ -105,7 +105,7 @@ def test_a_namespace_counts_for_files(tmp_path: Path) -> None:
     assert none.stderr.startswith("error: there is no ModelDeployment in namespace others")
 
 
-def test_a_file_of_another_namespace_than_the_contexts_is_found_by_name(live: Live, tmp_path: Path) -> None:
+def test_finds_deployments_from_files_in_other_namespaces(live: Live, tmp_path: Path) -> None:
     file = write(tmp_path, kimi("ModelDeployment", "elsewhere", "another"))
     options = ("-f", file, "--live", *live())
     assert reasons("elsewhere", *options) == reasons(*options) == {"elsewhere": "Placed"}
@@ -129,22 +129,24 @@ USES = {
 
 
 @pytest.mark.parametrize(("kind", "command"), [(kind, command) for kind in BAD for command in USES[kind]], ids=str)
-def test_a_bad_object_is_named_by_who_would_use_it(kind: str, command: tuple[str, ...], tmp_path: Path) -> None:
-    bad, told = BAD[kind]
+def test_every_command_warns_of_invalid_objects(kind: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    bad, warning = BAD[kind]
     done = run(*command, "-f", KIMI, "-f", write(tmp_path, bad))
-    assert [line for line in done.stderr.splitlines() if line.startswith(told)], done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith(warning)], done.stderr
 
 
 @pytest.mark.parametrize("command", [("plan",), ("render",)], ids=" ".join)
-def test_a_bad_pool_is_named_even_where_it_has_a_row(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_warns_of_invalid_pools_besides_their_row(command: tuple[str, ...], tmp_path: Path) -> None:
     environment = kimi("InferenceEnvironment")
     listing(environment, "spec.nodePools")[0]["acceleratorCount"] = 72
     done = run(*command, "-f", write(tmp_path, environment, kimi("ClusterModel"), kimi("ModelDeployment")))
-    told = "warning: pool h200 of InferenceEnvironment h200-east is left out: spec.nodePools[0].acceleratorCount: 72 is"
-    assert told in done.stderr
+    warning = (
+        "warning: pool h200 of InferenceEnvironment h200-east is left out: spec.nodePools[0].acceleratorCount: 72 is"
+    )
+    assert warning in done.stderr
 
 
-def test_a_bad_deployment_keeps_no_other_from_being_planned(tmp_path: Path) -> None:
+def test_plans_others_despite_an_invalid_deployment(tmp_path: Path) -> None:
     bad = kimi("ModelDeployment", "bad")
     mapping(bad, "spec")["environments"] = -1
     done = run("plan", "kimi-k2", "-f", KIMI, "-f", write(tmp_path, bad))
@@ -175,7 +177,7 @@ PARSED = {
 
 @pytest.mark.parametrize("case", PARSED)
 @pytest.mark.parametrize("command", [("plan", "-f"), ("validate",)], ids=" ".join)
-def test_whatever_cannot_be_read_has_a_line(case: str, command: tuple[str, ...], tmp_path: Path) -> None:
+def test_parse_errors_name_file_and_line(case: str, command: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text(PARSED[case][0])
     done = run(*command, str(file))
@@ -184,7 +186,7 @@ def test_whatever_cannot_be_read_has_a_line(case: str, command: tuple[str, ...],
     assert done.returncode == 2
 
 
-def test_a_key_of_an_anchor_may_be_given_again(tmp_path: Path) -> None:
+def test_accepts_overridden_keys_of_an_anchor(tmp_path: Path) -> None:
     # `<<` brings keys of another map, which the map's own keys replace: that is what it is for.
     environment = "a: &a {name: x, size: 1}\nb: {<<: *a, name: y}\n"
     file = tmp_path / "file.yaml"

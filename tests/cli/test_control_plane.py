@@ -28,29 +28,31 @@ DESCRIBED = manifest(
 
 
 @dataclass
-class Told:
-    """Renders what it is told: by reference, what a composite composes now."""
+class FixedRenderer:
+    """Renders fixed resources: by reference, what a composite composes now."""
 
     composes: dict[Ref, Callable[[], dict[str, Manifest]]]
 
     def render(self, store: Store, refs: Sequence[Ref]) -> list[Rendered]:
-        """Return what was told; a composite is ready at once."""
+        """Return the fixed resources; a composite is ready at once."""
         ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
         return [
             Rendered(composite={**store[ref], "status": ready}, composed=self.composes.get(ref, dict)()) for ref in refs
         ]
 
 
-def running() -> tuple[ControlPlane, Told]:
+def running() -> tuple[ControlPlane, FixedRenderer]:
     """Return a control plane at rest on which a deployment composes a placement, and that an Object."""
-    told = Told({DEPLOYMENT: lambda: {"placement": manifest(PLACEMENT)}, PLACEMENT: lambda: {"job": DESCRIBED}})
-    plane = ControlPlane(told)
+    renderer = FixedRenderer(
+        {DEPLOYMENT: lambda: {"placement": manifest(PLACEMENT)}, PLACEMENT: lambda: {"job": DESCRIBED}}
+    )
+    plane = ControlPlane(renderer)
     plane.apply([manifest(DEPLOYMENT)])
     plane.settle()
-    return plane, told
+    return plane, renderer
 
 
-def test_what_is_composed_is_owned_and_comes_up_step_by_step() -> None:
+def test_composed_resources_are_owned_and_come_up_in_stages() -> None:
     plane, _ = running()
     owners = listing(plane.store[OBJECT], "metadata.ownerReferences")
     assert [(o["kind"], o["name"]) for o in owners] == [("ModelPlacement", PLACEMENT.name)]
@@ -61,38 +63,38 @@ def test_what_is_composed_is_owned_and_comes_up_step_by_step() -> None:
     assert ready[:3] == ["False", "False", "True"], "a Job is there, runs, and completes"
 
 
-def test_what_is_not_composed_any_more_goes_with_all_that_it_composed() -> None:
-    plane, told = running()
-    told.composes[DEPLOYMENT] = dict
+def test_deletes_what_is_no_longer_composed() -> None:
+    plane, renderer = running()
+    renderer.composes[DEPLOYMENT] = dict
     plane.settle()
     assert list(plane.store) == [DEPLOYMENT]
 
 
-def test_the_garbage_collector_takes_what_is_below() -> None:
+def test_deletes_owned_objects() -> None:
     plane, _ = running()
     plane.delete(DEPLOYMENT)
     assert list(plane.store) == []
 
 
-def test_what_comes_back_is_created_anew() -> None:
-    plane, told = running()
-    told.composes[PLACEMENT] = dict
+def test_recreates_deleted_objects_without_status() -> None:
+    plane, renderer = running()
+    renderer.composes[PLACEMENT] = dict
     plane.settle()
-    told.composes[PLACEMENT] = lambda: {"job": DESCRIBED}
+    renderer.composes[PLACEMENT] = lambda: {"job": DESCRIBED}
     plane.advance()
     assert get(plane.store[OBJECT], "status") is None
 
 
-def test_defaults_that_a_schema_added_stay() -> None:
+def test_keeps_defaults_of_a_schema() -> None:
     plane, _ = running()
     plane.store[PLACEMENT] = {**plane.store[PLACEMENT], "spec": {"defaulted": True}}
     plane.settle()
     assert get(plane.store[PLACEMENT], "spec.defaulted") is True
 
 
-def test_what_keeps_changing_is_named() -> None:
+def test_names_what_keeps_changing() -> None:
     numbers = iter(range(1000))
-    plane = ControlPlane(Told({DEPLOYMENT: lambda: {"placement": manifest(PLACEMENT, {"n": next(numbers)})}}))
+    plane = ControlPlane(FixedRenderer({DEPLOYMENT: lambda: {"placement": manifest(PLACEMENT, {"n": next(numbers)})}}))
     plane.apply([manifest(DEPLOYMENT)])
     with pytest.raises(UnsettledError, match="still changing after 40 rounds: ModelPlacement team/run-east"):
         plane.settle()

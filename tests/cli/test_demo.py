@@ -28,12 +28,12 @@ def shown(folder: Path) -> str:
     return demo(folder)
 
 
-def test_it_fits_a_screen(shown: str) -> None:
+def test_demo_output_fits_a_screen(shown: str) -> None:
     assert len(shown.splitlines()) <= LINES
     assert max(map(len, shown.splitlines())) <= COLUMNS
 
 
-def test_first_where_it_goes_then_why_not_elsewhere(shown: str) -> None:
+def test_demo_starts_with_the_decision_and_the_refusals(shown: str) -> None:
     lines = [line for line in shown.splitlines() if line]
     assert lines[0] == "ModelDeployment assistants/kimi-k2: Placed"
     assert lines[2].startswith("Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)")
@@ -45,14 +45,14 @@ def test_first_where_it_goes_then_why_not_elsewhere(shown: str) -> None:
     assert set(verdicts.values()) == {"NoPoolSatisfiesRequirements"}
 
 
-def test_the_picture_is_where_it_says(shown: str, folder: Path) -> None:
+def test_demo_draws_the_picture(shown: str, folder: Path) -> None:
     (line,) = [line for line in shown.splitlines() if line.startswith("As a picture: ")]
     drawn = ROOT / line.partition(": ")[2]
     assert drawn.resolve() == folder / "new" / "demo.svg"
     assert ET.parse(drawn).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_then_one_service_and_every_name(shown: str) -> None:
+def test_demo_lists_one_service_and_every_name(shown: str) -> None:
     assert "\nh200-east: LLMInferenceService assistants/kimi-k2-4e23e0cb-3fafcaa9 (abridged)\n" in shown
     assert "worker: vllm/vllm-openai:v0.15.0" in shown
     names = " ".join(shown.partition(" manifests came of it")[2].split())
@@ -62,7 +62,7 @@ def test_then_one_service_and_every_name(shown: str) -> None:
         assert f"control plane: {kind} " in names
 
 
-def test_the_last_line_is_the_command_that_writes_them_whole(shown: str, folder: Path) -> None:
+def test_demo_ends_with_the_command_for_whole_manifests(shown: str, folder: Path) -> None:
     command = shown.splitlines()[-1].partition(": ")[2].split()
     assert command[:3] == [".venv/bin/python", "-m", "tools.demo"]
     whole = demo(folder, *command[3:])
@@ -74,7 +74,7 @@ def test_the_last_line_is_the_command_that_writes_them_whole(shown: str, folder:
     assert "storage-initializer" not in shown
 
 
-def test_no_value_of_a_secret_is_shown(folder: Path) -> None:
+def test_demo_shows_no_secret_value(folder: Path) -> None:
     whole = demo(folder, "examples/gemma-one-gpu", "--full")
     assert "kind: Secret" in whole
     assert "\n  data:" not in whole

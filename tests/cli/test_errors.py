@@ -72,7 +72,7 @@ CASES = (
         says="no such kubeconfig",
     ),
     Case(
-        id="nobody-listens",
+        id="no-listener",
         reason="a server that is down",
         arguments=("plan", "--kubeconfig", "{folder}/down"),
         code=3,
@@ -137,13 +137,13 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_one_line_and_a_code(case: Case, folder: Path) -> None:
+def test_failures_are_one_line_with_an_exit_code(case: Case, folder: Path) -> None:
     done = run(*(argument.format(folder=folder) for argument in case.arguments))
     assert case.says in one_line(done), case.reason
     assert done.returncode == case.code, case.reason
 
 
-def test_forbidden_names_the_kind_and_where_the_rights_are_listed(live: Live, server: ApiServer) -> None:
+def test_forbidden_names_the_kind_and_the_required_rights(live: Live, server: ApiServer) -> None:
     options = live()
     server.forbidden = frozenset({"modelplacements"})
     done = run("plan", *options)
@@ -153,7 +153,7 @@ def test_forbidden_names_the_kind_and_where_the_rights_are_listed(live: Live, se
     assert "docs/cli.md" in line
 
 
-def test_without_rights_to_compositions_it_warns_and_goes_on(live: Live, server: ApiServer) -> None:
+def test_warns_without_rights_to_compositions(live: Live, server: ApiServer) -> None:
     options = live()
     server.forbidden = frozenset({"compositions"})
     done = run("plan", *options)
@@ -162,7 +162,7 @@ def test_without_rights_to_compositions_it_warns_and_goes_on(live: Live, server:
     assert line.startswith("warning: cannot list Compositions")
 
 
-def test_a_token_that_is_refused(live: Live) -> None:
+def test_refused_token_is_one_line(live: Live) -> None:
     options = live()
     kubeconfig = Path(options[1])
     kubeconfig.write_text(kubeconfig.read_text().replace("let-me-in", "let-me-out"))
@@ -171,7 +171,7 @@ def test_a_token_that_is_refused(live: Live) -> None:
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_closed_pipe_is_no_error() -> None:
     done = subprocess.run(
         ["bash", "-c", f"modelplane render -f {KIMI} --all-clusters | head -1; echo ${{PIPESTATUS[0]}}"],
         capture_output=True,

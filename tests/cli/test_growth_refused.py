@@ -8,7 +8,7 @@ import pytest
 from function.kube.manifests import Manifest, get, mapping
 from function.weights.faults import FaultKind, StorageFault
 from tests.cli.conftest import Live, controlled, example
-from tests.cli.process import run, said, write
+from tests.cli.process import output_of, run, write
 
 ENVIRONMENTS = 6  # more than the five that a condition names
 
@@ -51,7 +51,7 @@ def test_why_prints_what_the_controller_wrote(grown: list[Manifest], live: Live)
     unplaced = get(deployment, "status.unplaced")
     assert isinstance(unplaced, list)
     assert len(unplaced) == ENVIRONMENTS
-    shown = said("why", "gemma", "--all", *live(*grown, namespace="chat"))
+    shown = output_of("why", "gemma", "--all", *live(*grown, namespace="chat"))
     for row in unplaced:
         assert f"{get(row, 'environment')}: {get(row, 'reason')}" in shown
         assert str(get(row, "message")) in " ".join(shown.split())

@@ -9,17 +9,17 @@ import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example
-from tests.cli.process import cells, run, told, write
+from tests.cli.process import cells, error_lines, run, write
 
 FAULT = "spec.nodePools[1].acceleratorCount: 72 is not allowed; must be at most 64"
 # On standard error of every command whose answer has no column for it.
-TOLD = f"warning: pool gb200 of InferenceEnvironment h200-east is left out: {FAULT}"
+WARNING = f"warning: pool gb200 of InferenceEnvironment h200-east is left out: {FAULT}"
 FORMS = ("table", "json")
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """The example of Kimi K2, whose environment has a second pool that nobody can use."""
+    """The example of Kimi K2, whose environment has a second, invalid pool."""
     manifests = example("kimi-k2-two-nodes")
     (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
     pools = listing(environment, "spec.nodePools")
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> list[str]:
     return ["-f", write(tmp_path, *manifests)]
 
 
-def test_plan_has_a_row(files: list[str]) -> None:
+def test_plan_has_a_row_for_an_invalid_pool(files: list[str]) -> None:
     done = run("plan", *files)
     assert cells(done.stdout)[-1] == ["h200-east", "-", "gb200", "-", *FAULT.split(": "), "invalid"]
     assert (done.returncode, cells(done.stdout)[0][-1]) == (0, "placed"), "the others count"
@@ -38,13 +38,13 @@ def test_plan_has_a_row(files: list[str]) -> None:
     assert cells(run("plan", *files, "-o", "wide").stdout)[-1][-1] == FAULT
 
 
-def test_the_picture_has_a_line(files: list[str]) -> None:
+def test_picture_has_a_line_for_an_invalid_pool(files: list[str]) -> None:
     picture = ET.fromstring(run("plan", *files, "-o", "svg").stdout)
     texts = [t.text or "" for t in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert f"pool gb200: invalid, {FAULT}" in texts
 
 
-def test_capacity_has_a_row(files: list[str]) -> None:
+def test_capacity_has_a_row_for_an_invalid_pool(files: list[str]) -> None:
     rows = cells(run("capacity", *files).stdout)
     assert [row[2] for row in rows] == ["h200", "invalid: gb200"]
     found = json.loads(run("capacity", *files, "-o", "json").stdout)
@@ -53,12 +53,12 @@ def test_capacity_has_a_row(files: list[str]) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("command", [("why", "kimi-k2"), ("size",), ("capacity",)], ids=" ".join)
-def test_what_has_no_column_for_it_says_it_beside(files: list[str], command: tuple[str, ...], form: str) -> None:
+def test_other_commands_warn_of_an_invalid_pool(files: list[str], command: tuple[str, ...], form: str) -> None:
     done = run(*command, *files, "-o", form)
-    assert (done.returncode, told(done)) == (0, [TOLD])
+    assert (done.returncode, error_lines(done)) == (0, [WARNING])
 
 
-def test_an_environment_of_bad_pools_alone_has_a_line_for_each(tmp_path: Path) -> None:
+def test_lists_every_invalid_pool_of_an_environment(tmp_path: Path) -> None:
     manifests = example("kimi-k2-two-nodes")
     (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
     (pool,) = listing(environment, "spec.nodePools")
@@ -71,7 +71,7 @@ def test_an_environment_of_bad_pools_alone_has_a_line_for_each(tmp_path: Path) -
     ]
     found = json.loads(run("capacity", "-f", file, "-o", "json").stdout)
     assert [tuple(pool["faults"]) for pool in found] == faults
-    lines = told(run("why", "kimi-k2", "-f", file))
+    lines = error_lines(run("why", "kimi-k2", "-f", file))
     assert lines == [
         f"warning: pool spec.nodePools[0] of InferenceEnvironment h200-east is left out: {faults[0][0]}",
         f"warning: pool h200 of InferenceEnvironment h200-east is left out: {'; '.join(faults[1])}",

@@ -1,4 +1,4 @@
-"""On a live control plane `plan` and `why` say what the controller says, whatever an environment has published."""
+"""On a live control plane `plan` and `why` agree with the controller, and each placement is charged once."""
 
 import copy
 import json
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, mapping, text
+from function.kube.manifests import Manifest, condition, listing, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
-from tests.cli.process import run, said
+from tests.cli.process import output_of, run, write
 from tools.engine import Engine
 
 
@@ -31,7 +31,7 @@ def unpublished() -> list[Manifest]:
     return copy.deepcopy(list(control.store.values()))
 
 
-def test_plan_refuses_what_the_controller_refuses(
+def test_plan_agrees_with_the_controller_before_a_ledger_is_published(
     unpublished: list[Manifest], server: ApiServer, tmp_path: Path
 ) -> None:
     server.put(unpublished)
@@ -43,20 +43,44 @@ def test_plan_refuses_what_the_controller_refuses(
     assert (plan["reason"], plan["message"]) == (text(scheduled, "reason"), text(scheduled, "message"))
 
 
-def test_why_says_what_the_controller_says(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
+def test_why_prints_what_the_controller_reports(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
     server.put(unpublished)
-    shown = said("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    shown = output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east: InsufficientCapacity" in shown
 
 
-def test_why_needs_no_rights_beyond_its_namespace(
-    unpublished: list[Manifest], server: ApiServer, tmp_path: Path
-) -> None:
+def test_why_reads_only_its_namespace(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
     server.put(unpublished)
-    said("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     namespace = "GET /apis/modelplane.ai/v1alpha1/namespaces/assistants"
     assert [request for request in server.requests if "/version" not in request] == [
         f"{namespace}/modeldeployments",
         f"{namespace}/modelplacements",
     ]
+
+
+def deployment(name: str, replicas: int) -> Manifest:
+    """A deployment of Kimi K2, whose replicas take two nodes each."""
+    (manifest,) = [copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    mapping(manifest, "metadata")["name"] = name
+    mapping(manifest, "spec")["scaling"] = {"fixed": {"replicas": replicas}}
+    return manifest
+
+
+@pytest.mark.parametrize(("replicas", "reason"), [(2, "Placed"), (3, "InsufficientCapacity")])
+def test_plan_charges_each_placement_once(server: ApiServer, tmp_path: Path, replicas: int, reason: str) -> None:
+    manifests = [copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] != "ModelDeployment"]
+    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    listing(environment, "spec.nodePools")[0]["maxNodeCount"] = 6
+    control = controlled([*manifests, deployment("first", 1), deployment("second", 1)])
+    server.put(copy.deepcopy(list(control.store.values())))
+    grown = deployment("second", replicas)
+    control.apply([copy.deepcopy(grown)])
+    control.settle()
+    (ref,) = [ref for ref in control.all("ModelDeployment") if ref.name == "second"]
+    scheduled = condition(control.store[ref], "Scheduled")
+    assert text(scheduled, "reason") == reason
+    live = ("--live", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    (plan,) = json.loads(run("plan", "second", "-f", write(tmp_path, grown), *live, "-o", "json").stdout)
+    assert (plan["reason"], plan["message"]) == (text(scheduled, "reason"), text(scheduled, "message"))

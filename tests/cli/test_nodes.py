@@ -15,7 +15,7 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.node_facts import MEMBERSHIP, name_collection, parse_node, summarize_pools
 from tests.cli.conftest import Live
-from tests.cli.process import cells, said, write
+from tests.cli.process import cells, output_of, write
 from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
 
 EAST = "h200-east"
@@ -45,24 +45,24 @@ def shown(manifest: Manifest) -> Manifest:
     return found
 
 
-def test_capacity_says_what_can_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
+def test_capacity_counts_usable_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
     files = write(tmp_path, *looked(kimi))
-    (row,) = cells(said("capacity", "-f", files))
+    (row,) = cells(output_of("capacity", "-f", files))
     assert row[4:9] == ["2/4", "3 (h200-4 cordoned)", "16/32", "8", "1 node x 8 GPUs"]
-    (found,) = json.loads(said("capacity", "-f", files, "-o", "json"))
+    (found,) = json.loads(output_of("capacity", "-f", files, "-o", "json"))
     assert found["nodes"] == {"total": 4, "inUse": 2, "usable": 3, "observed": FACTS}
     assert found["gpus"] == {"total": 32, "inUse": 16, "free": 8}
 
 
-def test_a_picture_of_capacity_counts_what_cannot_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
-    drawn = said("capacity", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
+def test_capacity_picture_counts_unusable_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
+    drawn = output_of("capacity", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
     assert drawn.count('fill="url(#lost)"') == 8 + 1, "the GPUs of one node, and the legend"
     assert drawn.count(">cannot be used</text>") == 1
     assert "1 environment with 32 GPUs: 16 in use, 8 free, 8 cannot be used" in drawn
 
 
-def test_a_picture_hatches_what_cannot_be_used(kimi: list[Manifest], tmp_path: Path) -> None:
-    drawn = said("plan", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
+def test_picture_hatches_unusable_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
+    drawn = output_of("plan", "-f", write(tmp_path, *looked(kimi)), "-o", "svg")
     assert drawn.count('fill="url(#lost)"') == 8 + 1, "the GPUs of one node, and the legend"
     assert drawn.count(">cannot be used</text>") == 1
     assert "cannot be used: 8" in drawn
@@ -75,22 +75,24 @@ def test_validate_compares_a_file_with_the_nodes(live: Live, kimi: list[Manifest
     pool["labels"] = {POOL: "h2000"}
     pool["autoscaled"] = False
     environment.pop("status")
-    told = json.loads(said("validate", write(tmp_path, environment), "--live", "-o", "json", *live(*map(shown, H200))))
-    found = [(fault["path"], fault["message"]) for fault in told if "nodePools" in fault["path"]]
+    faults = json.loads(
+        output_of("validate", write(tmp_path, environment), "--live", "-o", "json", *live(*map(shown, H200)))
+    )
+    found = [(fault["path"], fault["message"]) for fault in faults if "nodePools" in fault["path"]]
     assert found == [
         ("spec.nodePools[h200]", f"pool h200: no node has {POOL}=h2000; the nearest, h200-1, has {POOL}=h200")
     ]
 
 
-def test_suggest_on_a_control_plane(live: Live) -> None:
-    suggested = said("capacity", "--suggest", *live(*map(shown, H200)))
+def test_suggests_pools_on_a_control_plane(live: Live) -> None:
+    suggested = output_of("capacity", "--suggest", *live(*map(shown, H200)))
     assert suggested.startswith(f"# spec of InferenceEnvironment {EAST}, of 4 nodes\n")
     want: Manifest = {"name": "h200", "acceleratorCount": 8, "nodeCount": 4, "labels": {POOL: "h200"}}
     assert yaml.safe_load(suggested) == {"nodePools": [want]}
 
 
-def test_suggest_where_nobody_looks(live: Live) -> None:
-    assert said("capacity", "--suggest", *live()) == (
+def test_suggests_nothing_without_observed_nodes(live: Live) -> None:
+    assert output_of("capacity", "--suggest", *live()) == (
         f"# InferenceEnvironment {EAST} shows no nodes: see its HardwareAsDeclared\n"
     )
 
@@ -109,7 +111,7 @@ CASES = (
         node(f"gke-{i}", GKE_L4, gpus="2", taints=(GPU,)) for i in range(3)), ("l4",)),
     Case("eks-and-dgx", "each by its own label", (node("a", EKS_A100), node("b", DGX_H100), node("c", DGX_H100)),
          ("a100", "dgx")),
-    Case("one-label-two-kinds", "nodes of one label that are not equal are told apart by another",
+    Case("one-label-two-kinds", "unequal nodes of one label are separated by another label",
          (node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")), ("x", "x-2")),
     Case("taints", "what all nodes of a pool have belongs to it", (node("a", taints=(taint("dedicated", "ml"),)),),
          ("h100",)),
@@ -125,7 +127,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_is_suggested_is_as_declared(case: Case) -> None:
+def test_suggested_pools_match_their_nodes(case: Case) -> None:
     nodes = list(map(parse_node, case.nodes))
     pools = suggest_pools(nodes)
     manifest: Manifest = {"metadata": {"name": "east"}, "spec": {"nodePools": pools, "cluster": CLUSTER}}
@@ -140,7 +142,7 @@ def test_what_is_suggested_is_as_declared(case: Case) -> None:
 CLUSTER: JSON = {"source": "Existing", "existing": {"secretRef": {"name": "s"}}}
 
 
-def test_nodes_that_no_label_tells_apart_are_told_by_their_gpus() -> None:
+def test_groups_nodes_by_gpus_where_no_label_differs() -> None:
     """Two nodes of eight and two of four with one label: all that can be said is what they have in common."""
     labels = {POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}
     nodes = [node(name, labels, gpus=gpus) for name, gpus in (("a", "8"), ("b", "8"), ("c", "4"), ("d", "4"))]
@@ -148,10 +150,10 @@ def test_nodes_that_no_label_tells_apart_are_told_by_their_gpus() -> None:
     assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == want
 
 
-def test_one_node_of_its_kind_is_told_by_a_label_before_its_name() -> None:
+def test_prefers_other_labels_to_the_host_name() -> None:
     nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
     assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == [{"size": "4"}, {"size": "8"}]
 
 
-def test_what_is_no_environment_contradicts_nothing() -> None:
+def test_other_kinds_contradict_nothing() -> None:
     assert find_contradictions(Store(), {"kind": "ModelCache"}) == []

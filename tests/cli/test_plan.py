@@ -11,7 +11,7 @@ import pytest
 
 from function.kube.manifests import Manifest, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import ELSEWHERE, KIMI, ROOT, cells, run, said, start, write
+from tests.cli.process import ELSEWHERE, KIMI, ROOT, cells, output_of, run, start, write
 
 SENTENCE = "multi-node model requires shared storage on the inference environment."
 
@@ -21,8 +21,8 @@ def kimi(kind: str) -> Manifest:
     return copy.deepcopy(found)
 
 
-def test_one_row_for_each_candidate_and_the_decision_below() -> None:
-    shown = said("plan", "-f", KIMI, *ELSEWHERE)
+def test_prints_a_row_for_each_candidate_and_the_decision() -> None:
+    shown = output_of("plan", "-f", KIMI, *ELSEWHERE)
     rows = {row[0]: row[1:] for row in cells(shown)}
     assert rows["h200-east"] == ["h200-two-nodes", "h200", "2 nodes x 8 GPUs", "1 replica", "room for 2", "placed"]
     label = "modelplane.ai/tier"
@@ -31,7 +31,7 @@ def test_one_row_for_each_candidate_and_the_decision_below() -> None:
     assert "Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)" in shown
 
 
-def test_the_next_command_stands_beside_the_answer_and_works() -> None:
+def test_prints_the_next_command_on_standard_error() -> None:
     shown = run("plan", "-f", KIMI)
     assert "Next:" not in shown.stdout, "a pipe gets the answer alone"
     last = shown.stderr.splitlines()[-1]
@@ -39,12 +39,12 @@ def test_the_next_command_stands_beside_the_answer_and_works() -> None:
     assert run(*last.split()[2:]).returncode == 0
 
 
-def test_a_plugin_calls_itself_what_people_typed() -> None:
+def test_plugin_names_itself_as_users_type_it() -> None:
     done = start("plan", "-f", KIMI, program="kubectl-modelplane")
     assert done.stderr.splitlines()[-1].startswith("Next: kubectl modelplane ")
 
 
-def test_a_refusal_is_exit_code_one_and_leads_to_why(tmp_path: Path) -> None:
+def test_refusal_exits_1_and_points_to_why(tmp_path: Path) -> None:
     environment = kimi("InferenceEnvironment")
     del mapping(environment, "spec")["storage"]
     file = write(tmp_path, kimi("ClusterModel"), environment, kimi("ModelDeployment"))
@@ -55,25 +55,25 @@ def test_a_refusal_is_exit_code_one_and_leads_to_why(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == f"Next: modelplane why kimi-k2 -n assistants -f {file}"
 
 
-def test_wide_has_every_fault_of_a_candidate() -> None:
-    labelled = said("plan", "-f", KIMI, "-f", "examples/deepseek-data-parallel/environment.yaml", "-o", "wide")
+def test_wide_lists_every_fault_of_a_candidate() -> None:
+    labelled = output_of("plan", "-f", KIMI, "-f", "examples/deepseek-data-parallel/environment.yaml", "-o", "wide")
     assert labelled.splitlines()[0].split()[-1] == "WHY"
 
 
-def test_strict_takes_a_missing_status_as_not_ready() -> None:
+def test_strict_treats_a_missing_status_as_not_ready() -> None:
     done = run("plan", "-f", KIMI, "--strict")
     assert done.returncode == 1
     assert cells(done.stdout)[0][-1] == "EnvironmentNotReady"
 
 
-def test_a_status_in_a_file_counts(tmp_path: Path) -> None:
+def test_uses_a_status_from_a_file(tmp_path: Path) -> None:
     environment = kimi("InferenceEnvironment")
     environment["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": "Creating"}]}
     done = run("plan", "-f", write(tmp_path, kimi("ClusterModel"), environment, kimi("ModelDeployment")))
     assert cells(done.stdout)[0][-1] == "EnvironmentNotReady"
 
 
-def test_several_deployments_see_each_other(tmp_path: Path) -> None:
+def test_deployments_see_placements_of_earlier_ones(tmp_path: Path) -> None:
     # Four nodes hold two replicas of two nodes each, so the third deployment waits.
     deployments = []
     for name in ("a", "b", "c"):
@@ -87,57 +87,57 @@ def test_several_deployments_see_each_other(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def test_json_says_what_the_table_says() -> None:
-    (plan,) = json.loads(said("plan", "-f", KIMI, *ELSEWHERE, "-o", "json"))
-    (placement,) = plan["placements"]
+def test_json_has_the_content_of_the_table() -> None:
+    (data,) = json.loads(output_of("plan", "-f", KIMI, *ELSEWHERE, "-o", "json"))
+    (placement,) = data["placements"]
     assert (placement["environment"], placement["topology"]["nodes"], placement["replicas"]) == ("h200-east", 2, 1)
-    assert plan["candidates"][0]["verdict"] == "placed"
-    assert [c["environment"] for c in plan["candidates"]][1:] == ["a100-oslo", "gke-us-central1", "h100-tokyo"]
+    assert data["candidates"][0]["verdict"] == "placed"
+    assert [c["environment"] for c in data["candidates"]][1:] == ["a100-oslo", "gke-us-central1", "h100-tokyo"]
 
 
-def test_names_can_be_piped() -> None:
-    (line,) = said("plan", "-f", KIMI, "-o", "name").splitlines()
+def test_name_output_can_be_piped() -> None:
+    (line,) = output_of("plan", "-f", KIMI, "-o", "name").splitlines()
     assert line.startswith("modelplacement.modelplane.ai/kimi-k2-")
 
 
-def test_what_runs_stays_and_nothing_changes(live: Live) -> None:
-    shown = said("plan", "--diff", *live())
+def test_keeps_running_placements(live: Live) -> None:
+    shown = output_of("plan", "--diff", *live())
     assert cells(shown)[0][-1] == "stays"
     assert "nothing changes" in shown
 
 
-def test_a_file_is_laid_over_what_is_live(live: Live, tmp_path: Path) -> None:
+def test_applies_files_over_live_objects(live: Live, tmp_path: Path) -> None:
     deployment = kimi("ModelDeployment")
     mapping(deployment, "spec")["scaling"] = {"fixed": {"replicas": 2}}
-    shown = said("plan", "-f", write(tmp_path, deployment), "--live", "--diff", *live())
+    shown = output_of("plan", "-f", write(tmp_path, deployment), "--live", "--diff", *live())
     (line,) = [line for line in shown.splitlines() if line.startswith("~")]
     assert line.endswith("spec.replicas: 1 -> 2")
 
 
-def test_another_environment_from_a_file_places_what_is_live(live: Live, tmp_path: Path) -> None:
+def test_places_live_deployment_on_environment_from_file(live: Live, tmp_path: Path) -> None:
     deployment, other = kimi("ModelDeployment"), kimi("InferenceEnvironment")
     mapping(deployment, "spec")["environments"] = 2
     mapping(other, "metadata")["name"] = "h200-west"
     options = (*live(deployment), "--diff")
     refused = run("plan", *options)
     assert (refused.returncode, "PartiallyPlaced" in refused.stdout) == (1, True)
-    placed = said("plan", "kimi-k2", "-f", write(tmp_path, other), "--live", *options)
+    placed = output_of("plan", "kimi-k2", "-f", write(tmp_path, other), "--live", *options)
     (line,) = [line for line in placed.splitlines() if line.startswith("+ ModelPlacement")]
     assert "on h200-west (profile h200-two-nodes, pool h200)" in line
 
 
-def test_a_cache_that_is_only_a_file_is_taken_as_it_would_report() -> None:
-    (plan,) = json.loads(said("plan", "-f", "examples/model-cache", "-o", "json"))
-    assert plan["reason"] == "Placed"
+def test_treats_cache_from_file_as_complete() -> None:
+    (data,) = json.loads(output_of("plan", "-f", "examples/model-cache", "-o", "json"))
+    assert data["reason"] == "Placed"
 
 
 @pytest.fixture(scope="module")
 def picture() -> ET.Element:
-    shown = said("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
+    shown = output_of("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
     return ET.fromstring(shown)
 
 
-def test_the_picture_shows_every_gpu_and_whose_it_is(picture: ET.Element) -> None:
+def test_picture_shows_the_owner_of_every_gpu(picture: ET.Element) -> None:
     squares = [r for r in picture.iter("{http://www.w3.org/2000/svg}rect") if r.get("width") == "9"]
     colours = Counter(square.get("fill") for square in squares)
     # 4 nodes of 8, 8 of 4, 4 of 8 and 8 of 4 GPUs are 128, of which 2 x 8 are taken; three squares are the legend.
@@ -145,31 +145,31 @@ def test_the_picture_shows_every_gpu_and_whose_it_is(picture: ET.Element) -> Non
     assert colours["#1f9d55"] == 16 + 1
 
 
-def test_the_picture_says_why_the_others_do_not_serve(picture: ET.Element) -> None:
+def test_picture_explains_refusals(picture: ET.Element) -> None:
     texts = [t.text or "" for t in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert sum("NoEnvironmentMatches" in text for text in texts) == 3
     assert any(text.startswith("h200-two-nodes: placed") for text in texts)
 
 
-def test_a_long_reason_wraps_and_nothing_of_it_is_lost() -> None:
+def test_picture_wraps_long_reasons() -> None:
     plan = ("plan", "kimi-k26", "-f", "examples/kimi-k26-vram", *ELSEWHERE)
-    (told,) = json.loads(said(*plan, "-o", "json"))
-    root = ET.fromstring(said(*plan, "-o", "svg"))
+    (data,) = json.loads(output_of(*plan, "-o", "json"))
+    root = ET.fromstring(output_of(*plan, "-o", "svg"))
     lines = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text")]
-    reasons = [row["message"] for row in told["candidates"] if row["message"]]
+    reasons = [row["message"] for row in data["candidates"] if row["message"]]
     assert max(map(len, reasons)) > 120 >= max(map(len, lines)), "one is longer than a line"
     assert [reason for reason in reasons if reason not in " ".join(lines)] == []
 
 
-def test_every_colour_of_the_picture_has_one_for_the_dark() -> None:
-    drawn = said("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
+def test_picture_has_a_dark_colour_for_every_colour() -> None:
+    drawn = output_of("plan", "-f", KIMI, *ELSEWHERE, "-o", "svg")
     style, _, rest = drawn.partition("</style>")
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', rest))
     assert used <= set(re.findall(r'\[fill="(#[0-9a-f]{6})"\]', style))
     assert "@media (prefers-color-scheme: dark)" in style
 
 
-def test_of_a_hundred_environments_an_overview_comes_first(tmp_path: Path) -> None:
+def test_picture_of_many_environments_starts_with_an_overview(tmp_path: Path) -> None:
     manifests, many = example("kimi-k2-two-nodes"), []
     for number in range(100):
         each = kimi("InferenceEnvironment")
@@ -178,7 +178,7 @@ def test_of_a_hundred_environments_an_overview_comes_first(tmp_path: Path) -> No
             mapping(each, "metadata")["labels"] = {}
         many.append(each)
     others = [m for m in manifests if m["kind"] != "InferenceEnvironment"]
-    root = ET.fromstring(said("plan", "-f", write(tmp_path, *others, *many), "-o", "svg"))
+    root = ET.fromstring(output_of("plan", "-f", write(tmp_path, *others, *many), "-o", "svg"))
     texts = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "100 environments, nearest first" in texts
     assert {"1 chosen", "29 would do", "70 refuse"} <= set(texts), "what the colours of the tiles are, and how many"
@@ -187,8 +187,8 @@ def test_of_a_hundred_environments_an_overview_comes_first(tmp_path: Path) -> No
     assert Counter(tiles) == {"#1f9d55": 1, "#8b98ad": 29, "#c0392b": 70}
 
 
-def test_the_picture_in_the_readme_is_what_its_command_draws() -> None:
+def test_readme_picture_matches_its_command() -> None:
     readme = (ROOT / "README.md").read_text()
     command = readme.partition("\nmodelplane plan kimi-k26")[2].partition(" > docs/plan.svg")[0]
-    shown = said("plan", "kimi-k26", *command.replace("\\\n", " ").split())
+    shown = output_of("plan", "kimi-k26", *command.replace("\\\n", " ").split())
     assert shown == (ROOT / "docs" / "plan.svg").read_text()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.quantity import round_up
-from tests.cli.process import ROOT, said
+from tests.cli.process import ROOT, output_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +71,13 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_how_far_it_is_off(case: Case) -> None:
-    (found,) = json.loads(said("size", "--params", case.params, "--precision", case.precision, "-o", "json"))
+def test_error_against_published_sizes(case: Case) -> None:
+    (found,) = json.loads(output_of("size", "--params", case.params, "--precision", case.precision, "-o", "json"))
     assert f"{100 * (found['weights'] / case.published - 1):+.1f}" == case.error, case.reason
     assert (round_up(found["disk"]) >= case.published) is case.holds, case.reason
 
 
-def test_the_page_has_the_same_numbers() -> None:
+def test_docs_list_the_same_errors() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     for case in CASES:
         row = f"| {case.id} | {case.params} | {case.precision} | {case.published / 10**9:,.1f} GB | {case.error} % |"

@@ -13,7 +13,7 @@ from tests.cli.process import write
 XR: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "metadata": {"name": "run", "namespace": "team"}}
 
 
-def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
+def test_reads_yaml_as_kubernetes_does(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("kind: A\nwhen: 2026-01-01T00:00:00Z\nwhole: 2.0\nhalf: 0.5\n1: x\n---\n---\nkind: B\n")
     first, second = (found.manifest for found in read_files([str(file)]))
@@ -22,19 +22,19 @@ def test_yaml_is_read_as_kubernetes_reads_it(tmp_path: Path) -> None:
     assert second == {"kind": "B"}
 
 
-def test_a_list_is_its_items(tmp_path: Path) -> None:
+def test_reads_items_of_a_list(tmp_path: Path) -> None:
     file = write(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [XR]})
     assert [found.manifest for found in read_files([file])] == [XR]
 
 
-def test_a_folder_is_everything_below_it(tmp_path: Path) -> None:
+def test_reads_folders_recursively(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name in ("b/z.yml", "a.json", "c.txt"):
         (tmp_path / name).write_text(f'{{"kind": "{name}"}}')
     assert [text(found.manifest, "kind") for found in read_files([str(tmp_path)])] == ["a.json", "b/z.yml"]
 
 
-def test_a_namespace_is_filled_in_where_a_kind_has_one(tmp_path: Path) -> None:
+def test_sets_the_namespace_of_namespaced_kinds(tmp_path: Path) -> None:
     bare: Manifest = {**XR, "metadata": {"name": "run"}}
     model: Manifest = {"apiVersion": VERSION, "kind": "ClusterModel", "metadata": {"name": "model"}}
     file = write(tmp_path, bare, model)
@@ -48,7 +48,7 @@ def test_a_namespace_is_filled_in_where_a_kind_has_one(tmp_path: Path) -> None:
     ]
 
 
-def test_requirements_are_answered_as_crossplane_answers_them() -> None:
+def test_answers_requirements_as_crossplane_does() -> None:
     store = Store([XR, {**XR, "metadata": {"name": "run", "namespace": "other"}}])
     every = store.find(Requirement(api_version=VERSION, kind="ModelDeployment"))
     one = store.find(Requirement(api_version=VERSION, kind="ModelDeployment", name="run", namespace="team"))
@@ -56,7 +56,7 @@ def test_requirements_are_answered_as_crossplane_answers_them() -> None:
     assert (len(every), [found.load() for found in one], none) == (2, [XR], ())
 
 
-def test_what_is_laid_over_keeps_identity_and_status() -> None:
+def test_applied_manifests_keep_identity_and_status() -> None:
     there: Manifest = {**XR, "metadata": {**XR["metadata"], "uid": "1"}, "status": {"replicas": 1}}  # type: ignore[dict-item]  # a map
     store = Store([there])
     store.lay_over({**XR, "spec": {"environments": 2}})
@@ -64,7 +64,7 @@ def test_what_is_laid_over_keeps_identity_and_status() -> None:
     assert (get(found, "metadata.uid"), get(found, "status.replicas"), get(found, "spec.environments")) == ("1", 1, 2)
 
 
-def test_only_its_composite_owns_what_is_composed() -> None:
+def test_only_the_composite_owns_what_it_composed() -> None:
     placement: Manifest = {"apiVersion": VERSION, "kind": "ModelPlacement", "metadata": {"name": "p"}}
     by_hand: Manifest = {**placement, "metadata": {"name": "q", "namespace": "team"}}
     store = Store([XR, set_owner(XR, "placement-east", placement), by_hand])

@@ -1,12 +1,14 @@
-"""`plan` on the storage of what it would place: too small for it, too small by name only, and how long it takes."""
+"""Remarks of `plan`: storage and memory that are too small, the time to load, why the smallest pool was chosen."""
 
 import copy
 import json
 from pathlib import Path
 
-from function.kube.manifests import JSON, Manifest, mapping
+import pytest
+
+from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example
-from tests.cli.process import cells, run, said, write
+from tests.cli.process import cells, output_of, run, write
 
 
 def kimi(folder: Path, storage: Manifest, cache: JSON = None, disk: str = "960Gi") -> tuple[str, ...]:
@@ -24,7 +26,7 @@ SHARED: Manifest = {"mode": "Shared", "sharedClaim": {"name": "team", "size": "5
 REFUSED = "spec.storage.sharedClaim.size: 500Gi is less than the model's spec.resources.disk of 960Gi"
 
 
-def test_a_shared_claim_that_cannot_hold_the_weights_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_shared_claim_that_is_too_small(tmp_path: Path) -> None:
     done = run("plan", *kimi(tmp_path, SHARED))
     assert done.returncode == 1
     assert cells(done.stdout)[0][-3:] == ["960Gi of disk", "a Shared claim of 500Gi", "StorageTooSmall"]
@@ -32,7 +34,7 @@ def test_a_shared_claim_that_cannot_hold_the_weights_is_refused(tmp_path: Path) 
     assert "Raise spec.storage.sharedClaim.size of InferenceEnvironment h200-east, or set" in done.stdout
 
 
-def test_so_is_a_size_of_ones_own(tmp_path: Path) -> None:
+def test_refuses_a_size_that_is_too_small(tmp_path: Path) -> None:
     files = kimi(tmp_path, {}, {"type": "PVC", "size": "500Gi"})
     done = run("plan", *files)
     assert "StorageTooSmall" in done.stdout
@@ -43,22 +45,63 @@ def test_so_is_a_size_of_ones_own(tmp_path: Path) -> None:
     assert (validated.returncode, wanted in validated.stdout) == (1, True)
 
 
-def test_storage_that_ignores_sizes_takes_it_with_a_remark(tmp_path: Path) -> None:
-    (plan,) = json.loads(said("plan", *kimi(tmp_path, {**SHARED, "sizeEnforced": False}), "-o", "json"))
+def test_remarks_on_sizes_that_storage_ignores(tmp_path: Path) -> None:
+    (plan,) = json.loads(output_of("plan", *kimi(tmp_path, {**SHARED, "sizeEnforced": False}), "-o", "json"))
     assert plan["reason"] == "Placed"
     assert plan["remarks"][-1] == f"h200-east: {REFUSED}"
 
 
-def test_weights_beyond_the_gpus_of_the_pool(tmp_path: Path) -> None:
+def test_remarks_on_weights_beyond_gpu_memory(tmp_path: Path) -> None:
     """Whatever the profile asks for: 16 GPUs of 141Gi of which nine tenths are for use: 2030.4Gi, in whole Gi."""
-    (plan,) = json.loads(said("plan", *kimi(tmp_path, {}, disk="2100Gi"), "-o", "json"))
+    (plan,) = json.loads(output_of("plan", *kimi(tmp_path, {}, disk="2100Gi"), "-o", "json"))
     wanted = "16 GPUs of 141Gi hold 2031Gi of weights at most, and spec.resources.disk is 2100Gi"
     assert plan["remarks"] == [f"h200-east: {wanted}"]
 
 
-def test_the_expected_time_to_load(tmp_path: Path) -> None:
-    (plan,) = json.loads(said("plan", *kimi(tmp_path, {"readBandwidth": 2.5}), "-o", "json"))
+def test_remarks_on_the_expected_load_time(tmp_path: Path) -> None:
+    (plan,) = json.loads(output_of("plan", *kimi(tmp_path, {"readBandwidth": 2.5}), "-o", "json"))
     # 960 x 2^30 / 2.5e9 = 412.3 s.
     assert plan["remarks"][-1].startswith(
         "h200-east: weights of at most 960Gi load in 6m53s at 2.5 GB/s; engine.args --l"
     )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    """Gemma, which asks for GPUs of 80Gi, where the H200 come first by name of environment."""
+    manifests = copy.deepcopy(example("gemma-one-gpu"))
+    h100 = next(m for m in manifests if m["kind"] == "InferenceEnvironment")
+    h200: Manifest = copy.deepcopy(h100)
+    mapping(h200, "metadata")["name"] = "a-h200"
+    (pool,) = listing(h200, "spec.nodePools")
+    pool.update({"name": "h200", "acceleratorType": "nvidia-h200-141gb"})
+    mapping(pool, "capabilities")["memoryPerGpu"] = "141Gi"
+    return "-f", write(tmp_path, *manifests, h200), "-n", "chat"
+
+
+@pytest.fixture
+def smallest(files: tuple[str, ...]) -> tuple[str, ...]:
+    file = Path(files[1])
+    file.write_text(file.read_text().replace("scaling:", "placement: {prefer: SmallestSufficient}\n  scaling:"))
+    return files
+
+
+def test_declared_order_chooses_the_first_pool(files: tuple[str, ...]) -> None:
+    rows = [(row[0], row[-2], row[-1]) for row in cells(output_of("plan", *files))]
+    assert rows == [("a-h200", "room for 8", "placed"), ("h100-west", "room for 8", "fits")]
+
+
+def test_smallest_pool_is_chosen_and_explained(smallest: tuple[str, ...]) -> None:
+    shown = output_of("plan", *smallest)
+    rows = [(row[0], row[-2], row[-1]) for row in cells(shown)]
+    # 1 x 80Gi - 80Gi and 1 x 141Gi - 80Gi.
+    assert rows == [
+        ("h100-west", "room for 8, 0Gi unused", "placed"),
+        ("a-h200", "room for 8, 61Gi unused", "fits"),
+    ]
+    smallest_is = "of what fits profile one-gpu, pool h100 is the smallest (0Gi unused)"
+    note = f"h100-west: {smallest_is}, next a-h200/h200 (61Gi unused)"
+    assert f"note: {note}" in shown
+    assert f"note: {note}" in output_of("why", "gemma", *smallest)
+    (plan,) = json.loads(output_of("plan", *smallest, "-o", "json"))
+    assert plan["remarks"] == [note]

@@ -9,7 +9,7 @@ import yaml
 
 from function.kube.manifests import Manifest, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import KIMI, run, said, write
+from tests.cli.process import KIMI, output_of, run, write
 from tools.documents import document
 
 
@@ -17,33 +17,33 @@ def kinds(rendered: str) -> Counter[str]:
     return Counter(m["kind"] for m in yaml.safe_load_all(rendered))
 
 
-def test_both_levels_in_one_go() -> None:
-    found = kinds(said("render", "-f", KIMI, "--all-clusters"))
+def test_renders_both_levels() -> None:
+    found = kinds(output_of("render", "-f", KIMI, "--all-clusters"))
     remote = ("Namespace", "PersistentVolumeClaim", "Job", "LLMInferenceService", "LLMInferenceServiceConfig")
     # Each remote object has an Object that describes it; the class is described only to be looked at.
     assert found == Counter({"ModelPlacement": 1, "ClusterProviderConfig": 1, "Object": 6, **dict.fromkeys(remote, 1)})
 
 
-def test_one_kind_with_where_it_is_above_it() -> None:
-    shown = said("render", "-f", KIMI, "--kind", "llminferenceservice")
+def test_renders_one_kind_with_its_place() -> None:
+    shown = output_of("render", "-f", KIMI, "--kind", "llminferenceservice")
     assert shown.splitlines()[1].startswith("# h200-east: LLMInferenceService assistants/kimi-k2-")
     (service,) = yaml.safe_load_all(shown)
     assert service["spec"]["parallelism"] == {"tensor": 8, "pipeline": 2, "expert": True}
 
 
-def test_one_level() -> None:
-    assert set(kinds(said("render", "-f", KIMI, "--level", "control-plane"))) == {
+def test_renders_one_level() -> None:
+    assert set(kinds(output_of("render", "-f", KIMI, "--level", "control-plane"))) == {
         "ClusterProviderConfig",
         "ModelPlacement",
         "Object",
     }
-    assert "Object" not in kinds(said("render", "-f", KIMI, "--level", "remote"))
+    assert "Object" not in kinds(output_of("render", "-f", KIMI, "--level", "remote"))
 
 
-def test_json_and_names() -> None:
-    items = json.loads(said("render", "-f", KIMI, "-o", "json", "--kind", "Job"))
+def test_renders_json_and_names() -> None:
+    items = json.loads(output_of("render", "-f", KIMI, "-o", "json", "--kind", "Job"))
     assert [item["place"] for item in items] == ["h200-east"]
-    names = said("render", "-f", KIMI, "-o", "name").splitlines()
+    names = output_of("render", "-f", KIMI, "-o", "name").splitlines()
     assert [name for name in names if not name.startswith(("object.", "clusterproviderconfig."))] == [
         "modelplacement.modelplane.ai/kimi-k2-4e23e0cb",
         "job.batch/kimi-k2-4e23e0cb-2df9037c",
@@ -54,13 +54,13 @@ def test_json_and_names() -> None:
     ]
 
 
-def test_a_composition_among_the_files_supplies_the_functions_input() -> None:
-    (job,) = yaml.safe_load_all(said("render", "-f", "examples/air-gap", "--kind", "Job"))
+def test_reads_input_from_composition_in_files() -> None:
+    (job,) = yaml.safe_load_all(output_of("render", "-f", "examples/air-gap", "--kind", "Job"))
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "platform/storage-initializer-with-ca:v0.20.0"
 
 
-def test_what_would_not_come_up_is_told_beside_the_manifests(tmp_path: Path) -> None:
+def test_lists_refusals_on_standard_error(tmp_path: Path) -> None:
     manifests = example("kimi-k2-two-nodes")
     for manifest in manifests:
         if manifest["kind"] == "InferenceEnvironment":
@@ -71,40 +71,40 @@ def test_what_would_not_come_up_is_told_beside_the_manifests(tmp_path: Path) -> 
     assert "ModelPlacement" not in kinds(done.stdout)
 
 
-def test_the_model_may_be_on_the_control_plane(live: Live, tmp_path: Path) -> None:
+def test_reads_the_model_from_the_control_plane(live: Live, tmp_path: Path) -> None:
     (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
     renamed: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
-    shown = said("render", "-f", write(tmp_path, renamed), "--live", "--kind", "LLMInferenceService", *live())
+    shown = output_of("render", "-f", write(tmp_path, renamed), "--live", "--kind", "LLMInferenceService", *live())
     assert "name: second-" in shown
 
 
-def test_no_value_of_a_secret_is_written() -> None:
-    (secret,) = yaml.safe_load_all(said("render", "-f", "examples/gemma-one-gpu", "--kind", "Secret"))
+def test_renders_no_secret_value() -> None:
+    (secret,) = yaml.safe_load_all(output_of("render", "-f", "examples/gemma-one-gpu", "--kind", "Secret"))
     assert "data" not in secret
 
 
-def test_no_script_is_written() -> None:
+def test_renders_no_script() -> None:
     """The ConfigMap with them is gone once the weights are there, and the Job names it."""
-    everything = said("render", "-f", KIMI, "--all-clusters")
+    everything = output_of("render", "-f", KIMI, "--all-clusters")
     assert "kind: Job" in everything
     assert "import" not in everything, "neither in the Job nor in the Object that carries it"
 
 
-def test_a_stream_is_of_one_cluster_unless_it_is_wanted_otherwise() -> None:
+def test_refuses_to_mix_clusters_by_default() -> None:
     done = run("render", "-f", KIMI)
     assert (done.returncode, done.stdout) == (2, "")
     assert "manifests of 2 clusters (control plane, h200-east). Choose by --level" in done.stderr
-    one = said("render", "-f", KIMI, "--cluster", "h200-east")
-    assert one == said("render", "-f", KIMI, "--level", "remote")
+    one = output_of("render", "-f", KIMI, "--cluster", "h200-east")
+    assert one == output_of("render", "-f", KIMI, "--level", "remote")
 
 
-def test_a_folder_for_each_cluster(tmp_path: Path) -> None:
-    shown = said("render", "-f", KIMI, "--output-dir", str(tmp_path / "out"))
+def test_writes_a_folder_for_each_cluster(tmp_path: Path) -> None:
+    shown = output_of("render", "-f", KIMI, "--output-dir", str(tmp_path / "out"))
     assert shown == f"13 manifests in {tmp_path}/out, a folder for each of control plane, h200-east\n"
     files = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*.yaml")}
     assert len(files) == 13
     job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-2df9037c.yaml"]
-    (whole,) = yaml.safe_load_all(said("render", "-f", KIMI, "--kind", "Job"))
+    (whole,) = yaml.safe_load_all(output_of("render", "-f", KIMI, "--kind", "Job"))
     assert document(job) == whole
     assert "control-plane/modelplacement-assistants-kimi-k2-4e23e0cb.yaml" in files
 
@@ -117,7 +117,7 @@ def test_a_folder_for_each_cluster(tmp_path: Path) -> None:
         (("--cluster", "h200-eest"), "there is no cluster h200-eest in it. Did you mean h200-east?"),
     ],
 )
-def test_what_is_not_in_it_is_an_error(option: tuple[str, str], says: str) -> None:
+def test_refuses_unknown_clusters_and_kinds(option: tuple[str, str], says: str) -> None:
     done = run("render", "-f", KIMI, *option)
     assert (done.returncode, done.stdout) == (4, "")
     assert says in done.stderr

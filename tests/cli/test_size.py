@@ -9,7 +9,7 @@ import pytest
 from function.cli.size import read_attention
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import ROOT, cells, run, said, write
+from tests.cli.process import ROOT, cells, output_of, run, write
 from tests.hub.hub import Hub, serving
 from tests.hub.weights import SHARDED
 
@@ -57,13 +57,13 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_from_parameters(case: Case) -> None:
-    (found,) = json.loads(said("size", "--params", case.params, "--precision", case.precision, "-o", "json"))
+def test_sizes_by_parameters(case: Case) -> None:
+    (found,) = json.loads(output_of("size", "--params", case.params, "--precision", case.precision, "-o", "json"))
     assert (found["disk"], found["vram"]) == (case.disk, case.vram), case.reason
 
 
-def test_the_arithmetic_is_shown_for_each_kind_of_node() -> None:
-    shown = said("size", "--params", "671B", "--precision", "fp8")
+def test_shows_the_arithmetic_for_each_kind_of_node() -> None:
+    shown = output_of("size", "--params", "671B", "--precision", "fp8")
     assert "671B parameters x 8 bits (fp8) = 671.0 GB = 625Gi" in shown
     rows = [line for line in shown.splitlines() if "8 x H100" in line]
     # 750 / 80 = 9.4, so 10 GPUs, more than a node of 8 has: two whole nodes.
@@ -71,27 +71,27 @@ def test_the_arithmetic_is_shown_for_each_kind_of_node() -> None:
     assert "2 nodes x 8 GPUs" in rows[0]
 
 
-def test_headroom_is_the_callers() -> None:
-    (found,) = json.loads(said("size", "--params", "100B", "--precision", "fp8", "--headroom", "0", "-o", "json"))
+def test_takes_the_headroom_option() -> None:
+    (found,) = json.loads(output_of("size", "--params", "100B", "--precision", "fp8", "--headroom", "0", "-o", "json"))
     assert found["vram"] == "94Gi", "100e9 / 2^30 = 93.13"
 
 
-def test_a_model_that_declares_its_memory_on_the_pools_that_are_given() -> None:
-    shown = said("size", "-f", "examples/kimi-k26-vram")
+def test_sizes_a_declared_model_on_given_pools() -> None:
+    shown = output_of("size", "-f", "examples/kimi-k26-vram")
     (row,) = cells(shown.partition("\n\n")[2])
     # The design's own figures: 1200Gi on nodes of 4 x 80Gi are 4 nodes of 4.
     assert row[:2] == ["gke-us-central1", "a100"]
     assert "4 nodes x 4 GPUs" in row
 
 
-def test_obstacles_are_named() -> None:
-    shown = said(
+def test_names_obstacles() -> None:
+    shown = output_of(
         "size", "-f", "examples/kimi-k2-two-nodes/model.yaml", "-f", "examples/two-environments/environment.yaml"
     )
     assert shown.count("pool is not multiNodeCapable") == 2
 
 
-def test_the_hub_knows_the_size_of_the_files(tmp_path: Path) -> None:
+def test_reads_file_sizes_from_the_hub(tmp_path: Path) -> None:
     model: Manifest = {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "ClusterModel",
@@ -111,7 +111,7 @@ def test_the_hub_knows_the_size_of_the_files(tmp_path: Path) -> None:
     weights = sum(len(data) for name, data in SHARDED.items() if name.endswith(".safetensors"))
     everything = sum(len(data) for name, data in SHARDED.items() if not name.startswith("tokenizer"))
     with serving(Hub(files={**SHARDED, "original/copy.safetensors": b"x"})) as hub:
-        shown = said("size", "-f", write(tmp_path, model), "--hub", HF_ENDPOINT=hub.endpoint)
+        shown = output_of("size", "-f", write(tmp_path, model), "--hub", HF_ENDPOINT=hub.endpoint)
     assert hub.fetched() == [], "sizes are read, not files"
     assert f"in {len(SHARDED)} files" in shown, "the copy counts, the tokenizer does not"
     assert f"weights: {weights / 10**9:,.1f} GB" in shown
@@ -119,27 +119,27 @@ def test_the_hub_knows_the_size_of_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 3), (404, 4), (503, 3)])
-def test_a_hub_that_refuses_is_one_line(status: int, code: int) -> None:
+def test_hub_errors_are_one_line(status: int, code: int) -> None:
     with serving(Hub(files={}, statuses={"/api/": status})) as hub:
         done = run("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint)
     assert done.returncode == code
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_token_is_sent() -> None:
+def test_sends_the_token() -> None:
     with serving(Hub(files=SHARDED, token="let-me-in")) as hub:
-        said("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint, HF_TOKEN="let-me-in")
+        output_of("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint, HF_TOKEN="let-me-in")
 
 
-def test_nine_tenths_of_gpu_memory_are_usable(tmp_path: Path) -> None:
+def test_uses_nine_tenths_of_gpu_memory(tmp_path: Path) -> None:
     """4 nodes x 4 GPUs x 80Gi are 1280Gi, of which engines take 1152Gi; the maths of the decision stay."""
-    assert "1152Gi of 1280Gi" in said("size", "-f", "examples/kimi-k26-vram")
-    (row,) = json.loads(said("size", "-f", "examples/kimi-k26-vram", "-o", "json"))[0]["pools"]
+    assert "1152Gi of 1280Gi" in output_of("size", "-f", "examples/kimi-k26-vram")
+    (row,) = json.loads(output_of("size", "-f", "examples/kimi-k26-vram", "-o", "json"))[0]["pools"]
     assert (row["usableMemory"], row["obstacle"]) == ("1152Gi", "")
     text = (ROOT / "examples/gemma-one-gpu/model.yaml").read_text()
     large = tmp_path / "model.yaml"
     large.write_text(text.replace("  serving:\n", "  resources: {disk: 75Gi}\n  serving:\n"))
-    shown = said("size", "-f", str(large), "-f", "examples/gemma-one-gpu/environment.yaml")
+    shown = output_of("size", "-f", str(large), "-f", "examples/gemma-one-gpu/environment.yaml")
     assert "72Gi of GPU memory are usable, weights of 75Gi" in shown, "80 x 0.9"
 
 
@@ -195,17 +195,17 @@ def test_sliding_layers_keep_their_window() -> None:
     assert attention.bytes(10_000, 1, 1) == (10_000 + 5 * 1024) * 8 * 2 * 128 * 2
 
 
-def test_requests_need_memory_besides_the_weights(tmp_path: Path) -> None:
+def test_adds_the_kv_cache_of_requests(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(QWEN3_235B))
     asked = ("size", "--params", "235B", "--precision", "fp8", "--config", str(config), "--context-length", "32768")
-    (few,) = json.loads(said(*asked, "-o", "json"))
+    (few,) = json.loads(output_of(*asked, "-o", "json"))
     # 235e9 B are 218.9 Gi; 32,768 x 192,512 B are 5.9 Gi; together / 0.9 are 249.7 Gi.
     assert (few["vram"], few["arithmetic"][2]) == (
         "250Gi",
         "KV cache: 192,512 bytes a token in full layers, 1 x 32,768 tokens = 6Gi",
     )
-    (many,) = json.loads(said(*asked, "--concurrency", "64", "-o", "json"))
+    (many,) = json.loads(output_of(*asked, "--concurrency", "64", "-o", "json"))
     # 64 times 5.875 Gi are 376 Gi; (218.9 + 376) / 0.9 = 661.
     assert many["vram"] == "661Gi"
     obstacles = {pool["pool"]: pool["obstacle"] for pool in many["pools"]}
@@ -214,10 +214,10 @@ def test_requests_need_memory_besides_the_weights(tmp_path: Path) -> None:
     assert obstacles["8 x H100"] == ""
 
 
-def test_the_hub_has_the_config() -> None:
+def test_reads_the_config_from_the_hub() -> None:
     files = {**SHARDED, "config.json": json.dumps(LLAMA_405B).encode()}
     with serving(Hub(files=files)) as hub:
-        shown = said("size", "--hub", "owner/model", "--context-length", "1000", HF_ENDPOINT=hub.endpoint)
+        shown = output_of("size", "--hub", "owner/model", "--context-length", "1000", HF_ENDPOINT=hub.endpoint)
     assert "KV cache: 516,096 bytes a token in full layers, 1 x 1,000 tokens = 1Gi" in shown
 
 
@@ -229,7 +229,7 @@ def test_the_hub_has_the_config() -> None:
         ("[", "is not JSON"),
     ],
 )
-def test_a_config_that_does_not_say(config: str, says: str, tmp_path: Path) -> None:
+def test_refuses_incomplete_configs(config: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(config)
     done = run("size", "--params", "1B", "--precision", "fp8", "--config", str(file), "--context-length", "1000")
@@ -237,12 +237,12 @@ def test_a_config_that_does_not_say(config: str, says: str, tmp_path: Path) -> N
     assert says in done.stderr
 
 
-def test_a_profile_that_wants_more_of_each_gpu(tmp_path: Path) -> None:
+def test_names_profiles_that_require_more_gpu_memory(tmp_path: Path) -> None:
     manifests = example("kimi-k2-two-nodes")
     for manifest in manifests:
         for pool in listing(manifest, "spec.nodePools"):
             mapping(pool, "capabilities")["memoryPerGpu"] = "80Gi"
-    assert "profile wants 141Gi a GPU" in said("size", "-f", write(tmp_path, *manifests))
+    assert "profile wants 141Gi a GPU" in output_of("size", "-f", write(tmp_path, *manifests))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_profile_that_wants_more_of_each_gpu(tmp_path: Path) -> None:
         (("-f", "examples/kimi-k2-two-nodes"), "plan -f examples/kimi-k2-two-nodes", "a deployment is"),
     ],
 )
-def test_what_comes_next_works(arguments: tuple[str, ...], following: str, reason: str) -> None:
+def test_next_command_works(arguments: tuple[str, ...], following: str, reason: str) -> None:
     assert run("size", *arguments).stderr.splitlines()[-1] == f"Next: modelplane {following}"
     assert run(*following.split()).returncode == 0, reason
 
@@ -267,9 +267,7 @@ def test_what_comes_next_works(arguments: tuple[str, ...], following: str, reaso
         (("-f", MODEL), f"plan -f {MODEL} --live -A", "a file with none lies over what is live"),
     ],
 )
-def test_what_comes_next_on_a_control_plane_works(
-    asked: tuple[str, ...], following: str, reason: str, live: Live
-) -> None:
+def test_next_command_works_on_a_control_plane(asked: tuple[str, ...], following: str, reason: str, live: Live) -> None:
     there = live(namespace="default")
     done = run("size", "--params", "27B", "--precision", "bf16", "--live", *asked, *there)
     assert done.stderr.splitlines()[-1] == f"Next: modelplane {following}", reason

@@ -1,17 +1,19 @@
-"""What a command loads and tells of itself, and that a pipe stays plain."""
+"""The program itself: what it loads, its help, colours and version, and `init`."""
 
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 from function.cli.live import connect
 from tests.cli.conftest import Live
-from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, run, said, start
+from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, output_of, run, start
 
 FILES = ("-f", KIMI)
 COMMANDS = (
@@ -28,7 +30,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
-def test_the_program_is_what_the_other_tests_run_in_their_own_process(arguments: tuple[str, ...]) -> None:
+def test_installed_program_agrees_with_the_runner(arguments: tuple[str, ...]) -> None:
     process, here = start(*arguments), run(*arguments)
     assert process.stdout, "it says something"
     assert (process.returncode, process.stdout, process.stderr) == (here.returncode, here.stdout, here.stderr)
@@ -48,13 +50,13 @@ def loaded() -> set[str]:
 
 
 @pytest.mark.parametrize("module", ["crossplane", "grpc", "google.protobuf", "structlog", "kr8s"])
-def test_a_command_on_files_does_without(module: str, loaded: set[str]) -> None:
+def test_commands_on_files_do_not_load(module: str, loaded: set[str]) -> None:
     assert "function.cli.plan" in loaded
     assert module not in loaded
 
 
 def test_help_has_an_example_for_every_command() -> None:
-    commands = said("--help").partition("Commands:")[2].split("Example:")[0]
+    commands = output_of("--help").partition("Commands:")[2].split("Example:")[0]
     names = [line.split()[0] for line in commands.splitlines() if re.match("  [a-z]", line)]
     assert names == [
         "plan",
@@ -70,10 +72,10 @@ def test_help_has_an_example_for_every_command() -> None:
     ]
     nested = [("cache", name) for name in ("list", "preload", "clear")]
     for command in [*((name,) for name in names), *nested]:
-        assert f"modelplane {' '.join(command)}" in said(*command, "--help").partition("Examples:")[2], command
+        assert f"modelplane {' '.join(command)}" in output_of(*command, "--help").partition("Examples:")[2], command
 
 
-def test_a_pipe_is_plain_and_a_terminal_is_not() -> None:
+def test_colours_only_on_a_terminal() -> None:
     assert "\x1b" not in start("plan", "-f", KIMI).stdout
     shown = in_a_terminal("plan", "-f", KIMI)
     assert "\x1b[" in shown
@@ -103,8 +105,35 @@ def in_a_terminal(*arguments: str) -> str:
     return shown.decode()
 
 
-def test_a_connection_ends_with_its_command(live: Live) -> None:
+def test_connection_ends_with_the_command(live: Live) -> None:
     before = tempfile.tempdir
-    said("plan", *live())
+    output_of("plan", *live())
     assert tempfile.tempdir == before, "the folder for the client's key is gone"
     assert connect.cache_info().currsize == 0
+
+
+KINDS = ("model", "environment", "deployment")
+
+
+def test_init_writes_manifests_that_fit_each_other(tmp_path: Path) -> None:
+    for kind in KINDS:
+        (tmp_path / f"{kind}.yaml").write_text(output_of("init", kind))
+    assert output_of("validate", str(tmp_path), "--strict") == "3 objects valid\n"
+    assert "Placed on us-east (profile one-gpu, pool h100, 1 replica" in output_of("plan", "-f", str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_init_sets_the_name_and_keeps_comments(kind: str) -> None:
+    shown = output_of("init", kind, "mine")
+    assert yaml.safe_load(shown)["metadata"]["name"] == "mine"
+    assert shown.startswith("# ")
+    assert run("init", kind, "Not_A_Name").returncode == 2
+
+
+def test_prints_the_version() -> None:
+    assert output_of("--version").strip() == version("function-modelplane")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completes_commands_and_options(shell: str) -> None:
+    assert "_MODELPLANE_COMPLETE" in output_of(_MODELPLANE_COMPLETE=f"{shell}_source")

@@ -18,7 +18,7 @@ from function.cli.main import interrupt
 from function.kube.manifests import Manifest, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, example
-from tests.cli.process import ENVIRONMENT, KIMI, cells, said, write
+from tests.cli.process import ENVIRONMENT, KIMI, cells, output_of, write
 
 REFUSED = "dial tcp 192.0.2.1:6443: i/o timeout"
 
@@ -30,8 +30,8 @@ def unreachable(kimi: list[Manifest], kind: str) -> Manifest:
     return found
 
 
-def test_from_the_deployment_down_to_the_service(live: Live) -> None:
-    shown = said("tree", "kimi-k2", *live())
+def test_shows_the_deployment_down_to_the_service(live: Live) -> None:
+    shown = output_of("tree", "kimi-k2", *live())
     names = [row[0] for row in cells(shown)]
     assert names[0] == "ModelDeployment/kimi-k2"
     assert names[1].startswith("└─ ModelPlacement/kimi-k2-")
@@ -41,19 +41,19 @@ def test_from_the_deployment_down_to_the_service(live: Live) -> None:
     assert {row[1] for row in cells(shown)} == {"True"}
 
 
-def test_wide_has_the_mirrored_conditions(live: Live) -> None:
-    shown = said("tree", "kimi-k2", "-o", "wide", *live())
+def test_wide_shows_mirrored_conditions(live: Live) -> None:
+    shown = output_of("tree", "kimi-k2", "-o", "wide", *live())
     for mirrored in ("─ WorkerWorkloadReady ", "─ RouterReady ", "─ PresetsCombined ", "─ Complete "):
         assert mirrored in shown
 
 
-def test_a_cluster_that_does_not_answer_is_unknown_and_not_false(live: Live, kimi: list[Manifest]) -> None:
-    shown = said("tree", "kimi-k2", *live(unreachable(kimi, "LLMInferenceService")))
+def test_unreachable_cluster_is_unknown_and_not_false(live: Live, kimi: list[Manifest]) -> None:
+    shown = output_of("tree", "kimi-k2", *live(unreachable(kimi, "LLMInferenceService")))
     (row,) = [row for row in cells(shown) if "LLMInferenceService" in row[0]]
     assert (row[1], row[3], row[4]) == ("Unknown", "Unreachable", REFUSED)
 
 
-def test_a_condition_that_is_not_true_shows(live: Live, kimi: list[Manifest]) -> None:
+def test_shows_conditions_that_are_not_true(live: Live, kimi: list[Manifest]) -> None:
     (service,) = [m for m in kimi if text(m, "spec.forProvider.manifest.kind") == "LLMInferenceService"]
     broken = copy.deepcopy(service)
     remote = mapping(broken, "status.atProvider.manifest")
@@ -61,36 +61,36 @@ def test_a_condition_that_is_not_true_shows(live: Live, kimi: list[Manifest]) ->
         {"type": "PresetsCombined", "status": "True"},
         {"type": "WorkerWorkloadReady", "status": "False", "message": "0 of 1 groups are ready"},
     ]
-    shown = said("tree", "kimi-k2", *live(broken))
+    shown = output_of("tree", "kimi-k2", *live(broken))
     assert "0 of 1 groups are ready" in shown
     assert "PresetsCombined" not in shown
 
 
-def test_json_nests_as_the_tree_does(live: Live) -> None:
-    root = json.loads(said("tree", "kimi-k2", "-o", "json", *live()))
+def test_json_nests_like_the_tree(live: Live) -> None:
+    root = json.loads(output_of("tree", "kimi-k2", "-o", "json", *live()))
     (placement,) = root["children"]
     assert len(placement["children"]) == 4
 
 
 def test_dot_is_a_graph(live: Live) -> None:
-    shown = said("tree", "kimi-k2", "-o", "dot", *live())
+    shown = output_of("tree", "kimi-k2", "-o", "dot", *live())
     assert shown.startswith("digraph")
     nodes, edges = shown.count("[label="), shown.count(" -> ")
     assert nodes == edges + 1, "a tree has one edge fewer than nodes"
 
 
 def test_dot_of_files_shows_planned_objects() -> None:
-    shown = said("tree", "-f", KIMI, "-o", "dot")
+    shown = output_of("tree", "-f", KIMI, "-o", "dot")
     assert '\\nPlanned", color=gray];' in shown
 
 
-def test_it_works_on_files(kimi: list[Manifest], tmp_path: Path) -> None:
+def test_shows_statuses_from_files(kimi: list[Manifest], tmp_path: Path) -> None:
     file = tmp_path / "everything.yaml"
     file.write_text(yaml.safe_dump_all(kimi))
-    assert cells(said("tree", "kimi-k2", "-f", str(file)))[0][0] == "ModelDeployment/kimi-k2"
+    assert cells(output_of("tree", "kimi-k2", "-f", str(file)))[0][0] == "ModelDeployment/kimi-k2"
 
 
-def test_watching_writes_what_has_changed_until_interrupted(
+def test_watch_prints_changes_until_interrupted(
     live: Live, server: ApiServer, kimi: list[Manifest], tmp_path: Path
 ) -> None:
     output = tmp_path / "seen"
@@ -119,7 +119,7 @@ async def _stubborn() -> str:
     return "went on"
 
 
-def test_an_interrupt_is_never_swallowed() -> None:
+def test_interrupts_are_never_swallowed() -> None:
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
@@ -135,8 +135,8 @@ def wait_for(output: Path, words: str) -> None:
         time.sleep(0.1)
 
 
-def test_of_files_it_is_what_is_planned() -> None:
-    shown = said("tree", "-f", KIMI)
+def test_marks_objects_from_files_as_planned() -> None:
+    shown = output_of("tree", "-f", KIMI)
     rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in shown.splitlines()[1:]]
     names = [row[0].lstrip(" │├└─") for row in rows]
     assert names[:2] == ["ModelDeployment/kimi-k2", "ModelPlacement/kimi-k2-4e23e0cb on h200-east"]
@@ -154,13 +154,13 @@ def test_of_files_it_is_what_is_planned() -> None:
     assert {tuple(row[1:]) for row in rows[2:]} == {("-", "-", "Planned", "-")}, "no state is made up"
 
 
-def test_what_exists_keeps_its_state_beside_what_is_planned(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
+def test_keeps_the_state_of_existing_objects(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
     environment, *_ = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
     (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
     other: Manifest = {**environment, "metadata": {**mapping(environment, "metadata"), "name": "h200-west"}}
     broken = unreachable(kimi, "LLMInferenceService")
     wider: Manifest = {**deployment, "spec": {**mapping(deployment, "spec"), "environments": 2}}
-    root = json.loads(said("tree", "-f", write(tmp_path, other, wider), "--live", "-o", "json", *live(broken)))
+    root = json.loads(output_of("tree", "-f", write(tmp_path, other, wider), "--live", "-o", "json", *live(broken)))
     states = {child["name"].partition(" on ")[2]: (child["ready"], child["state"]) for child in root["children"]}
     (east,) = [child for child in root["children"] if child["name"].endswith("h200-east")]
     assert {(c["name"].partition("/")[0], c["ready"]) for c in east["children"]} == {
@@ -172,7 +172,7 @@ def test_what_exists_keeps_its_state_beside_what_is_planned(live: Live, kimi: li
     assert states == {"h200-east": ("True", "Ready"), "h200-west": ("", "Planned")}
 
 
-def test_of_files_that_are_refused_it_says_so(tmp_path: Path) -> None:
+def test_shows_why_files_are_refused(tmp_path: Path) -> None:
     manifests = [m for m in example("kimi-k2-two-nodes") if m["kind"] != "InferenceEnvironment"]
-    root = json.loads(said("tree", "-f", write(tmp_path, *manifests), "-o", "json"))
+    root = json.loads(output_of("tree", "-f", write(tmp_path, *manifests), "-o", "json"))
     assert (root["ready"], root["state"], root["children"]) == ("False", "NoEnvironments", [])

@@ -13,7 +13,7 @@ from function.cli.validate import Fault, check_manifests
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
 from tests.cli.conftest import Live, example
-from tests.cli.process import EXAMPLES, run, said, write
+from tests.cli.process import EXAMPLES, output_of, run, write
 
 ENGINE: Manifest = {"name": "vLLM", "image": "engine:1"}
 PROFILE: Manifest = {"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": ENGINE}
@@ -133,7 +133,7 @@ CASES = (
     ),
     Case(
         id="model-missing",
-        reason="a reference leads nowhere, and the nearest name is told",
+        reason="a reference leads nowhere, and the nearest name is suggested",
         given=(manifest("ClusterModel", "modle", MODEL), deployment()),
         want=("spec.modelRef.name: there is no ClusterModel model; did you mean modle?",),
     ),
@@ -146,7 +146,9 @@ CASES = (
         ),
         want=("spec.modelRef.name: there is no Model team/model",),
     ),
-    Case(id="nothing-to-follow", reason="where no model is given, nothing can be said", given=(deployment(),)),
+    Case(
+        id="nothing-to-follow", reason="where no model is given, the reference cannot be checked", given=(deployment(),)
+    ),
     Case(
         id="cache-of-another-model",
         reason="a deployment would serve other weights than it names",
@@ -250,7 +252,7 @@ def errors(found: list[Fault]) -> list[Fault]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_faults(case: Case) -> None:
+def test_reports_faults(case: Case) -> None:
     found = errors(
         check_manifests([FileManifest(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
     )
@@ -263,9 +265,9 @@ def test_every_example_is_valid(story: str) -> None:
     assert errors(check_manifests(found, Store(), "default")) == []
 
 
-def test_exit_status_for_ci(tmp_path: Path) -> None:
+def test_exits_for_ci(tmp_path: Path) -> None:
     good, bad = write(tmp_path, GOOD, deployment()), write(tmp_path, GOOD, deployment(environmnts=2))
-    assert "2 objects valid, 1 warning" in said("validate", good)
+    assert "2 objects valid, 1 warning" in output_of("validate", good)
     assert run("validate", good, "--strict").returncode == 1
     done = run("validate", good, bad)
     assert (done.returncode, done.stderr) == (1, "")
@@ -274,13 +276,13 @@ def test_exit_status_for_ci(tmp_path: Path) -> None:
     assert f"{bad}: ModelDeployment team/run: spec.environmnts: is not a field" in done.stdout
 
 
-def test_standard_input_and_json() -> None:
+def test_reads_standard_input_and_writes_json() -> None:
     done = run("validate", "-", "-o", "json", stdin=yaml.safe_dump(deployment(environmnts=2)))
     (fault,) = json.loads(done.stdout)
     assert (fault["file"], fault["path"]) == ("standard input", "spec.environmnts")
 
 
-def test_references_are_followed_to_the_control_plane(live: Live, tmp_path: Path) -> None:
+def test_follows_references_to_the_control_plane(live: Live, tmp_path: Path) -> None:
     done = run("validate", write(tmp_path, deployment()), "--live", *live())
     assert done.returncode == 1
     assert "there is no ClusterModel model" in done.stdout
@@ -352,7 +354,7 @@ DOUBTS = (
 
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
-def test_doubts(case: Case) -> None:
+def test_reports_warnings(case: Case) -> None:
     found = check_manifests(
         [FileManifest(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"
     )
@@ -360,7 +362,7 @@ def test_doubts(case: Case) -> None:
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
-def test_names_and_environment_configs_are_checked(tmp_path: Path) -> None:
+def test_checks_names_and_environment_configs(tmp_path: Path) -> None:
     config: Manifest = {
         "apiVersion": "apiextensions.crossplane.io/v1beta1",
         "kind": "EnvironmentConfig",
@@ -376,8 +378,8 @@ def test_names_and_environment_configs_are_checked(tmp_path: Path) -> None:
     ]
 
 
-def test_files_are_named_with_or_without_the_flag_of_the_other_commands(tmp_path: Path) -> None:
+def test_takes_files_as_arguments_or_options(tmp_path: Path) -> None:
     file = write(tmp_path, deployment())
-    assert said("validate", "-f", file) == said("validate", file) == "1 object valid\n"
+    assert output_of("validate", "-f", file) == output_of("validate", file) == "1 object valid\n"
     nothing = run("validate")
     assert (nothing.returncode, "FILE" in nothing.stderr) == (2, True)

@@ -8,7 +8,7 @@ import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example
-from tests.cli.process import ELSEWHERE, KIMI, run, said, told, write
+from tests.cli.process import ELSEWHERE, KIMI, error_lines, output_of, run, write
 
 
 def two_short_environments(folder: Path) -> list[str]:
@@ -21,7 +21,7 @@ def two_short_environments(folder: Path) -> list[str]:
     return ["-f", write(folder, *manifests, other)]
 
 
-def test_nearest_first_with_what_to_do(tmp_path: Path) -> None:
+def test_lists_nearest_first_with_remedies(tmp_path: Path) -> None:
     done = run("why", "kimi-k2", *two_short_environments(tmp_path))
     shown = done.stdout
     first, second = shown.index("1. h200-east, profile h200-two-nodes: SharedStorageMissing"), shown.index("2. unlabel")
@@ -31,39 +31,39 @@ def test_nearest_first_with_what_to_do(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("Next: modelplane capacity -f ")
 
 
-def test_json(tmp_path: Path) -> None:
-    found = json.loads(said("why", "kimi-k2", *two_short_environments(tmp_path), "-o", "json"))
+def test_writes_json(tmp_path: Path) -> None:
+    found = json.loads(output_of("why", "kimi-k2", *two_short_environments(tmp_path), "-o", "json"))
     assert [r["reason"] for r in found["reasons"]] == ["SharedStorageMissing", "NoEnvironmentMatches"]
     assert found["reasons"][0]["outlook"] == "unschedulable"
     scheduled = {c["type"]: c for c in found["conditions"]}["Scheduled"]
     assert (scheduled["status"], scheduled["reason"]) == ("False", "SharedStorageMissing")
 
 
-def test_nothing_stands_in_the_way() -> None:
-    shown = said("why", "kimi-k2", "-f", KIMI, *ELSEWHERE)
+def test_lists_no_reason_when_placed() -> None:
+    shown = output_of("why", "kimi-k2", "-f", KIMI, *ELSEWHERE)
     assert "Scheduled True Placed" in shown
     assert "1. " not in shown
 
 
-def test_a_placement_that_is_not_ready_says_what_it_waits_for(live: Live, kimi: list[Manifest]) -> None:
+def test_explains_placements_that_are_not_ready(live: Live, kimi: list[Manifest]) -> None:
     (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
     status = mapping(placement, "status")
     status["phase"] = "Failed"
     for condition in listing(status, "conditions"):
         if condition["type"] == "StorageReady":
             condition.update({"status": "False", "reason": "DownloadFailed", "message": "the token was refused"})
-    shown = said("why", "kimi-k2", *live(placement))
+    shown = output_of("why", "kimi-k2", *live(placement))
     assert "on h200-east: DownloadFailed (Failed)" in shown
     assert "StorageReady is False: the token was refused" in shown
 
 
-def test_a_model_that_is_missing_is_named() -> None:
+def test_names_a_missing_model() -> None:
     done = run("why", "kimi-k2", "-f", "examples/kimi-k2-two-nodes/deployment.yaml")
-    assert (done.returncode, told(done)) == (0, [])
+    assert (done.returncode, error_lines(done)) == (0, [])
     assert "ModelResolved False ModelNotFound" in done.stdout
 
 
-def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi: list[Manifest]) -> None:
+def test_explains_a_placement_that_cannot_grow(live: Live, kimi: list[Manifest]) -> None:
     (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
     other = copy.deepcopy(placement)
     mapping(placement, "spec")["replicas"] = 0
@@ -72,7 +72,7 @@ def test_a_placement_without_replicas_that_cannot_grow_is_told(live: Live, kimi:
     # What is held counts, and not what a placement only waits for.
     mapping(placement, "status.service")["replicas"] = 0
     mapping(other, "status.service")["replicas"] = 2
-    shown = said("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
+    shown = output_of("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (waiting)" in shown
     assert "pool h200 has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0" in shown
@@ -102,8 +102,8 @@ def hundred(tmp_path: Path) -> list[str]:
     return ["-f", write(tmp_path, *[m for m in manifests if m is not environment], *many)]
 
 
-def test_groups_a_fleet_by_reason(hundred: list[str]) -> None:
-    shown = said("why", *hundred)
+def test_groups_many_environments_by_reason(hundred: list[str]) -> None:
+    shown = output_of("why", *hundred)
     assert (
         shown.partition("\n\n")[2]
         == """\
@@ -123,20 +123,20 @@ the whole pool (1 node) holds 0
 Every environment: --all
 """
     )
-    every = said("why", *hundred, "--all")
+    every = output_of("why", *hundred, "--all")
     assert sum(line[0].isdecimal() for line in every.splitlines() if line) == 100
-    assert len(json.loads(said("why", *hundred, "-o", "json"))["reasons"]) == 100
+    assert len(json.loads(output_of("why", *hundred, "-o", "json"))["reasons"]) == 100
 
 
-def test_long_reasons_wrap_where_a_terminal_is_narrow(tmp_path: Path) -> None:
+def test_wraps_long_reasons_on_a_narrow_terminal(tmp_path: Path) -> None:
     short = two_short_environments(tmp_path)
-    narrow = said("why", *short, COLUMNS="60")
+    narrow = output_of("why", *short, COLUMNS="60")
     assert max(map(len, narrow.splitlines())) <= 60
-    assert narrow.split() == said("why", *short).split(), "the words are the same"
+    assert narrow.split() == output_of("why", *short).split(), "the words are the same"
 
 
-def test_one_deployment_needs_no_name(tmp_path: Path) -> None:
-    assert said("why", "-f", KIMI) == said("why", "kimi-k2", "-f", KIMI)
+def test_needs_no_name_for_the_only_deployment(tmp_path: Path) -> None:
+    assert output_of("why", "-f", KIMI) == output_of("why", "kimi-k2", "-f", KIMI)
     (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
     other: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
     done = run("why", "-f", KIMI, "-f", write(tmp_path, other))

@@ -1,0 +1,133 @@
+"""`plan --set` and `plan --diff`: which deployments are decided differently, and which services restart."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest, listing, mapping
+from tests.cli.conftest import Live, example
+from tests.cli.process import KIMI, output_of, run, write
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> str:
+    """Three deployments of two nodes each on a pool of four."""
+    manifests = example("kimi-k2-two-nodes")
+    (deployment,) = [m for m in manifests if m["kind"] == "ModelDeployment"]
+    more = [copy.deepcopy(deployment) for _ in range(2)]
+    for each, name in zip(more, ("second", "third"), strict=True):
+        mapping(each, "metadata")["name"] = name
+    return write(tmp_path, *manifests, *more)
+
+
+CHANGE = """\
++ ModelDeployment assistants/third
+    InsufficientCapacity: 0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.
+ -> Placed: Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)
+
+1 deployment would be scheduled differently"""
+
+
+def test_set_shows_deployments_that_change(three: str) -> None:
+    shown = output_of("plan", "kimi-k2", "-f", three, "--set", "h200-east/h200.maxNodeCount=6")
+    assert shown.rstrip().endswith(CHANGE)
+    found = json.loads(output_of("plan", "-f", three, "--set", "h200-east/h200.maxNodeCount=6", "-o", "json"))
+    assert [(c["name"], c["before"]["reason"], c["after"]["reason"]) for c in found["changes"]] == [
+        ("third", "InsufficientCapacity", "Placed")
+    ]
+    assert [p["reason"] for p in found["plans"]] == ["Placed"] * 3
+
+
+def test_set_reports_no_changes(three: str) -> None:
+    done = run("plan", "-f", three, "--set", "h200-east/h200.maxNodeCount=5")
+    assert done.stdout.endswith("\nnothing changes\n")
+
+
+def test_set_reads_standard_input_once(three: str) -> None:
+    done = run("plan", "-f", "-", "--set", "h200-east/h200.maxNodeCount=6", stdin=Path(three).read_text())
+    assert done.stdout.rstrip().endswith(CHANGE)
+
+
+def test_set_changes_live_pools(live: Live) -> None:
+    shown = run("plan", "--set", "h200-east/h200.maxNodeCount=1", *live()).stdout
+    assert "nothing changes" in shown, "what runs stays"
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "says"),
+    [
+        ("maxNodeCount=8", 2, "is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.maxNodeCount=8"),
+        ("h200-eest/h200.maxNodeCount=8", 4, "there is no InferenceEnvironment h200-eest. Did you mean h200-east?"),
+        ("h200-east/zz.maxNodeCount=8", 4, "there is no pool zz of InferenceEnvironment h200-east. There are h200"),
+        ("h200-east/h200.maxNodeCont=8", 2, "spec.nodePools[0].maxNodeCont: is not a field; did you mean maxNodeCount"),
+        ("h200-east/h200.maxNodeCount=[", 2, "[ is not YAML"),
+    ],
+)
+def test_set_refuses_invalid_values(value: str, code: int, says: str) -> None:
+    done = run("plan", "-f", KIMI, "--set", value)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+
+
+def test_prints_a_summary_of_many_deployments(three: str) -> None:
+    shown = run("plan", "-f", three).stdout
+    assert shown.endswith("\n3 deployments\n  2 Placed\n  1 InsufficientCapacity: assistants/third\n")
+    assert "deployments" not in output_of("plan", "-f", KIMI)
+
+
+def test_set_prints_no_next_command() -> None:
+    done = run("plan", "-f", KIMI, "--set", "h200-east/h200.maxNodeCount=1")
+    assert "PoolTooSmall" in done.stdout
+    # `why` and `render` would look at the world as it is, and say that it is placed.
+    assert "Next:" not in done.stderr
+
+
+SEEN = "pod template changes"
+
+
+def edited(field: str, value: JSON) -> Manifest:
+    """Return the example's environment with another field of its pool."""
+    (found,) = (copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment")
+    (pool,) = listing(found, "spec.nodePools")
+    pool[field] = value
+    return found
+
+
+EDITS: tuple[tuple[str, JSON], ...] = (
+    ("labels", {"modelplane.ai/pool": "another"}),
+    ("taints", [{"key": "team", "value": "x", "effect": "NoSchedule"}]),
+    ("pod", {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}),
+    ("interNode", {"preset": "coreweave-infiniband"}),
+)
+
+
+def diff(file: str, options: list[str]) -> list[str]:
+    """Return the changes that a plan shows for a file over the control plane."""
+    (plan,) = json.loads(output_of("plan", "-f", file, "--live", "--diff", "-o", "json", *options))
+    changes: list[str] = plan["changes"]
+    return changes
+
+
+@pytest.mark.parametrize(("field", "value"), EDITS, ids=[field for field, _ in EDITS])
+def test_diff_names_services_that_restart(field: str, value: JSON, live: Live, tmp_path: Path) -> None:
+    (line,) = diff(write(tmp_path, edited(field, value)), live())
+    assert line.startswith("~ LLMInferenceService kimi-k2-")
+    assert line.endswith(f" on h200-east restarts: {SEEN}")
+
+
+def test_diff_is_empty_when_no_pod_template_changes(live: Live, tmp_path: Path) -> None:
+    manifests = copy.deepcopy(example("kimi-k2-two-nodes"))
+    for manifest in manifests:
+        if manifest["kind"] == "InferenceEnvironment":
+            mapping(manifest, "spec.storage")["readBandwidth"] = 2
+            (pool,) = listing(manifest, "spec.nodePools")
+            pool["maxNodeCount"] = 9
+    assert diff(write(tmp_path, *manifests), live()) == []
+
+
+def test_set_names_services_that_restart(live: Live) -> None:
+    shown = output_of("plan", "--set", "h200-east/h200.labels={modelplane.ai/pool: another}", *live())
+    assert f" on h200-east: {SEEN}" in shown
+    assert shown.endswith("1 service to restart\n"), "no decision changes"
