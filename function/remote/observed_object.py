@@ -31,7 +31,9 @@ class State(Enum):
     PRESENT = _Facts(cluster=ClusterReady.CONNECTED)
     ABSENT = _Facts(message="It does not exist on the cluster")  # of an Object that only observes
     KIND_MISSING = _Facts(message="The cluster does not serve its kind", cluster=ClusterReady.KSERVE_MISSING)
-    NAMESPACE_MISSING = _Facts(message="The cluster lacks its namespace", cluster=ClusterReady.KSERVE_MISSING)
+    NAMESPACE_MISSING = _Facts(
+        message="Its namespace does not exist on the cluster", cluster=ClusterReady.KSERVE_MISSING
+    )
     NO_CREDENTIALS = _Facts(
         message="The cluster's kubeconfig is missing or unusable",
         cluster=ClusterReady.KUBECONFIG_MISSING,
@@ -41,7 +43,7 @@ class State(Enum):
     NO_REFERENCE_KEY = _Facts(message="A Secret that is copied to the cluster lacks the key")
     REJECTED = _Facts(message="The cluster refused it", cluster=ClusterReady.UNREACHABLE, refused=True)
     UNKNOWN_FIELD = _Facts(
-        message="The cluster does not know a field of it, so what serves its kind there is of another version",
+        message="The cluster does not know one of its fields: another version of its CRD is installed",
         cluster=ClusterReady.KSERVE_MISSING,
         refused=True,
     )
@@ -52,7 +54,7 @@ class State(Enum):
         cluster=ClusterReady.UNREACHABLE,
         unreachable=True,
     )
-    UNREACHABLE = _Facts(message="No answer from the cluster", cluster=ClusterReady.UNREACHABLE, unreachable=True)
+    UNREACHABLE = _Facts(message="The cluster does not answer", cluster=ClusterReady.UNREACHABLE, unreachable=True)
     UNRECOGNISED = _Facts(message="Unrecognized error from provider-kubernetes")
 
 

@@ -37,12 +37,15 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
 }
 
 UNFINISHED: Mapping[Unfinished, str] = {
-    Unfinished.INTERNAL_ERROR: "The function failed on this object; its log has the details. What runs is kept",
+    Unfinished.INTERNAL_ERROR: "Internal error; see the function log. Running workloads are not affected",
     Unfinished.TOO_LONG: (
-        "This takes more processor time than one object may have. What runs is kept; it is tried again, and what was "
-        "found so far is remembered. Fewer profiles, or a selector that admits fewer environments, make it less"
+        "Computing this object takes more processor time than allowed. Running workloads are not affected; the "
+        "function tries again with its cached results. Use fewer profiles, or a selector that matches fewer "
+        "environments"
     ),
-    Unfinished.TOO_LARGE: "The response for this object is larger than Crossplane reads. What runs is kept",
+    Unfinished.TOO_LARGE: (
+        "The response for this object is larger than Crossplane reads. Running workloads are not affected"
+    ),
 }
 
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings

@@ -71,14 +71,14 @@ def _judge_acceptance(remote: ObservedObject, *, may_compose: bool) -> tuple[Sta
         message = "The cluster does not serve LLMInferenceService; install KServe"
         return Status.FALSE, ServiceAccepted.REJECTED, message
     if not remote.seen and not may_compose:
-        message = "The service is created once its weights are there"
+        message = "The service is created once its weights are ready"
         return Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE, message
     if remote.state is State.UNSEEN:
         return Status.FALSE, ServiceAccepted.APPLYING, "The service is being created"
     if not remote.present:
         return Status.UNKNOWN, ServiceAccepted.APPLYING, remote.problem
     if not is_current(remote.manifest):
-        return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not seen the latest change yet"
+        return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not observed the latest change yet"
     presets = condition(remote.manifest, "PresetsCombined")
     match text(presets, "status"):
         case "True":
@@ -95,7 +95,7 @@ def _judge_readiness(remote: ObservedObject, replicas: int, *, ever_ready: bool)
         reason = ServiceReady.UNREACHABLE
         if remote.state_unknown and not remote.unreachable:
             reason = ServiceReady.SYNC_FAILED
-        last = f". It was last seen as {'ready' if health.up else 'not ready'}" if remote.seen else ""
+        last = f". Last observed as {'ready' if health.up else 'not ready'}" if remote.seen else ""
         return Status.UNKNOWN, reason, f"{remote.problem}{last}"
     if not remote.seen:
         return Status.FALSE, ServiceReady.STARTING, "The service does not exist yet"
@@ -103,12 +103,12 @@ def _judge_readiness(remote: ObservedObject, replicas: int, *, ever_ready: bool)
     if replicas > 0 and get(remote.manifest, "spec.replicas") == 0:
         return Status.FALSE, ServiceReady.STARTING, "The service has no replicas yet"
     if replicas == 0 and health.level is not Level.FAILED:
-        message = f"No replicas are asked for. KServe: {health.message}" if health.message else ""
-        return Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are asked for"
+        message = f"No replicas are requested. KServe: {health.message}" if health.message else ""
+        return Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are requested"
     if health.up:
         return Status.TRUE, ServiceReady.SERVING, f"Serving at {service_url(remote.manifest) or 'no URL yet'}"
     reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
-    return Status.FALSE, reason, health.message or "Waits for KServe"
+    return Status.FALSE, reason, health.message or "Waiting for KServe"
 
 
 def progress(

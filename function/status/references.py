@@ -1,6 +1,6 @@
-"""What is said of a reference that does not resolve: to a model, an environment, a pool, a cache.
+"""Conditions for references to a model, an environment, a pool or a cache.
 
-Deployments, placements and caches say it under their own condition type, with the same reasons and words.
+Deployments, placements and caches have them under their own condition types, with the same reasons and messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,62 +11,62 @@ from function.domain.model import Model, ModelRef, Problem
 from function.kube.names import VERSION
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
 
-_KEPT = "What runs is kept"
+_KEPT = "Running workloads are not affected"
 
 
 def resolved(type_: ConditionType, message: str) -> Condition:
-    """Return the condition of references that all resolve."""
+    """Returns the condition of references that all resolve."""
     return Condition(type=type_, status=Status.TRUE, reason=ModelResolved.RESOLVED, message=message)
 
 
 def resolving(type_: ConditionType) -> Condition:
-    """Return the condition while Crossplane has not answered a requirement yet."""
-    message = "Waits for Crossplane to fetch what is referred to"
+    """Returns the condition while a requirement is not answered yet."""
+    message = "Waiting for Crossplane to fetch the referenced resources"
     return Condition(type=type_, status=Status.UNKNOWN, reason=ModelResolved.RESOLVING, message=message)
 
 
 def model_resolved(type_: ConditionType, model: Model) -> Condition:
-    """Return the condition of a model that resolves; its faulty profiles are named, since they are skipped."""
+    """Returns the condition of a model that resolves; invalid profiles are skipped and named."""
     skipped = f"; profiles skipped as invalid: {', '.join(b.name for b in model.broken)}" if model.broken else ""
     return resolved(type_, f"{model.kind} {model.name} is valid{skipped}")
 
 
 def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Condition:
-    """Return the condition of a model that does not exist."""
+    """Returns the condition of a model that does not exist."""
     where = f" in namespace {namespace}" if ref.kind == "Model" else ""
     message = f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. {_KEPT}"
     return _unresolved(ModelResolved.MODEL_NOT_FOUND, message, type_)
 
 
 def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a model whose faults leave nothing to serve."""
-    return _unresolved(ModelResolved.MODEL_INVALID, f"Correct {ref.kind} {ref.name}: {_listed(problems)}", type_)
+    """Returns the condition of a model that is invalid."""
+    return _unresolved(ModelResolved.MODEL_INVALID, f"Correct {ref.kind} {ref.name}: {_join(problems)}", type_)
 
 
 def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
-    """Return the condition of a placement whose profile is not declared any more."""
+    """Returns the condition of a placement whose profile is no longer declared."""
     known = ", ".join(p.name for p in model.profiles) or "none"
     message = f"spec.profile: {ref.kind} {ref.name} has no valid profile {profile}; it has {known}. {_KEPT}"
     return _unresolved(ReferencesResolved.MODEL_INVALID, message)
 
 
 def environment_not_found(name: str) -> Condition:
-    """Return the condition of a placement whose environment does not exist."""
+    """Returns the condition of a placement whose environment does not exist."""
     message = (
         f"spec.inferenceEnvironmentRef: InferenceEnvironment {name} does not exist; create it again, or delete the "
-        "deployment to give up what runs there"
+        "deployment to stop what runs there"
     )
     return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
 
 
 def environment_invalid(name: str, problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a placement whose environment cannot be read."""
-    message = f"Correct InferenceEnvironment {name}: {_listed(problems)}"
+    """Returns the condition of a placement whose environment cannot be read."""
+    message = f"Correct InferenceEnvironment {name}: {_join(problems)}"
     return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
 
 
 def environment_changed(name: str, provider_config: str) -> Condition:
-    """Return the condition of a placement that refers to another environment than it was placed on."""
+    """Returns the condition of a placement whose environment was changed."""
     allowed = (
         f"the environment whose ClusterProviderConfig is {provider_config}, where its objects are; "
         "delete the placement and make another to move"
@@ -75,36 +75,36 @@ def environment_changed(name: str, provider_config: str) -> Condition:
 
 
 def pool_not_found(environment: str, pool: str) -> Condition:
-    """Return the condition of a placement whose pool is gone from its environment, or invalid."""
+    """Returns the condition of a placement whose pool is no longer declared or invalid."""
     message = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. {_KEPT}"
     return _unresolved(ReferencesResolved.POOL_NOT_FOUND, message)
 
 
 def cache_not_found(name: str, namespace: str) -> Condition:
-    """Return the condition of a placement whose ModelCache does not exist."""
+    """Returns the condition of a placement whose ModelCache does not exist."""
     message = f"spec.modelCache.name: ModelCache {name} does not exist in namespace {namespace}; create it. {_KEPT}"
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
 
 def cache_invalid(name: str, problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a placement whose ModelCache cannot be read."""
-    message = f"Correct ModelCache {name}: {_listed(problems)}"
+    """Returns the condition of a placement whose ModelCache cannot be read."""
+    message = f"Correct ModelCache {name}: {_join(problems)}"
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
 
 def invalid_placement(problems: Iterable[Problem]) -> Condition:
-    """Return the condition of a placement whose own spec cannot be carried out."""
-    return _unresolved(ReferencesResolved.INVALID_PLACEMENT, _listed(problems))
+    """Returns the condition of a placement with an invalid spec."""
+    return _unresolved(ReferencesResolved.INVALID_PLACEMENT, _join(problems))
 
 
 def unknown_kind(version: str, kind: str, known: Sequence[str]) -> str:
-    """Return what is said of a composite that is not of our kinds, or not in a version of them that we know."""
+    """Returns the message for a composite of another kind or version."""
     wanted = f"its Composition should be for one of {', '.join(known)} of {VERSION}"
     return f"kind {kind} of {version or 'no group'} is not composed by this function; {wanted}"
 
 
 def unreadable_topology() -> Condition:
-    """Return the condition of a placement whose recorded topology cannot be read."""
+    """Returns the condition of a placement whose recorded topology cannot be read."""
     message = "must have nodes, gpusPerNode and parallelism that agree with each other"
     return invalid_placement([Problem("spec.topology", message)])
 
@@ -115,5 +115,5 @@ def _unresolved(
     return Condition(type=type_, status=Status.FALSE, reason=reason, message=message)
 
 
-def _listed(problems: Iterable[Problem]) -> str:
+def _join(problems: Iterable[Problem]) -> str:
     return "; ".join(map(str, problems))

@@ -171,7 +171,7 @@ def test_what_is_observed_is_kept_where_a_response_would_be_too_large() -> None:
     assert {c.reason for c in response.conditions} == {"ResponseTooLarge"}
     (message,) = {c.message for c in response.conditions}
     assert message.startswith(
-        "The response for this object is larger than Crossplane reads. What runs is kept. It has "
+        "The response for this object is larger than Crossplane reads. Running workloads are not affected. It has "
     )
     assert message.endswith(" bytes, 4,194,304 are read")
 

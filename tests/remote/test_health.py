@@ -34,7 +34,7 @@ def _service(*conditions: JSON, observed: int = 1) -> Manifest:
     return _of(SERVICE, {"observedGeneration": observed, "conditions": [*conditions]})
 
 
-WAITS = "its pod does not run yet; if that lasts, its events on the cluster say why"
+WAITS = "its pod is not running yet; see its events on the cluster"
 CASES = (
     Case("nothing", "what is not there yet may come", {}, Level.PROGRESSING, "not created yet"),
     Case("namespace", "a namespace is there or not", _of("v1/Namespace", {"phase": "Active"}), Level.UP),
@@ -52,7 +52,7 @@ CASES = (
     Case("job-waits", "unschedulable, or an image", _of(JOB, {"active": 1, "ready": 0}), Level.PROGRESSING, WAITS),
     Case("job-suspended", "somebody stopped it",
          _of(JOB, {"active": 0, "conditions": [_condition("Suspended", "True")]}),
-         Level.PROGRESSING, "suspended on the cluster: it goes on once it is resumed there"),
+         Level.PROGRESSING, "suspended on the cluster; it continues once it is resumed there"),
     Case("job-resumed", "and let it go on", _of(JOB, {"active": 1, "conditions": [_condition("Suspended", "False")]}),
          Level.PROGRESSING, "running"),
     Case("job-again", "the backoff goes on", _of(JOB, {"active": 1, "failed": 2}), Level.PROGRESSING,
@@ -63,13 +63,13 @@ CASES = (
     Case("job-complete", "", _of(JOB, {"conditions": [_condition("Complete", "True")]}), Level.UP),
     Case("service-ready", "", _service(COMBINED, _condition("Ready", "True")), Level.UP),
     Case("service-of-yesterday", "Ready may be about the last change", _service(COMBINED, _condition("Ready", "True"),
-         observed=0), Level.PROGRESSING, "its controller has not seen the latest change yet"),
+         observed=0), Level.PROGRESSING, "its controller has not observed the latest change yet"),
     Case("service-of-a-backup", "a restored status is about a generation that is still to come",
          _service(COMBINED, _condition("Ready", "True"), observed=2), Level.PROGRESSING,
-         "its controller has not seen the latest change yet"),
+         "its controller has not observed the latest change yet"),
     Case("other-of-a-backup", "likewise for any kind",
          _of("example.org/v1/Thing", {"observedGeneration": 2, "conditions": [_condition("Ready", "True")]}),
-         Level.PROGRESSING, "its controller has not seen the latest change yet"),
+         Level.PROGRESSING, "its controller has not observed the latest change yet"),
     Case("preset-of-a-backup", "nor does a missing preset that it names count",
          _service(_condition("PresetsCombined", "False", "config not found"), observed=2), Level.PROGRESSING,
          "PresetsCombined: config not found"),

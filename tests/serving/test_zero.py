@@ -1,4 +1,4 @@
-"""No replicas are asked for, and there are none: that is ready, whatever KServe waits for meanwhile.
+"""No replicas are requested, and there are none: that is ready, whatever KServe waits for meanwhile.
 
 KServe 0.20 reports Ready=True at zero as soon as its routes are accepted, and Ready=False with MainWorkloadReady or
 HTTPRoutesReady until then (docs/facts.md, KServe).
@@ -35,7 +35,7 @@ def test_at_zero_what_kserve_waits_for_holds_nothing_up(story: str, type_: str) 
     scene = at_rest(story).edited(placement("replicas", 0), waiting(type_))
     serving = scene.said("ServiceReady")
     assert (serving.status, serving.reason) == (Status.TRUE, "ScaledToZero")
-    assert serving.message == f"No replicas are asked for. KServe: {type_}: {NO_ROUTES}"
+    assert serving.message == f"No replicas are requested. KServe: {type_}: {NO_ROUTES}"
     outcome = scene.outcome()
     assert all(item.ready for key, item in outcome.composed.items() if key.startswith("service-"))
     assert outcome.ready is None

@@ -160,7 +160,7 @@ def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
     rows = (gone, row("b", silent, Hydration(), "", None, there=True))
     away = "a: InferenceEnvironment a does not exist or is invalid; what is there is kept"
     assert hydrated(rows).message == (
-        f"1 of 2 environments are known to have the weights. b: No answer from the cluster: dial tcp; {away}"
+        f"1 of 2 environments are known to have the weights. b: The cluster does not answer: dial tcp; {away}"
     )
     assert hydrated(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
     assert hydrated((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
