@@ -110,8 +110,8 @@ MUTANTS = (
         ("create_deployment", "inflate_model", "create_deployment", "create_deployment"),
         (
             Change(
-                "function.api.block",
-                "Block._quantity",
+                "function.api.values",
+                "_parse_quantity",
                 "parsed > quantity.MAX",
                 "False",
             ),

@@ -7,15 +7,25 @@ Hugging Face repositories are exactly `owner/name` and revisions have no slash o
 gets both in one address. An address whose scheme has a source of its own must use that source.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
-from function.api.block import Block, check_env, refuse_expansions, refuse_templates
+from function import schemas
 from function.api.common import fit_engine, parse_selector, parse_shape
 from function.api.node_pool import parse_requires
-from function.api.problems import Parsed, find_nearest
+from function.api.problems import ADDRESS_FORM, SCHEMES, Parsed, Problems, find_nearest, validate
+from function.api.values import (
+    check_env,
+    dump,
+    dump_all,
+    parse_amount,
+    parse_image,
+    parse_quantity,
+    refuse_expansions,
+    refuse_templates,
+)
 from function.domain.engine_args import find_model_faults, find_shape_faults, parse_parallel_flags
 from function.domain.model import (
     CPU,
@@ -41,258 +51,57 @@ from function.domain.model import (
 from function.domain.pods import KEY
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, text
-from function.schemas import ModelSpec
 
 CLUSTER_MODEL = "ClusterModel"
-SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
-_REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
+_SecretReference: TypeAlias = schemas.SecretRef | schemas.UriSecretRef | schemas.ImagePullSecret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecretRule:
-    """Where a model's Secret may be: a Model's in its own namespace only."""
+class _SecretRule:
+    """Where the Secrets of a model may be."""
 
-    namespace: str
-    fixed: bool
-
-
-def parse_source(spec: Block, rule: SecretRule) -> Source | None:
-    """Return the source; its faults, and those of blocks that do not belong to it, are noted."""
-    if spec.problems("source"):
-        return None
-    wanted = next(name for name in _MODEL_SOURCES if name.lower() == spec.text("source", "HuggingFace").lower())
-    for name, (field, _) in _MODEL_SOURCES.items():
-        if name != wanted and spec.has(field):
-            spec.deny(field, f"left out, as source is {wanted}")
-        elif name == wanted and not spec.has(field):
-            spec.demand(field, f"as source is {wanted}")
-    field, read = _MODEL_SOURCES[wanted]
-    refuse_templates(spec.block(field))
-    return read(spec.block(field), rule)
-
-
-def _hugging_face(block: Block, rule: SecretRule) -> Source:
-    repo = block.fields.get("repo")
-    if isinstance(repo, str) and not _REPO.fullmatch(repo):
-        block.deny("repo", "owner/name")
-    file, allow, ignore = block.text("file"), block.texts("allowPatterns"), block.texts("ignorePatterns")
-    if file:
-        _check_file(block, file, allow, ignore)
-    return HuggingFaceSource(
-        repo=block.text("repo"),
-        revision=block.text("revision", "main"),
-        secret=_secret(block, rule, "HF_TOKEN"),
-        allow=allow or _weight_parts(file),
-        ignore=ignore,
-        file=file,
-    )
-
-
-def _check_file(block: Block, file: str, allow: tuple[str, ...], ignore: tuple[str, ...]) -> None:
-    if any(part in {"", ".", ".."} for part in file.split("/")):
-        block.deny("file", "a path within the repository, without ..")
-    if parse_part(file)[0] != 1:
-        block.deny("file", "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
-    refuse_expansions(block, "file")
-    if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
-        block.deny("file", "among the files that allowPatterns lets through")
-    if any(fnmatchcase(file, pattern) for pattern in ignore):
-        block.deny("file", "none of the files that ignorePatterns leaves out")
-
-
-def _weight_parts(file: str) -> tuple[str, ...]:
-    """Return the pattern of a file that is all there is to fetch, with the other parts where it is one of several."""
-    return (PART.sub(r"-*-of-\2.gguf", file),) if file else ()
-
-
-def _oci(block: Block, _: SecretRule) -> Source:
-    refuse_expansions(block, "image")
-    return OciSource(image=block.image("image"))
-
-
-def _uri(block: Block, rule: SecretRule) -> Source:
-    uri = block.fields.get("uri")
-    if isinstance(uri, str):
-        _check_uri(block, uri)
-        refuse_expansions(block, "uri")
-        secret = block.block("secretRef")
-        if uri.startswith("gs://") and secret.fields and not secret.has("key"):
-            secret.demand("key", "as a gs:// address wants credentials as one file")
-    return UriSource(uri=block.text("uri"), secret=_secret(block, rule, ""))
-
-
-def _check_uri(block: Block, uri: str) -> None:
-    scheme, separator, rest = uri.partition("://")
-    close = find_nearest(scheme, SCHEMES)
-    if separator and scheme in _OWN_SOURCE:
-        block.deny("uri", f"given as source {_OWN_SOURCE[scheme]}")
-    elif scheme not in SCHEMES or not rest:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
-        hint = f" (did you mean {close}://?)" if close and close != scheme else ""
-        block.deny("uri", f"an address of {known}{hint}")
-    elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
-        block.deny("uri", f"one file with its {parts} parts merged, as no other file is fetched")
-
-
-def _pvc(block: Block, _: SecretRule) -> Source:
-    path = block.text("path")
-    if ".." in path.split("/"):
-        block.deny("path", "a directory within the claim, without ..")
-    refuse_expansions(block, "path")
-    return PvcSource(claim=block.text("claimName"), path=path)
-
-
-def _secret(block: Block, rule: SecretRule, key: str) -> SecretKey | None:
-    return parse_secret(block.block("secretRef"), rule, key) if block.has("secretRef") else None
-
-
-def parse_secret(reference: Block, rule: SecretRule, key: str) -> SecretKey:
-    """Return a Secret of the control plane that a model names; `key` where it says none."""
-    namespace = reference.text("namespace", rule.namespace)
-    if rule.fixed and namespace != rule.namespace:
-        reference.deny("namespace", f"left out, as a Model's Secret is in its namespace {rule.namespace}")
-    return SecretKey(name=reference.text("name"), namespace=namespace, key=reference.text("key", key))
-
-
-_MODEL_SOURCES: Mapping[str, tuple[str, Callable[[Block, SecretRule], Source]]] = {
-    "HuggingFace": ("huggingFace", _hugging_face),
-    "OCI": ("oci", _oci),
-    "URI": ("uri", _uri),
-    "PVC": ("pvc", _pvc),
-}
+    namespace: str  # of Secrets without a namespace
+    fixed: bool  # a Model may only use Secrets of its own namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What of a model its profiles must agree with; no source: unreadable; `sized`: VRAM maths can find a shape.
+class _Context:
+    """What the profiles of a model depend on."""
 
-    `secrets`: where its Secrets may be.
-    """
-
-    name: str
-    secrets: SecretRule
-    source: Source | None
-    sized: bool
-
-
-def parse_profiles(
-    spec: Block, source: Source | None, secrets: SecretRule
-) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
-    """Return the valid profiles and the broken ones, each in the order in which they are declared."""
-    served = Served(
-        name=spec.block("model").text("name"),
-        secrets=secrets,
-        source=source,
-        sized=spec.block("resources").has("vram"),
-    )
-    profiles: list[Profile] = []
-    broken: list[BrokenProfile] = []
-    seen: dict[str, str] = {}
-    for block in spec.blocks("serving"):
-        name = block.text("name")
-        if name and seen.setdefault(name, block.path) != block.path:
-            block.deny("name", f"unique, and {seen[name]} has it already")
-        profile = _profile(block, served)
-        if isinstance(profile, Profile):
-            profiles.append(profile)
-        else:
-            broken.append(profile)
-    return tuple(profiles), tuple(broken)
-
-
-def _profile(block: Block, served: Served) -> Profile | BrokenProfile:
-    topology = block.block("replicaTopology")
-    selector = parse_selector(block.block("environmentSelector"))
-    requires = parse_requires(topology.block("requires"))
-    engine = _engine(block.block("engine"), served.secrets)
-    shape = _shape(block, engine, sized=served.sized)
-    if engine and served.source:
-        block.faults.update(find_model_faults(engine, served.source, served.name, block.at("engine")))
-    problems = block.problems()
-    if problems or engine is None:
-        return BrokenProfile(name=block.text("name"), problems=problems)
-    placement = topology.block("placement")
-    pods = placement.text("podsAcrossNodes")
-    return Profile(
-        name=block.text("name"),
-        engine=engine,
-        shape=shape,
-        selector=selector,
-        requires=requires,
-        pods_across_nodes=Spread(pods) if pods else None,
-        replicas_across_nodes=Spread(placement.text("replicasAcrossNodes", Spread.NONE)),
-    )
-
-
-def _engine(block: Block, secrets: SecretRule) -> Engine | None:
-    refuse_templates(block)
-    check_env(block)
-    resources = _resources(block.block("resources"))
-    pull_secrets = tuple(parse_secret(item, secrets, KEY) for item in block.blocks("imagePullSecrets"))
-    name, image = block.text("name"), block.image("image")
-    if name not in tuple(EngineName):
-        return None
-    return Engine(
-        name=EngineName(name),
-        image=image,
-        args=block.texts("args"),
-        env=block.maps("env"),
-        version=block.text("version"),
-        resources=resources,
-        pull_secrets=pull_secrets,
-    )
-
-
-def _resources(block: Block) -> EngineResources:
-    block.amount("shm")
-    return EngineResources(
-        cpu=block.quantity("cpu", ""),
-        memory=block.quantity("memory", ""),
-        ephemeral_storage=block.quantity("ephemeralStorage", ""),
-        shm=block.quantity("shm", ""),
-    )
-
-
-def _shape(block: Block, engine: Engine | None, *, sized: bool) -> Shape | None:
-    """Return the declared shape; None where there is none, and the GPU memory of a pool shall decide it."""
-    topology, args_path = block.block("replicaTopology"), block.at("engine.args")
-    shape = parse_shape(topology)
-    if block.fields and not block.has("replicaTopology") and not sized:
-        block.demand("replicaTopology", "unless spec.resources.vram is set")
-    if engine is None:
-        return shape
-    if shape is None:
-        block.faults.update(parse_parallel_flags(engine.name, engine.args, args_path).problems)
-        return None
-    block.faults.update(find_shape_faults(engine, shape, args_path))
-    return fit_engine(topology, shape, engine, args_path)
+    secrets: _SecretRule
+    served_name: str
+    source: Source | None  # None: the source has problems
+    sized: bool  # the model has `vram`, so that shapes can be computed
 
 
 def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Model | None]:
-    """Return the model; None where faults outside its profiles leave nothing to serve.
+    """Returns the model; None if problems outside its profiles leave nothing to serve.
 
-    A Secret of a ClusterModel that names no namespace is in the platform's, a Model's is in the Model's own.
+    A Secret without a namespace is in the platform's secret namespace, and for a Model in the namespace of the Model.
     """
     kind, namespace = text(manifest, "kind"), text(manifest, "metadata.namespace")
-    spec = Block.checked(ModelSpec, manifest.get("spec"), "spec")
+    spec, problems = validate(schemas.ModelSpec, manifest.get("spec"), "spec")
     shared = kind == CLUSTER_MODEL
-    home = settings.secret_namespace if shared else namespace
-    rule = SecretRule(namespace=home, fixed=not shared)
-    source = parse_source(spec, rule)
-    profiles, broken = parse_profiles(spec, source, rule)
-    resources = spec.block("resources")
-    vram, disk = resources.amount("vram"), resources.amount("disk")
-    cpu, memory = resources.quantity("cpu", CPU), resources.quantity("memory", MEMORY)
-    selector = parse_selector(spec.block("environmentSelector"))
-    problems = spec.problems()
-    if source is None or {p for b in broken for p in b.problems} != set(problems):
-        return Parsed(None, problems)
+    secrets = _SecretRule(namespace=settings.secret_namespace if shared else namespace, fixed=not shared)
+    source = _parse_source(spec, secrets, problems)
+    sized = spec.resources.vram is not None or problems.refuses("spec.resources.vram")
+    context = _Context(secrets=secrets, served_name=spec.model.name, source=source, sized=sized)
+    profiles, broken = _parse_profiles(spec.serving, context, problems)
+    vram = parse_amount(spec.resources.vram, "spec.resources.vram", problems)
+    disk = parse_amount(spec.resources.disk, "spec.resources.disk", problems)
+    cpu = parse_quantity(spec.resources.cpu, "spec.resources.cpu", problems, CPU)
+    memory = parse_quantity(spec.resources.memory, "spec.resources.memory", problems, MEMORY)
+    selector = parse_selector(spec.environment_selector, "spec.environmentSelector", problems)
+    found = problems.within("spec")
+    only_profiles_are_broken = {p for profile in broken for p in profile.problems} == set(found)
+    if source is None or not only_profiles_are_broken:
+        return Parsed(None, found)
     model = Model(
         kind=kind,
         name=text(manifest, "metadata.name"),
         namespace=namespace,
-        served_name=spec.block("model").text("name"),
+        served_name=spec.model.name,
         source=source,
         profiles=profiles,
         broken=broken,
@@ -302,4 +111,193 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
         memory=memory,
         selector=selector,
     )
-    return Parsed(model, problems)
+    return Parsed(model, found)
+
+
+def _parse_source(spec: schemas.ModelSpec, secrets: _SecretRule, problems: Problems) -> Source | None:
+    """Returns the source; None if `source` or its block cannot be read."""
+    if problems.refuses("spec.source"):
+        return None
+    blocks = {
+        "HuggingFace": ("huggingFace", spec.hugging_face),
+        "OCI": ("oci", spec.oci),
+        "URI": ("uri", spec.uri),
+        "PVC": ("pvc", spec.pvc),
+    }
+    source = next(name for name in blocks if name.lower() == spec.source.lower())
+    for name, (field, block) in blocks.items():
+        if name != source and block is not None:
+            problems.add_invalid(f"spec.{field}", dump(block), f"left out, as source is {source}")
+        elif name == source and block is None:
+            problems.add_required(f"spec.{field}", f"as source is {source}")
+    field, block = blocks[source]
+    path = f"spec.{field}"
+    refuse_templates(block, path, problems)
+    match block:
+        case schemas.HuggingFace():
+            return _parse_hugging_face(block, path, secrets, problems)
+        case schemas.Oci():
+            refuse_expansions(block.image, f"{path}.image", problems)
+            return OciSource(image=parse_image(block.image, f"{path}.image", problems))
+        case schemas.Uri():
+            return _parse_uri(block, path, secrets, problems)
+        case schemas.Pvc():
+            claim_path = block.path or ""
+            if ".." in claim_path.split("/"):
+                problems.add_invalid(f"{path}.path", claim_path, "a directory within the claim, without ..")
+            refuse_expansions(claim_path, f"{path}.path", problems)
+            return PvcSource(claim=block.claim_name, path=claim_path)
+        case _:
+            return None
+
+
+def _parse_hugging_face(
+    block: schemas.HuggingFace, path: str, secrets: _SecretRule, problems: Problems
+) -> HuggingFaceSource:
+    file, allow, ignore = block.file or "", tuple(block.allow_patterns or ()), tuple(block.ignore_patterns or ())
+    if file:
+        _check_file(file, allow, ignore, f"{path}.file", problems)
+    all_parts = (PART.sub(r"-*-of-\2.gguf", file),) if file else ()
+    return HuggingFaceSource(
+        repo=block.repo,
+        revision=block.revision,
+        secret=_parse_secret(block.secret_ref, f"{path}.secretRef", secrets, problems),
+        allow=allow or all_parts,
+        ignore=ignore,
+        file=file,
+    )
+
+
+def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], path: str, problems: Problems) -> None:
+    if any(part in {"", ".", ".."} for part in file.split("/")):
+        problems.add_invalid(path, file, "a path within the repository, without ..")
+    if parse_part(file)[0] != 1:
+        problems.add_invalid(path, file, "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
+    refuse_expansions(file, path, problems)
+    if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
+        problems.add_invalid(path, file, "among the files that allowPatterns lets through")
+    if any(fnmatchcase(file, pattern) for pattern in ignore):
+        problems.add_invalid(path, file, "none of the files that ignorePatterns leaves out")
+
+
+def _parse_uri(block: schemas.Uri, path: str, secrets: _SecretRule, problems: Problems) -> UriSource:
+    uri, at = block.uri, f"{path}.uri"
+    scheme, separator, rest = uri.partition("://")
+    if separator and scheme in _OWN_SOURCE:
+        problems.add_invalid(at, uri, f"given as source {_OWN_SOURCE[scheme]}")
+    elif scheme not in SCHEMES or not rest:
+        close = find_nearest(scheme, SCHEMES)
+        hint = f" (did you mean {close}://?)" if close and close != scheme else ""
+        problems.add_invalid(at, uri, f"{ADDRESS_FORM}{hint}")
+    elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
+        problems.add_invalid(at, uri, f"one file with its {parts} parts merged, as no other file is fetched")
+    refuse_expansions(uri, at, problems)
+    if scheme == "gs" and block.secret_ref and block.secret_ref.key is None:
+        problems.add_required(f"{path}.secretRef.key", "as a gs:// address wants credentials as one file")
+    return UriSource(uri=uri, secret=_parse_secret(block.secret_ref, f"{path}.secretRef", secrets, problems))
+
+
+def _parse_secret(
+    reference: _SecretReference | None, path: str, secrets: _SecretRule, problems: Problems
+) -> SecretKey | None:
+    """Returns a Secret of the control plane; None if there is no reference."""
+    if reference is None:
+        return None
+    namespace = reference.namespace or secrets.namespace
+    if secrets.fixed and namespace != secrets.namespace:
+        allowed = f"left out, as a Model's Secret is in its namespace {secrets.namespace}"
+        problems.add_invalid(f"{path}.namespace", namespace, allowed)
+    key = KEY if isinstance(reference, schemas.ImagePullSecret) else reference.key or ""
+    return SecretKey(name=reference.name, namespace=namespace, key=key)
+
+
+def _parse_profiles(
+    blocks: Sequence[schemas.Serving], context: _Context, problems: Problems
+) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
+    """Returns the valid profiles and the broken ones, each in the order in which they are declared."""
+    profiles: list[Profile] = []
+    broken: list[BrokenProfile] = []
+    paths_by_name: dict[str, str] = {}
+    for index, block in enumerate(blocks):
+        path = f"spec.serving[{index}]"
+        first_path = paths_by_name.setdefault(block.name, path)
+        if block.name and first_path != path:
+            problems.add_invalid(f"{path}.name", block.name, f"unique, and {first_path} has it already")
+        profile = None if problems.refuses(path) else _parse_profile(block, path, context, problems)
+        found = problems.within(path)
+        if profile and not found:
+            profiles.append(profile)
+        else:
+            broken.append(BrokenProfile(name=block.name, problems=found))
+    return tuple(profiles), tuple(broken)
+
+
+def _parse_profile(block: schemas.Serving, path: str, context: _Context, problems: Problems) -> Profile | None:
+    """Returns a profile, which may have problems; None if its engine is unknown."""
+    topology, topology_path = block.replica_topology, f"{path}.replicaTopology"
+    selector = parse_selector(block.environment_selector, f"{path}.environmentSelector", problems)
+    requires = parse_requires(topology.requires if topology else None, f"{topology_path}.requires", problems)
+    shape = parse_shape(topology, topology_path, problems)
+    if topology is None and not context.sized:
+        problems.add_required(topology_path, "unless spec.resources.vram is set")
+    engine = _parse_engine(block.engine, f"{path}.engine", context, problems)
+    if engine is None:
+        return None
+    shape = _check_engine(block, engine, shape, path, problems)
+    if context.source:
+        problems.update(find_model_faults(engine, context.source, context.served_name, f"{path}.engine"))
+    placement = topology.placement if topology else None
+    return Profile(
+        name=block.name,
+        engine=engine,
+        shape=shape,
+        selector=selector,
+        requires=requires,
+        pods_across_nodes=Spread(placement.pods_across_nodes) if placement and placement.pods_across_nodes else None,
+        replicas_across_nodes=Spread(placement.replicas_across_nodes) if placement else Spread.NONE,
+    )
+
+
+def _parse_engine(block: schemas.Engine, path: str, context: _Context, problems: Problems) -> Engine | None:
+    """Returns the engine; None if its name is unknown."""
+    refuse_templates(block, path, problems)
+    check_env(block.env, f"{path}.env", problems)
+    resources, at = block.resources or schemas.EngineResources(), f"{path}.resources"
+    parse_amount(resources.shm, f"{at}.shm", problems)
+    requests = EngineResources(
+        cpu=parse_quantity(resources.cpu, f"{at}.cpu", problems),
+        memory=parse_quantity(resources.memory, f"{at}.memory", problems),
+        ephemeral_storage=parse_quantity(resources.ephemeral_storage, f"{at}.ephemeralStorage", problems),
+        shm=parse_quantity(resources.shm, f"{at}.shm", problems),
+    )
+    secrets = (
+        _parse_secret(reference, f"{path}.imagePullSecrets[{index}]", context.secrets, problems)
+        for index, reference in enumerate(block.image_pull_secrets or ())
+    )
+    pull_secrets = tuple(secret for secret in secrets if secret)
+    image = parse_image(block.image, f"{path}.image", problems)
+    if block.name not in set(EngineName):
+        return None
+    return Engine(
+        name=EngineName(block.name),
+        image=image,
+        args=tuple(block.args or ()),
+        env=dump_all(block.env),
+        version=block.version or "",
+        resources=requests,
+        pull_secrets=pull_secrets,
+    )
+
+
+def _check_engine(
+    block: schemas.Serving, engine: Engine, shape: Shape | None, path: str, problems: Problems
+) -> Shape | None:
+    """Returns the shape as the engine runs it, and adds what in the arguments contradicts it."""
+    args_path = f"{path}.engine.args"
+    if shape is None:
+        problems.update(parse_parallel_flags(engine.name, engine.args, args_path).problems)
+        return None
+    problems.update(find_shape_faults(engine, shape, args_path))
+    parallelism = block.replica_topology.parallelism if block.replica_topology else None
+    paths = (f"{path}.replicaTopology.parallelism", args_path)
+    return fit_engine(parallelism, shape, engine, paths, problems)

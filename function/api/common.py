@@ -14,145 +14,157 @@ where the block does not set it.
 import re
 from dataclasses import replace
 
-from function.api.block import Block
-from function.api.problems import invalid_value, join_path
+from function import schemas
+from function.api.problems import Problems
 from function.domain.allocation import Share
 from function.domain.engine_args import parse_parallel_flags
 from function.domain.engine_spec import ENGINES, EXPERT
 from function.domain.model import Engine, ModelRef, Parallelism, Shape
-from function.kube.manifests import Manifest, condition, get, integer, strings, text
+from function.kube.manifests import JSON, Manifest, condition, get, integer, strings, text
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Status
-
-
-def is_ready(manifest: Manifest) -> bool:
-    """Trust Ready only if it speaks of the present spec: Crossplane writes the generation that it saw."""
-    return condition(manifest, "Ready").get("status") == Status.TRUE and is_current(manifest)
-
-
-def is_current(manifest: Manifest, type_: str = "Ready") -> bool:
-    """Tell whether a condition speaks of the present spec; where either does not say, it is believed."""
-    generation = get(manifest, "metadata.generation")
-    return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation
-
-
-def parse_model_ref(spec: Block) -> ModelRef:
-    """Return which model is meant: a ClusterModel unless another kind is named."""
-    reference = spec.block("modelRef")
-    return ModelRef(kind=reference.text("kind", "ClusterModel"), name=reference.text("name"))
-
-
-def parse_share(manifest: Manifest) -> Share:
-    """Return what a status says of a part of a pool."""
-    selects = isinstance(get(manifest, "nodeSelector"), dict)
-    return Share(
-        pool=text(manifest, "pool"),
-        nodes=integer(manifest, "nodes"),
-        gpus_per_node=integer(manifest, "gpusPerNode"),
-        replicas=integer(manifest, "replicas"),
-        labels=tuple(sorted(strings(manifest, "nodeSelector").items())) if selects else None,
-    )
-
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _PREFIX = r"(?=.{1,253}/)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/"
 _KEY = re.compile(rf"({_PREFIX})?{_NAME}", re.ASCII)
 _VALUE = re.compile(rf"({_NAME})?", re.ASCII)
-_A_KEY = "the key of a label, [prefix/]name"
-_A_VALUE = "the value of a label, at most 63 letters, digits, dots, dashes and underscores"
+_KEY_FORM = "the key of a label, [prefix/]name"
+_VALUE_FORM = "the value of a label, at most 63 letters, digits, dots, dashes and underscores"
 
 
-def parse_selector(block: Block) -> Selector:
-    """Return the selector that a block stands for; without requirements it admits everything."""
-    equal = [_equality(block.block("matchLabels"), key, value) for key, value in block.strings("matchLabels")]
-    expressions = [_expression(item) for item in block.blocks("matchExpressions")]
-    requirements = {requirement for requirement in equal + expressions if requirement is not None}
+def is_ready(manifest: Manifest) -> bool:
+    """Tells whether Crossplane reports Ready for the current spec."""
+    return condition(manifest, "Ready").get("status") == Status.TRUE and is_current(manifest)
+
+
+def is_current(manifest: Manifest, type_: str = "Ready") -> bool:
+    """Tells whether a condition is about the current generation; true if either does not have one."""
+    generation = get(manifest, "metadata.generation")
+    return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation
+
+
+def parse_model_ref(reference: schemas.ModelRef) -> ModelRef:
+    """Returns a reference to a model."""
+    return ModelRef(kind=reference.kind, name=reference.name)
+
+
+def parse_share(row: Manifest) -> Share:
+    """Returns a share of a pool from a row of status."""
+    has_labels = isinstance(get(row, "nodeSelector"), dict)
+    return Share(
+        pool=text(row, "pool"),
+        nodes=integer(row, "nodes"),
+        gpus_per_node=integer(row, "gpusPerNode"),
+        replicas=integer(row, "replicas"),
+        labels=tuple(sorted(strings(row, "nodeSelector").items())) if has_labels else None,
+    )
+
+
+def parse_selector(
+    selector: schemas.EnvironmentSelector | schemas.Selector | None, path: str, problems: Problems
+) -> Selector:
+    """Returns a label selector; without requirements it selects everything."""
+    if selector is None:
+        return Selector()
+    requirements: set[Requirement] = set()
+    for key, value in (selector.match_labels or {}).items():
+        at = f"{path}.matchLabels.{key}"
+        if not _KEY.fullmatch(key):
+            problems.add_invalid(at, key, _KEY_FORM)
+        elif not _VALUE.fullmatch(value):
+            problems.add_invalid(at, value, _VALUE_FORM)
+        else:
+            requirements.add(Requirement(key=key, operator=Operator.IN, values=(value,)))
+    for index, expression in enumerate(selector.match_expressions or ()):
+        at = f"{path}.matchExpressions[{index}]"
+        if not problems.refuses(at):
+            _check_expression(expression, at, problems)
+        if not problems.within(at):
+            values = tuple(sorted(set(expression.values or ())))
+            requirement = Requirement(key=expression.key, operator=Operator(expression.operator), values=values)
+            requirements.add(requirement)
     return Selector(tuple(sorted(requirements, key=lambda r: (r.key, r.operator, r.values))))
 
 
-def _equality(labels: Block, key: str, value: str) -> Requirement | None:
-    if not _KEY.fullmatch(key):
-        labels.faults.add(invalid_value(labels.at(key), key, _A_KEY))
-    elif not _VALUE.fullmatch(value):
-        labels.deny(key, _A_VALUE)
-    else:
-        return Requirement(key=key, operator=Operator.IN, values=(value,))
-    return None
-
-
-def _expression(block: Block) -> Requirement | None:
-    key, operator, values = block.fields.get("key"), block.text("operator"), block.texts("values")
-    if isinstance(key, str) and not _KEY.fullmatch(key):
-        block.deny("key", _A_KEY)
+def _check_expression(expression: schemas.MatchExpression, path: str, problems: Problems) -> None:
+    operator, values = expression.operator, expression.values or []
+    listed: JSON = [*values]
+    if not _KEY.fullmatch(expression.key):
+        problems.add_invalid(f"{path}.key", expression.key, _KEY_FORM)
     for index, value in enumerate(values):
         if not _VALUE.fullmatch(value):
-            block.faults.add(invalid_value(block.at(join_path("values", index)), value, _A_VALUE))
-    if operator in {Operator.IN, Operator.NOT_IN} and not values and not block.problems("values"):
-        block.deny("values", f"at least one value for operator {operator}")
+            problems.add_invalid(f"{path}.values[{index}]", value, _VALUE_FORM)
+    if operator in {Operator.IN, Operator.NOT_IN} and not values:
+        found = None if expression.values is None else listed
+        problems.add_invalid(f"{path}.values", found, f"at least one value for operator {operator}")
     if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
-        block.deny("values", f"left out for operator {operator}")
-    # The schema says nothing of what is in a list that is too long.
-    if block.problems() or operator not in set(Operator):
+        problems.add_invalid(f"{path}.values", listed, f"left out for operator {operator}")
+
+
+def parse_shape(
+    topology: schemas.ReplicaTopology | schemas.Topology | None, path: str, problems: Problems
+) -> Shape | None:
+    """Returns the declared shape; None if there is none, or if it has problems."""
+    fields = (f"{path}.nodes", f"{path}.gpusPerNode", f"{path}.parallelism")
+    if topology is None or topology.gpus_per_node < 1 or any(problems.within(field) for field in fields):
         return None
-    return Requirement(key=block.text("key"), operator=Operator(operator), values=tuple(sorted(set(values))))
-
-
-def parse_shape(topology: Block) -> Shape | None:
-    """Return the declared shape; None where it has faults."""
-    nodes, gpus = topology.integer("nodes"), topology.integer("gpusPerNode")
-    parallelism = topology.block("parallelism")
-    if gpus is None or any(topology.problems(key) for key in ("nodes", "gpusPerNode", "parallelism")):
+    nodes, gpus, block = topology.nodes, topology.gpus_per_node, topology.parallelism or schemas.Parallelism()
+    parse_mode = _parse_pipeline_mode if block.data is None and block.data_local is None else _parse_data_mode
+    parallelism = parse_mode(block, nodes, gpus, f"{path}.parallelism", problems)
+    if parallelism is None or problems.within(f"{path}.parallelism"):
         return None
-    nodes = 1 if nodes is None else nodes
-    data_mode = parallelism.has("data") or parallelism.has("dataLocal")
-    split = _data_mode(parallelism, nodes, gpus) if data_mode else _pipeline_mode(parallelism, nodes, gpus)
-    if parallelism.problems():
-        return None
-    expert = parallelism.text("expert") == "enabled"
-    return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=replace(split, expert=expert))
+    return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=replace(parallelism, expert=block.expert == "enabled"))
 
 
-def fit_engine(topology: Block, shape: Shape, engine: Engine, args_path: str) -> Shape:
-    """Return the shape as this engine runs it; note where it cannot."""
-    parallelism, data = topology.block("parallelism"), shape.parallelism.data
+def fit_engine(
+    block: schemas.Parallelism | None, shape: Shape, engine: Engine, paths: tuple[str, str], problems: Problems
+) -> Shape:
+    """Returns the shape as an engine runs it. `paths` are those of the parallelism and of the engine's arguments."""
+    path, args_path = paths
+    data = shape.parallelism.data
     if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
-        parallelism.deny("data", f"left out, as {engine.name} spans nodes by pipeline only")
+        problems.add_invalid(f"{path}.data", data, f"left out, as {engine.name} spans nodes by pipeline only")
     flag = parse_parallel_flags(engine.name, engine.args).values.get(EXPERT)
     if flag is None:
         return shape
-    said, given = parallelism.text("expert"), "enabled" if flag else "disabled"
-    if said and said != given:
-        parallelism.deny("expert", f"{given}, as in {args_path}")
+    declared, required = block.expert if block else None, "enabled" if flag else "disabled"
+    if declared and declared != required:
+        problems.add_invalid(f"{path}.expert", declared, f"{required}, as in {args_path}")
     return replace(shape, parallelism=replace(shape.parallelism, expert=bool(flag)))
 
 
-def _pipeline_mode(block: Block, nodes: int, gpus: int) -> Parallelism:
+def _parse_pipeline_mode(
+    block: schemas.Parallelism, nodes: int, gpus: int, path: str, problems: Problems
+) -> Parallelism | None:
     splits = [Parallelism(tensor=gpus, pipeline=nodes), Parallelism(tensor=nodes * gpus, pipeline=1)]
-    tensor, pipeline = block.integer("tensor"), block.integer("pipeline")
-    of_tensor = [split for split in splits if tensor in {None, split.tensor}]
-    if not of_tensor:
+    with_tensor = [split for split in splits if block.tensor in {None, split.tensor}]
+    if not with_tensor:
         over_all = f", or {nodes * gpus}, that of all nodes" if nodes > 1 else ""
-        block.deny("tensor", f"{gpus}, the gpusPerNode{over_all}")
-        return splits[0]
-    fitting = [split for split in of_tensor if pipeline in {None, split.pipeline}]
+        problems.add_invalid(f"{path}.tensor", block.tensor, f"{gpus}, the gpusPerNode{over_all}")
+        return None
+    fitting = [split for split in with_tensor if block.pipeline in {None, split.pipeline}]
     if not fitting:
-        stages = " or ".join(str(number) for number in sorted({split.pipeline for split in of_tensor}))
-        block.deny("pipeline", f"{stages}, as tensor times pipeline is the number of GPUs")
-        return splits[0]
+        stages = " or ".join(str(number) for number in sorted({split.pipeline for split in with_tensor}))
+        allowed = f"{stages}, as tensor times pipeline is the number of GPUs"
+        problems.add_invalid(f"{path}.pipeline", block.pipeline, allowed)
+        return None
     return fitting[0]
 
 
-def _data_mode(block: Block, nodes: int, gpus: int) -> Parallelism:
-    data, local, tensor = block.integer("data"), block.integer("dataLocal"), block.integer("tensor")
+def _parse_data_mode(
+    block: schemas.Parallelism, nodes: int, gpus: int, path: str, problems: Problems
+) -> Parallelism | None:
+    data, local = block.data, block.data_local
     if data is None or local is None:
-        block.demand("dataLocal" if local is None else "data", "as data and dataLocal go together")
-        return Parallelism(tensor=gpus)
-    if block.integer("pipeline", 1) > 1:
-        block.deny("pipeline", "1 together with data")
+        missing = "dataLocal" if local is None else "data"
+        problems.add_required(f"{path}.{missing}", "as data and dataLocal go together")
+        return None
+    if block.pipeline is not None and block.pipeline > 1:
+        problems.add_invalid(f"{path}.pipeline", block.pipeline, "1 together with data")
     if data != local * nodes:
-        block.deny("data", f"{local * nodes}, dataLocal times nodes")
+        problems.add_invalid(f"{path}.data", data, f"{local * nodes}, dataLocal times nodes")
     if gpus % local:
-        block.deny("dataLocal", f"a divisor of {gpus}, the gpusPerNode")
-    elif tensor not in {None, gpus // local}:
-        block.deny("tensor", f"{gpus // local}, gpusPerNode by dataLocal")
+        problems.add_invalid(f"{path}.dataLocal", local, f"a divisor of {gpus}, the gpusPerNode")
+    elif block.tensor not in {None, gpus // local}:
+        problems.add_invalid(f"{path}.tensor", block.tensor, f"{gpus // local}, gpusPerNode by dataLocal")
     return Parallelism(tensor=gpus // local, data=data, data_local=local)

@@ -1,16 +1,18 @@
-"""ModelCaches, and the `modelCache` block with which deployments choose how their weights reach the pods.
+"""Parses ModelCaches, and the `modelCache` block of deployments and placements.
 
-The block names a ModelCache, or a claim of the user's, or describes a claim that is made; what is said beside
-a form that it does not belong to is refused instead of ignored. `preload` and `retry` belong to downloads,
-hence to both kinds of claims; a ModelCache has them beside its `storage`.
+The block names a ModelCache, or an existing claim, or describes a claim to create. Fields that belong to another form
+are refused instead of ignored. `preload` and `retry` are settings of downloads and belong to both kinds of claims; a
+ModelCache has them beside its `storage`.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from function.api.block import Block
+from pydantic import BaseModel
+
+from function import schemas
 from function.api.common import parse_model_ref, parse_selector
-from function.api.problems import Parsed
+from function.api.problems import Parsed, Problems, validate
+from function.api.values import dump, parse_amount
 from function.domain.cache import (
     CacheChoice,
     CacheEntry,
@@ -24,90 +26,63 @@ from function.domain.cache import (
 )
 from function.kube.manifests import Manifest, flag, get, listing, text
 from function.reasons import Phase
-from function.schemas import CacheSpec
 
-_OF_MANAGED = ("type", "size", "storageClassName", "accessMode", "retain")
-_OF_DOWNLOADS = ("preload", "retry")
-# Defaults that the API server writes beside every form.
-_DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}
+_CLAIM_FIELDS = ("type", "size", "storageClassName", "accessMode", "retain")
+_DOWNLOAD_FIELDS = ("preload", "retry")
+_DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}  # the API server sets them with every form
 
 
-def parse_cache_choice(block: Block) -> CacheChoice:
-    """Return how the weights reach the pods; without the block the number of nodes decides it."""
-    if name := block.text("name"):
-        _stand_alone(block, "name", ("claimName", *_OF_MANAGED, *_OF_DOWNLOADS))
-        return NamedCache(name=name)
-    return _claim(block, block)
+def parse_cache_choice(block: schemas.ModelCache | None, path: str, problems: Problems) -> CacheChoice:
+    """Returns the storage of the weights."""
+    if block is None:
+        return ManagedCache()
+    if block.name:
+        _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), path, problems)
+        return NamedCache(name=block.name)
+    if block.claim_name:
+        _refuse_fields(block, "claimName", _CLAIM_FIELDS, path, problems)
+        return UserClaim(claim=block.claim_name, preload=block.preload, retry=block.retry or "")
+    return ManagedCache(
+        type=CacheType(block.type) if block.type else None,
+        size=parse_amount(block.size, f"{path}.size", problems),
+        class_name=block.storage_class_name,
+        access_mode=block.access_mode,
+        preload=block.preload,
+        retain=block.retain,
+        retry=block.retry or "",
+    )
 
 
 def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
-    """Return the cache, None where it has any fault."""
-    spec = Block.checked(CacheSpec, manifest.get("spec"), "spec")
-    listed, selected = spec.has("environments"), spec.has("environmentSelector")
-    if listed and selected:
-        spec.deny("environmentSelector", "left out together with environments")
-    if not listed and not selected:
-        spec.demand("environments", "unless environmentSelector is set")
-    choice = _claim(spec.block("storage"), spec)
-    if isinstance(choice, ManagedCache):
-        choice = replace(choice, type=CacheType.PVC)
+    """Returns the cache; None if it has any problem."""
+    spec, problems = validate(schemas.CacheSpec, manifest.get("spec"), "spec")
+    if spec.environments is not None and spec.environment_selector is not None:
+        selector = dump(spec.environment_selector)
+        problems.add_invalid("spec.environmentSelector", selector, "left out together with environments")
+    is_selected = spec.environment_selector is not None or problems.refuses("spec.environmentSelector")
+    if spec.environments is None and not is_selected:
+        problems.add_required("spec.environments", "unless environmentSelector is set")
     cache = ModelCache(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         uid=text(manifest, "metadata.uid"),
-        model=parse_model_ref(spec),
-        environments=tuple(sorted(set(spec.texts("environments")))) if listed else None,
-        selector=parse_selector(spec.block("environmentSelector")),
-        choice=choice,
-        entries=tuple(_entry(entry) for entry in listing(manifest, "status.environments")),
-        readers=tuple(_reader(entry) for entry in listing(manifest, "status.readers")),
+        model=parse_model_ref(spec.model_ref),
+        environments=None if spec.environments is None else tuple(sorted(set(spec.environments))),
+        selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
+        choice=_parse_claim(spec, problems),
+        entries=tuple(_parse_entry(row) for row in listing(manifest, "status.environments")),
+        readers=tuple(
+            Consumer(name=text(row, "name"), environment=text(row, "environment"), uri=text(row, "uri"))
+            for row in listing(manifest, "status.readers")
+        ),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
-    problems = spec.problems()
-    return Parsed(None if problems else cache, problems)
-
-
-def _claim(block: Block, download: Block) -> UserClaim | ManagedCache:
-    preload, retry = download.flag("preload", default=True), download.text("retry")
-    if claim := block.text("claimName"):
-        _stand_alone(block, "claimName", _OF_MANAGED)
-        return UserClaim(claim=claim, preload=preload, retry=retry)
-    type_ = block.text("type")
-    return ManagedCache(
-        type=CacheType(type_) if type_ else None,
-        size=block.amount("size"),
-        class_name=block.optional_text("storageClassName"),
-        access_mode=block.optional_text("accessMode"),
-        preload=preload,
-        retain=block.flag("retain", default=False),
-        retry=retry,
-    )
-
-
-def _stand_alone(block: Block, form: str, others: tuple[str, ...]) -> None:
-    for key in others:
-        if block.has(key) and block.fields[key] != _DEFAULTS.get(key):
-            block.deny(key, f"left out together with {form}")
-
-
-def _reader(entry: Manifest) -> Consumer:
-    return Consumer(name=text(entry, "name"), environment=text(entry, "environment"), uri=text(entry, "uri"))
-
-
-def _entry(entry: Manifest) -> CacheEntry:
-    phase = text(entry, "phase")
-    return CacheEntry(
-        environment=text(entry, "name"),
-        phase=Phase(phase) if phase in tuple(Phase) else Phase.PENDING,
-        unreachable=flag(entry, "unreachable"),
-        access_mode=text(entry, "accessMode"),
-        message=text(entry, "message"),
-        hydration=parse_hydration(entry),
-    )
+    found = problems.within("spec")
+    return Parsed(None if found else cache, found)
 
 
 def parse_hydration(status: Manifest) -> Hydration:
-    """Return what a status remembers of a download."""
+    """Returns a download that status records."""
     return Hydration(
         claim=text(status, "claimName"),
         path=text(status, "path"),
@@ -115,4 +90,39 @@ def parse_hydration(status: Manifest) -> Hydration:
         namespace=text(status, "namespace"),
         claim_uid=text(status, "claimUid"),
         retry=text(status, "retry"),
+    )
+
+
+def _parse_claim(spec: schemas.CacheSpec, problems: Problems) -> UserClaim | ManagedCache:
+    block, retry = spec.storage or schemas.CacheStorage(), spec.retry or ""
+    if block.claim_name:
+        _refuse_fields(block, "claimName", _CLAIM_FIELDS, "spec.storage", problems)
+        return UserClaim(claim=block.claim_name, preload=spec.preload, retry=retry)
+    return ManagedCache(
+        type=CacheType.PVC,
+        size=parse_amount(block.size, "spec.storage.size", problems),
+        class_name=block.storage_class_name,
+        access_mode=block.access_mode,
+        preload=spec.preload,
+        retain=block.retain,
+        retry=retry,
+    )
+
+
+def _refuse_fields(block: BaseModel, form: str, others: tuple[str, ...], path: str, problems: Problems) -> None:
+    fields = dump(block)
+    for key in others:
+        if fields.get(key) is not None and fields[key] != _DEFAULTS.get(key):
+            problems.add_invalid(f"{path}.{key}", fields[key], f"left out together with {form}")
+
+
+def _parse_entry(row: Manifest) -> CacheEntry:
+    phase = text(row, "phase")
+    return CacheEntry(
+        environment=text(row, "name"),
+        phase=Phase(phase) if phase in set(Phase) else Phase.PENDING,
+        unreachable=flag(row, "unreachable"),
+        access_mode=text(row, "accessMode"),
+        message=text(row, "message"),
+        hydration=parse_hydration(row),
     )

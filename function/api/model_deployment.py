@@ -1,26 +1,25 @@
-"""ModelDeployments: which model, on how many environments, with how many replicas on each."""
+"""Parses ModelDeployments."""
 
-from function.api.block import Block
 from function.api.common import parse_model_ref, parse_selector
 from function.api.model_cache import parse_cache_choice
-from function.api.problems import Parsed
+from function.api.problems import Parsed, validate
 from function.domain.placement import Deployment, Preference
 from function.kube.manifests import Manifest, text
 from function.schemas import DeploymentSpec
 
 
 def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
-    """Return the deployment, None where it has any fault."""
-    spec = Block.checked(DeploymentSpec, manifest.get("spec"), "spec")
+    """Returns the deployment; None if it has any problem."""
+    spec, problems = validate(DeploymentSpec, manifest.get("spec"), "spec")
     deployment = Deployment(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
-        model=parse_model_ref(spec),
-        environments=spec.integer("environments", 1),
-        replicas=spec.block("scaling").block("fixed").integer("replicas", 1),
-        selector=parse_selector(spec.block("environmentSelector")),
-        cache=parse_cache_choice(spec.block("modelCache")),
-        prefer=Preference(spec.block("placement").text("prefer", Preference.DECLARED)),
+        model=parse_model_ref(spec.model_ref),
+        environments=spec.environments,
+        replicas=spec.scaling.fixed.replicas,
+        selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
+        cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
+        prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
     )
-    problems = spec.problems()
-    return Parsed(None if problems else deployment, problems)
+    found = problems.within("spec")
+    return Parsed(None if found else deployment, found)

@@ -7,17 +7,16 @@ with them stands beside the placement, and keeps it from being executed.
 
 from dataclasses import replace
 
-from function.api.block import Block
+from function import schemas
 from function.api.common import is_current, is_ready, parse_model_ref, parse_shape, parse_share
 from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.parse_cache import ParseCache
-from function.api.problems import Parsed
+from function.api.problems import Parsed, validate
 from function.domain.allocation import Share
 from function.domain.placement import Placement
 from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
 from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
-from function.schemas import PlacementSpec
 
 _BEFORE_SERVING = (
     ConditionType.REFERENCES_RESOLVED,
@@ -29,27 +28,28 @@ _NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
 def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
-    """Return the placement as far as it can be read, with every fault that it has."""
-    spec = Block.checked(PlacementSpec, manifest.get("spec"), "spec")
-    shape, cache = parse_shape(spec.block("topology")), parse_cache_choice(spec.block("modelCache"))
-    environment = spec.block("inferenceEnvironmentRef").text("name")
+    """Returns the placement as far as it can be parsed; None if it names no environment."""
+    spec, problems = validate(schemas.PlacementSpec, manifest.get("spec"), "spec")
+    shape = parse_shape(spec.topology, "spec.topology", problems)
+    cache = parse_cache_choice(spec.model_cache, "spec.modelCache", problems)
+    environment = spec.inference_environment_ref.name
     if not environment:
-        return Parsed(None, spec.problems())
+        return Parsed(None, problems.within("spec"))
     admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     placement = Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
-        deployment=spec.block("deploymentRef").text("name"),
-        model=parse_model_ref(spec),
+        deployment=spec.deployment_ref.name if spec.deployment_ref else "",
+        model=parse_model_ref(spec.model_ref),
         environment=environment,
-        profile=spec.text("profile"),
-        pool=spec.text("pool"),
+        profile=spec.profile,
+        pool=spec.pool,
         shape=shape,
-        replicas=spec.integer("replicas", 1),
+        replicas=spec.replicas,
         cache=cache,
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
-        vram=_vram(manifest),
+        vram=quantity.parse_or_none(strings(manifest, "metadata.annotations").get(names.ANNOTATION_VRAM)),
         exclusive_replica_nodes=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES)
         == "true",
         was_ready=flag(manifest, "status.served"),
@@ -74,7 +74,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     placement = replace(
         placement, allocated=takes and replace(takes, exclusive_replica_nodes=placement.exclusive_replica_nodes)
     )
-    return Parsed(placement, spec.problems())
+    return Parsed(placement, problems.within("spec"))
 
 
 # Of all placements, whichever composer is sent them.
@@ -92,15 +92,6 @@ def _takes(manifest: Manifest, placement: Placement) -> Share | None:
 def _owner(manifest: Manifest) -> str:
     owners = listing(manifest, "metadata.ownerReferences")
     return next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
-
-
-def _vram(manifest: Manifest) -> int | None:
-    annotations = get(manifest, "metadata.annotations")
-    value = annotations.get(names.ANNOTATION_VRAM) if isinstance(annotations, dict) else None
-    try:
-        return quantity.parse_observed(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
 
 
 def _unreachable(manifest: Manifest) -> bool:

@@ -1,4 +1,4 @@
-"""Parses a pool of an environment and what a profile requires of one.
+"""Parses a pool of an environment, and what a profile requires of one.
 
 Names of hardware are compared ignoring case and kept in lower case. The speed between nodes has one name on each side,
 `multiNodeBandwidth` and `interNodeBandwidth`; either is accepted on both. Only a profile may require a speed
@@ -9,135 +9,139 @@ of a provider needs and takes from `with` what it cannot know: names that were c
 The pool's own settings take precedence over the preset's.
 """
 
-from function.api.block import Block, refuse_templates
-from function.api.pods import Preset, check_mounts, get_preset, list_presets, parse_additions, parse_pod
-from function.api.problems import unknown_value
-from function.domain.environment import GPU_RESOURCE, Pool
+from function import schemas
+from function.api.pods import Preset, check_mounts, get_preset, list_presets, parse_additions
+from function.api.problems import Problems, unknown_value
+from function.api.values import dump, dump_all, parse_amount, parse_word, refuse_templates, sort_entries
+from function.domain.environment import Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import text
 
-_BANDWIDTH = ("multiNodeBandwidth", "interNodeBandwidth")
+_OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
 
 
-def parse_requires(block: Block) -> Requires:
-    """Return what a profile asks of a pool."""
+def parse_requires(block: schemas.Requires | None, path: str, problems: Problems) -> Requires:
+    """Returns the requirements of a profile on a pool."""
+    if block is None:
+        return Requires()
+    rung = _parse_bandwidth(block, path, problems, _OR_BETTER)
+    bandwidth = None
+    if rung:
+        bandwidth = BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=rung.endswith(OR_BETTER))
     return Requires(
-        memory_per_gpu=block.amount("memoryPerGpu"),
-        interconnect=block.member("interconnect", INTERCONNECTS),
-        bandwidth=_required_bandwidth(block),
-        precision=tuple(sorted(set(block.members("precisionSupport", PRECISIONS)))),
-        nvlink_domain=block.integer("nvlinkDomainSize"),
-        accelerator_type=block.text("acceleratorType").lower() or None,
+        memory_per_gpu=parse_amount(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
+        interconnect=parse_word(block.interconnect, INTERCONNECTS, f"{path}.interconnect", problems),
+        bandwidth=bandwidth,
+        precision=tuple(sorted(set(_parse_precisions(block.precision_support, path, problems)))),
+        nvlink_domain=block.nvlink_domain_size,
+        accelerator_type=block.accelerator_type.lower() if block.accelerator_type else None,
     )
 
 
-def parse_pool(block: Block) -> Pool:
-    """Return a pool of an environment; its capacity in nodes is maxNodeCount, else nodeCount."""
-    refuse_templates(block)
-    capabilities = block.block("capabilities")
-    declared = capabilities.has("precisionSupport")
-    gpus = block.text("gpuResource", GPU_RESOURCE)
-    pod = parse_pod(block.block("pod"), gpus)
+def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
+    """Returns a pool of an environment."""
+    refuse_templates(block, path, problems)
+    capabilities, at = block.capabilities or schemas.Capabilities(), f"{path}.capabilities"
+    declared_precisions = capabilities.precision_support
+    pod = parse_additions(block.pod, block.gpu_resource, f"{path}.pod", problems)
+    check_mounts(pod, [(f"{path}.pod.volumeMounts", pod)], problems)
+    if block.autoscaled and block.max_node_count is None and not problems.refuses(f"{path}.maxNodeCount"):
+        problems.add_invalid(f"{path}.autoscaled", block.autoscaled, "false, or maxNodeCount beside it")
+    max_nodes = block.node_count if block.max_node_count is None else block.max_node_count
+    precisions = _parse_precisions(declared_precisions, at, problems)
     return Pool(
-        name=block.text("name"),
-        gpus_per_node=block.integer("acceleratorCount", 1),
-        max_nodes=block.integer("maxNodeCount", block.integer("nodeCount", 0)),
-        accelerator_type=block.text("acceleratorType").lower(),
-        gpu_resource=gpus,
-        labels=block.strings("labels"),
-        taints=block.maps("taints"),
-        memory_per_gpu=capabilities.amount("memoryPerGpu"),
-        interconnect=capabilities.member("interconnect", INTERCONNECTS),
-        precision=capabilities.members("precisionSupport", PRECISIONS) if declared else None,
-        multi_node=capabilities.flag("multiNodeCapable", default=False),
-        bandwidth=capabilities.member(_bandwidth_field(capabilities), LADDER),
-        nvlink_domain=capabilities.integer("nvlinkDomainSize"),
+        name=block.name,
+        gpus_per_node=block.accelerator_count,
+        max_nodes=max_nodes,
+        accelerator_type=(block.accelerator_type or "").lower(),
+        gpu_resource=block.gpu_resource,
+        labels=sort_entries(block.labels),
+        taints=dump_all(block.taints),
+        memory_per_gpu=parse_amount(capabilities.memory_per_gpu, f"{at}.memoryPerGpu", problems),
+        interconnect=parse_word(capabilities.interconnect, INTERCONNECTS, f"{at}.interconnect", problems),
+        precision=None if declared_precisions is None else precisions,
+        multi_node=capabilities.multi_node_capable,
+        bandwidth=_parse_bandwidth(capabilities, at, problems),
+        nvlink_domain=capabilities.nvlink_domain_size,
         pod=pod,
-        inter_node=parse_inter_node(block, pod, gpus),
-        autoscaled=parse_autoscaled(block),
+        inter_node=_parse_inter_node(block, pod, path, problems),
+        autoscaled=max_nodes > block.node_count if block.autoscaled is None else block.autoscaled,
     )
 
 
-def _required_bandwidth(block: Block) -> BandwidthRequirement | None:
-    name = block.member(_bandwidth_field(block), LADDER, also=tuple(rung + OR_BETTER for rung in LADDER))
-    if name is None:
+def _parse_precisions(words: list[str] | None, path: str, problems: Problems) -> tuple[str, ...]:
+    items = enumerate(words or ())
+    parsed = (parse_word(word, PRECISIONS, f"{path}.precisionSupport[{i}]", problems) for i, word in items)
+    return tuple(word for word in parsed if word is not None)
+
+
+def _parse_bandwidth(
+    block: schemas.Requires | schemas.Capabilities, path: str, problems: Problems, also: tuple[str, ...] = ()
+) -> str | None:
+    """Returns the speed, which has two names; both at once is a problem, also if they are equal."""
+    multi, inter = block.multi_node_bandwidth, block.inter_node_bandwidth
+    if multi is not None and inter is not None:
+        problems.add_invalid(f"{path}.interNodeBandwidth", inter, "left out together with multiNodeBandwidth")
+    field, value = ("multiNodeBandwidth", multi) if multi is not None else ("interNodeBandwidth", inter)
+    return parse_word(value, LADDER, f"{path}.{field}", problems, also)
+
+
+def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, problems: Problems) -> InterNode | None:
+    """Returns the settings for replicas over several nodes, merged over those of the pool; None if there are none."""
+    block, at = pool.inter_node, f"{path}.interNode"
+    if block is None or not block.model_fields_set:
         return None
-    return BandwidthRequirement(rung=name.removesuffix(OR_BETTER), or_better=name.endswith(OR_BETTER))
-
-
-def _bandwidth_field(block: Block) -> str:
-    """Return the name under which the speed is given; both at once is a fault, also if they are equal."""
-    given = [name for name in _BANDWIDTH if block.has(name)]
-    if len(given) > 1:
-        block.deny(given[1], f"left out together with {given[0]}")
-    return given[0] if given else _BANDWIDTH[0]
-
-
-_INPUTS = ("instanceType", "resourceName", "count", "networks", "ncclNet")
-
-
-def parse_inter_node(pool: Block, pod: PodAdditions, gpus: str) -> InterNode | None:
-    """Return what a pool says for replicas of several nodes, over its `pod`; None where it says nothing."""
-    block = pool.block("interNode")
-    if not block.fields:
-        return None
-    own = parse_additions(block.block("pod"), gpus)
-    told, fail_closed = block.block("with"), block.flag("failClosed", default=True)
+    own = parse_additions(block.pod, pool.gpu_resource, f"{at}.pod", problems)
+    given = block.with_ or schemas.With()
     inputs = PresetInputs(
-        instance_type=told.text("instanceType"),
-        resource=told.text("resourceName"),
-        count=told.integer("count"),
-        networks=told.texts("networks"),
-        nccl_net=told.text("ncclNet"),
+        instance_type=given.instance_type or "",
+        resource=given.resource_name or "",
+        count=given.count,
+        networks=tuple(given.networks or ()),
+        nccl_net=given.nccl_net or "",
     )
-    name = block.text("preset")
-    preset = get_preset(name) if name in list_presets() else None
-    _check(told, preset, gpus, fail_closed=fail_closed)
-    # Of inputs with faults nothing is made: the pool is left out.
-    base = preset.additions(inputs, fail_closed=fail_closed) if preset and not told.problems() else PodAdditions()
-    given = own.over(pod.over(base))
-    if not pool.problems():
-        parts = ((f"preset {name}", base), (pool.at("pod.volumeMounts"), pod), (block.at("pod.volumeMounts"), own))
-        check_mounts(pool.faults, given, parts)
+    preset = get_preset(block.preset) if block.preset in list_presets() else None
+    _check_inputs(block, preset, pool.gpu_resource, f"{at}.with", problems)
+    base = PodAdditions()
+    if preset and not problems.within(f"{at}.with"):
+        base = preset.build_additions(inputs, fail_closed=block.fail_closed)
+    merged = own.over(pod.over(base))
+    if not problems.within(path):
+        origins = (f"preset {block.preset}", f"{path}.pod.volumeMounts", f"{at}.pod.volumeMounts")
+        check_mounts(merged, list(zip(origins, (base, pod, own), strict=True)), problems)
     return InterNode(
         preset=preset.name if preset else "",
         inputs=inputs,
-        fail_closed=fail_closed,
+        fail_closed=block.fail_closed,
         pod=own,
-        merged=given,
+        merged=merged,
         preset_env=frozenset(text(entry, "name") for entry in base.env),
         start=preset.start if preset else "",
         whole_node=preset.whole_node if preset else False,
     )
 
 
-def _check(told: Block, preset: Preset | None, gpus: str, *, fail_closed: bool) -> None:
-    """Note inputs that are missing, unknown, or nobody's."""
-    takes = preset.takes if preset else {}
-    for name in (name for name in _INPUTS if told.has(name) and name not in takes):
-        whose = (
-            f"preset {preset.name} takes {', '.join(takes) or 'none'}" if preset else "there is no preset to take it"
-        )
-        told.deny(name, f"left out, as {whose}")
+def _check_inputs(
+    block: schemas.InterNode, preset: Preset | None, gpu_resource: str, path: str, problems: Problems
+) -> None:
+    """Adds a problem for each input that is missing, unknown, or not an input of the preset."""
+    given = block.with_ or schemas.With()
+    takes, fields = preset.inputs if preset else {}, dump(given)
+    for name in fields.keys() - takes.keys():
+        why = f"preset {preset.name} takes {', '.join(takes) or 'none'}" if preset else "no preset is set"
+        problems.add_invalid(f"{path}.{name}", fields[name], f"left out, as {why}")
     if preset is None:
         return
-    if told.text("resourceName") == gpus:
-        told.deny("resourceName", "the resource of the network devices, not that of the GPUs")
-    counted = told.has("count") and preset.only_counts
-    for name, needed in takes.items():
-        excused = (name == "ncclNet" and not fail_closed) or (name == "instanceType" and counted)
-        if needed and not excused and not told.has(name):
-            told.demand(name, f"as preset {preset.name} cannot know it")
-    kind = told.text("instanceType")
-    if kind and "instanceType" in takes and not counted and kind not in preset.instance_types:
-        told.faults.add(unknown_value(told.at("instanceType"), kind, tuple(preset.instance_types)))
-
-
-def parse_autoscaled(block: Block) -> bool:
-    """Return whether somebody adds nodes to a pool; one that says so must say up to how many."""
-    if block.flag("autoscaled", default=False) and not block.has("maxNodeCount"):
-        block.deny("autoscaled", "false, or maxNodeCount beside it")
-    grows = block.has("maxNodeCount") and block.integer("maxNodeCount", 0) > block.integer("nodeCount", 0)
-    return block.flag("autoscaled", default=grows)
+    if given.resource_name == gpu_resource:
+        allowed = "the resource of the network devices, not that of the GPUs"
+        problems.add_invalid(f"{path}.resourceName", given.resource_name, allowed)
+    counted = given.count is not None and preset.only_counts
+    optional = {"ncclNet": not block.fail_closed, "instanceType": counted}
+    for name, required in takes.items():
+        if required and not optional.get(name) and fields.get(name) is None:
+            problems.add_required(f"{path}.{name}", f"as preset {preset.name} cannot know it")
+    known = tuple(preset.instance_types)
+    if given.instance_type and known and not counted and given.instance_type not in known:
+        problems.update([unknown_value(f"{path}.instanceType", given.instance_type, known)])

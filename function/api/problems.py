@@ -1,7 +1,12 @@
-"""What is wrong with an object, in words: field, value found and what is allowed.
+"""Validates values with the models generated from the XRDs, and says what is wrong in words.
 
-The models generated from the XRDs find errors of shape and fields that a kind does not have. The API server drops
-unknown fields silently, and does not see what a platform sets in EnvironmentConfigs and the function's input.
+`validate` returns a typed model also for a value with problems: a refused or missing field has its default, or the
+empty value of its type if it is required. So the rules across fields still check everything else, and the list of
+problems is complete. A rule whose field the schema refuses is not reported again.
+
+A problem names the field as users write it (`spec.serving[0].replicaTopology.nodes`), the value found, what is allowed,
+and the nearest known word. The API server drops unknown fields silently, and does not see what a platform sets in
+EnvironmentConfigs and the function's input: `find_unknown_fields` reports them.
 """
 
 import difflib
@@ -10,27 +15,35 @@ import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import CacheSpec, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec
 
+M = TypeVar("M", bound=BaseModel)
 T_co = TypeVar("T_co", covariant=True)
 
-
-@dataclass(frozen=True, slots=True)
-class Parsed(Generic[T_co]):
-    """`value` is None where a parser may fail and the faults leave nothing; where it is not, there may be faults."""
-
-    value: T_co
-    problems: tuple[Problem, ...] = ()
-
-
+SPECS: Mapping[str, type[BaseModel]] = {
+    "ClusterModel": ModelSpec,
+    "Model": ModelSpec,
+    "InferenceEnvironment": EnvironmentSpec,
+    "ModelDeployment": DeploymentSpec,
+    "ModelPlacement": PlacementSpec,
+    "ModelCache": CacheSpec,
+}
+IMAGE_FORM = (
+    "a reference such as registry.example.com/team/engine:v1, with a path in lower case, at most one tag and a "
+    "complete digest"
+)
+SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
+ADDRESS_FORM = f"an address of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+DURATION_FORM = "a duration like 30s, 10m or 1h30m"
+_CROSSPLANE = "spec.crossplane"  # set by Crossplane beside the fields of the XRDs
+_MAX_VALUE_LENGTH = 60
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -47,72 +60,153 @@ _ALLOWED: Mapping[str, str] = {
     "string_too_long": "at most {max_length} long",
     "string_pattern_mismatch": "of the form {pattern}",
 }
-_LONGEST = 60
+# Patterns of the XRDs that read better in words.
+_FORMS: Mapping[str, str] = {
+    r"^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$": "owner/name",
+    r"^[^\s:/]+(:[^\s/]+)?(/[^\s/]+)*$": IMAGE_FORM,
+    r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$": DURATION_FORM,
+    r"^[a-z][a-z0-9+.-]*://\S+$": ADDRESS_FORM,
+}
 
 
-def find_shape_problems(schema: type[BaseModel], value: JSON, path: str) -> tuple[Problem, ...]:
-    """Return every field of a value at `path` that does not have the shape its schema asks for."""
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[T_co]):
+    """The result of a parser. `value` is None if the problems leave nothing; problems may exist beside a value."""
+
+    value: T_co
+    problems: tuple[Problem, ...] = ()
+
+
+class Problems:
+    """The problems of one object: those of its schema, and those that rules add."""
+
+    def __init__(self, refused: Iterable[Problem] = ()) -> None:
+        self._refused = {problem.path: problem for problem in refused}
+        self._added: set[Problem] = set()
+
+    def refuses(self, path: str) -> bool:
+        """Tells whether the schema refuses the value of a field itself."""
+        return path in self._refused
+
+    def add(self, path: str, message: str) -> None:
+        """Adds a problem of a field, unless the schema refuses it already."""
+        if path not in self._refused:
+            self._added.add(Problem(path, message))
+
+    def add_invalid(self, path: str, value: JSON, allowed: str) -> None:
+        """Adds that a value is not allowed."""
+        self.add(path, invalid_value(path, value, allowed).message)
+
+    def add_required(self, path: str, why: str) -> None:
+        """Adds that a field must be set."""
+        self.add(path, f"is required, {why}")
+
+    def update(self, problems: Iterable[Problem]) -> None:
+        """Adds problems that were found elsewhere."""
+        for problem in problems:
+            self.add(problem.path, problem.message)
+
+    def within(self, path: str) -> tuple[Problem, ...]:
+        """Returns the problems of a field and of all fields below it, sorted."""
+        if not self._refused and not self._added:
+            return ()
+        below = (f"{path}.", f"{path}[")
+        everything = (*self._refused.values(), *self._added)
+        return tuple(sorted(p for p in everything if p.path == path or p.path.startswith(below)))
+
+
+def validate(schema: type[M], value: JSON, path: str) -> tuple[M, Problems]:
+    """Returns the typed value, and what is wrong with it."""
     try:
-        schema.model_validate(value)
+        return schema.model_validate(value), Problems()
     except ValidationError as error:
-        return tuple(sorted({_problem(e, value, path) for e in error.errors(include_url=False)}))
-    return ()
+        refused = Problems(_describe(e, value, path) for e in error.errors(include_url=False))
+        return _construct(schema, value, path, refused), refused
 
 
-def invalid_value(path: str, found: JSON, allowed: str) -> Problem:
-    """Return the problem of a value that is not what is allowed."""
-    return Problem(path, f"{format_value(found)} is not allowed; must be {allowed}")
+def build_schemas() -> None:
+    """Builds the models that are otherwise built at their first use, so that no call waits for it (35 ms)."""
+    for schema in SPECS.values():
+        schema.model_rebuild()
 
 
-def not_a_quantity(path: str, found: JSON) -> Problem:
-    """Return the problem of a value that cannot be read as an amount."""
-    return Problem(path, f"{format_value(found)} is not a quantity; must be like 80Gi, 1.5T or 500m")
+def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
+    """Yields every field at a path and below that the schema does not have, with the nearest one that it has."""
+    if not isinstance(value, dict) or schema.model_config.get("extra") == "allow":
+        return
+    known = {field.alias or name: field for name, field in schema.model_fields.items()}
+    for key, item in value.items():
+        below = join_path(path, key)
+        if key not in known:
+            if below != _CROSSPLANE:
+                close = find_nearest(key, known)
+                hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(known))}"
+                yield Problem(below, f"is not a field{hint}")
+            continue
+        child = _find_model(known[key].annotation)
+        if child is None:
+            continue
+        if isinstance(item, list):
+            for index, entry in enumerate(item):
+                yield from find_unknown_fields(child, entry, join_path(below, index))
+        else:
+            yield from find_unknown_fields(child, item, below)
 
 
-def unknown_value(path: str, found: JSON, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
-    """Return the problem of a value that is not one of those known, naming the nearest one.
+def invalid_value(path: str, value: JSON, allowed: str) -> Problem:
+    """Returns the problem of a value that is not allowed."""
+    return Problem(path, f"{format_value(value)} is not allowed; must be {allowed}")
 
-    Those in `also` are too many to list.
-    """
-    close = find_nearest(found if isinstance(found, str) else format_value(found), (*known, *also))
+
+def not_a_quantity(path: str, value: JSON) -> Problem:
+    """Returns the problem of a value that is no quantity."""
+    return Problem(path, f"{format_value(value)} is not a quantity; must be like 80Gi, 1.5T or 500m")
+
+
+def unknown_value(path: str, value: JSON, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
+    """Returns the problem of an unknown value, with the nearest known one. Values in `also` are not listed."""
+    close = find_nearest(value if isinstance(value, str) else format_value(value), (*known, *also))
     hint = f" (did you mean {close}?)" if close else ""
-    return Problem(path, f"{format_value(found)} is not known; must be one of {', '.join(known)}{hint}")
+    return Problem(path, f"{format_value(value)} is not known; must be one of {', '.join(known)}{hint}")
 
 
-def find_nearest(found: str, known: Iterable[str]) -> str:
-    """Return the known value that resembles the one found, whatever its case; empty if none does."""
-    by_lower = {value.lower(): value for value in known}
-    close = difflib.get_close_matches(found.lower(), by_lower, n=1)
+def find_nearest(value: str, known: Iterable[str]) -> str:
+    """Returns the known value that resembles a value, ignoring case; empty if there is none."""
+    by_lower = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(value.lower(), by_lower, n=1)
     return by_lower[close[0]] if close else ""
 
 
-def format_value(found: JSON) -> str:
-    """Return a value as it stands in a manifest, cut where it is long."""
-    text = json.dumps(found, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+def format_value(value: JSON) -> str:
+    """Returns a value as JSON, truncated."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
 
 
 def join_path(path: str, key: str | int) -> str:
-    """Return the path of an entry of what stands at `path`."""
+    """Returns the path of an entry of a list or map."""
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
 
 
-def _problem(error: ErrorDetails, value: JSON, path: str) -> Problem:
+def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
     if error["type"] == "missing":
         for key in error["loc"]:
             path = join_path(path, key)
         return Problem(path, "is required")
-    path, union = _locate(error, value, path)
-    if union:
+    path, is_union = _locate(error, value, path)
+    if is_union:
         return not_a_quantity(path, error["input"])
     context = error.get("ctx", {})
     if error["type"] == "literal_error":
-        return unknown_value(path, error["input"], _distinct(re.findall("'([^']*)'", context["expected"])))
-    return invalid_value(path, error["input"], _ALLOWED.get(error["type"], "of another kind").format(**context))
+        # Of words that differ only in case, the first is the documented one.
+        words = {word.lower(): word for word in reversed(re.findall("'([^']*)'", context["expected"]))}
+        return unknown_value(path, error["input"], tuple(reversed(words.values())))
+    allowed = _ALLOWED.get(error["type"], "of another type").format(**context)
+    return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
 
 
 def _locate(error: ErrorDetails, value: JSON, path: str) -> tuple[str, bool]:
-    """Return the field's path, and whether pydantic's location goes on with a branch of a union.
+    """Returns the path of a field, and whether pydantic's location continues with a branch of a union.
 
     Only quantities are unions (a number or text), and pydantic reports each branch.
     """
@@ -120,66 +214,48 @@ def _locate(error: ErrorDetails, value: JSON, path: str) -> tuple[str, bool]:
         if value is error["input"]:
             return path, True
         path = join_path(path, key)
-        value = value[key]  # type: ignore[index]  # pydantic has been there
+        value = value[key]  # type: ignore[index]  # pydantic found the error there
     return path, False
 
 
-def _distinct(values: Iterable[str]) -> tuple[str, ...]:
-    """Leave out spellings that differ from an earlier one only in case."""
-    spellings: dict[str, str] = {}
-    for value in values:
-        spellings.setdefault(value.lower(), value)
-    return tuple(spellings.values())
+def _construct(schema: type[M], value: JSON, path: str, problems: Problems) -> M:
+    """Returns a model without the fields that its schema refuses."""
+    fields = value if isinstance(value, dict) else {}
+    accepted: dict[str, Any] = {}
+    for name, field in schema.model_fields.items():
+        key = field.alias or name
+        item = fields.get(key)
+        if item is not None and not problems.refuses(join_path(path, key)):
+            accepted[name] = _convert(field.annotation, item, join_path(path, key), problems)
+        elif field.is_required() or field.default == {}:
+            accepted[name] = _convert(field.annotation, None, path, problems)
+    return schema.model_construct(**accepted)
 
 
-SPECS: Mapping[str, type[BaseModel]] = {
-    "ClusterModel": ModelSpec,
-    "Model": ModelSpec,
-    "InferenceEnvironment": EnvironmentSpec,
-    "ModelDeployment": DeploymentSpec,
-    "ModelPlacement": PlacementSpec,
-    "ModelCache": CacheSpec,
-}
-# What Crossplane keeps beside our own fields.
-_CROSSPLANE = "spec.crossplane"
+def _convert(annotation: Any, item: JSON, path: str, problems: Problems) -> Any:
+    """Returns a value that the schema accepts, with models in it constructed; for None the empty value of the type."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _convert(args[0], item, path, problems)
+    if origin in (Union, types.UnionType):
+        return _convert(args[0], item, path, problems) if type(None) in args else item
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _construct(annotation, item, path, problems)
+    if origin is list:
+        entries = [(join_path(path, i), entry) for i, entry in enumerate(item if isinstance(item, list) else ())]
+        return [_convert(args[0], None if problems.refuses(at) else entry, at, problems) for at, entry in entries]
+    if origin is dict:
+        items = item.items() if isinstance(item, dict) else ()
+        return {key: value for key, value in items if not problems.refuses(join_path(path, key))}
+    if item is not None:
+        return item
+    return "" if origin is Literal else annotation()
 
 
-def build_schemas() -> None:
-    """Build the models that are built at their first use, so that no call waits for it (35 ms)."""
-    for schema in SPECS.values():
-        schema.model_rebuild()
-
-
-def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
-    """Return every field at a path and below that the schema does not have, with the nearest that it has."""
-    if not isinstance(value, dict) or schema.model_config.get("extra") == "allow":
-        return
-    known = {field.alias or name: field for name, field in schema.model_fields.items()}
-    for key, item in value.items():
-        below = join_path(path, key)
-        if key in known:
-            yield from _below(known[key], item, below)
-        elif below != _CROSSPLANE:
-            close = find_nearest(key, known)
-            hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(known))}"
-            yield Problem(below, f"is not a field{hint}")
-
-
-def _below(field: FieldInfo, value: JSON, path: str) -> Iterator[Problem]:
-    schema = _schema(field.annotation)
-    if schema is None:
-        return
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from find_unknown_fields(schema, item, join_path(path, index))
-    else:
-        yield from find_unknown_fields(schema, value, path)
-
-
-def _schema(annotation: object) -> type[BaseModel] | None:
-    """Return the model in an annotation such as `list[Profile] | None`."""
+def _find_model(annotation: object) -> type[BaseModel] | None:
+    """Returns the model in an annotation such as `list[Profile] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType, list):
-        return next((found for found in map(_schema, get_args(annotation)) if found), None)
+        return next((model for model in map(_find_model, get_args(annotation)) if model), None)
     return None

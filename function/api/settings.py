@@ -1,134 +1,139 @@
 """Parses platform-wide settings: the function's input, overridden by EnvironmentConfigs from the context.
 
 A setting with a problem is reported and left out, so that the weaker level applies: one bad setting must not stop every
-object at once. Durations are Go's. The blocks `download` and `kserve` also exist on environments, and are
-merged field by field over the weaker level.
+object at once. Durations are Go's. The blocks `download` and `kserve` also exist on environments, and are merged field
+by field over the weaker level.
 """
 
 import math
 import re
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypeVar
 
-from function.api.block import Block, check_env, refuse_templates
-from function.api.problems import Parsed, find_unknown_fields, invalid_value, join_path
+from function import schemas
+from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
+from function.api.values import check_env, dump, dump_all, parse_image, parse_quantity, refuse_templates
 from function.domain.allocation import Limits
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Kserve, Prepare, Settings
-from function.kube.manifests import JSON, Manifest, prune
-from function.schemas import Defaults
+from function.kube.manifests import JSON, Manifest
+
+T = TypeVar("T")
 
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
-_IMAGE = "storageInitializerImage"
 
 _META = ("apiVersion", "kind", "metadata")
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
-_DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+_MAX_ID = 2**31 - 1
 
 
 def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settings]:
-    """Return the settings, completed by what is built in, and what was wrong with them."""
+    """Returns the settings, completed by the built-in defaults, and the problems of both levels."""
     environment = context.get(ENVIRONMENT_KEY)
-    ours = environment.get(OUR_KEY) if isinstance(environment, dict) else None
-    said = {key: value for key, value in function_input.items() if key not in _META}
-    weaker = _level(said, "input", BUILT_IN)
-    merged = _level({} if ours is None else ours, OUR_KEY, weaker.value)
+    config = environment.get(OUR_KEY) if isinstance(environment, dict) else None
+    fields: Manifest = {key: value for key, value in function_input.items() if key not in _META}
+    weaker = _parse_level(fields, "input", BUILT_IN)
+    merged = _parse_level({} if config is None else config, OUR_KEY, weaker.value)
     return Parsed(merged.value, weaker.problems + merged.problems)
 
 
-def _level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
-    """Return the settings of one level over those of a weaker one, and the faults of this level."""
-    if isinstance(fields, dict):
-        fields = prune(fields)
-    block = Block.checked(Defaults, fields, path)
-    refuse_templates(block, _IMAGE)
-    image = block.image(_IMAGE)
-    download = replace(weaker.download, image=image if block.sound(_IMAGE) else weaker.download.image)
-    ttl = block.block("ttl")
-    settings = Settings(
-        download=parse_download(block.block("download"), download),
-        kserve=parse_kserve(block.block("kserve"), weaker.kserve),
-        storage_class=block.optional_text("storageClassName", weaker.storage_class),
-        ttl_settled=_seconds(ttl, "settled", weaker.ttl_settled),
-        ttl_pending=_seconds(ttl, "pending", weaker.ttl_pending),
-        secret_namespace=block.text("secretNamespace", weaker.secret_namespace),
-        limits=_limits(block.block("limits"), weaker.limits),
-        object_watch=block.flag("objectWatch", weaker.object_watch),
-        remote_namespace_prefix=block.text("remoteNamespacePrefix", weaker.remote_namespace_prefix),
-    )
-    return Parsed(settings, tuple(sorted({*block.problems(), *find_unknown_fields(Defaults, fields, path)})))
-
-
-def _limits(block: Block, weaker: Limits) -> Limits:
-    return Limits(
-        placements=block.integer("placementsPerNamespace", weaker.placements),
-        gpus=block.integer("gpusPerNamespace", weaker.gpus),
-    )
-
-
-def _seconds(block: Block, key: str, weaker: int) -> int:
-    """Return a duration in whole seconds, rounded up; none at all would switch the wake-up off."""
-    found = block.fields.get(key)
-    if not isinstance(found, str):
+def parse_download(block: schemas.Download | None, weaker: Download, path: str, problems: Problems) -> Download:
+    """Returns the settings of downloads, merged over weaker ones."""
+    if block is None:
         return weaker
-    parts = _PART.findall(found) if len(found) <= 32 and _DURATION.fullmatch(found) else ()
-    seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in parts))
+    resources, security = block.resources, block.security_context
+    for side, amounts in (("requests", resources and resources.requests), ("limits", resources and resources.limits)):
+        for name, amount in (amounts or {}).items():
+            parse_quantity(amount, f"{path}.resources.{side}.{name}", problems)
+    check_env(block.env, f"{path}.env", problems)
+    for index, variable in enumerate(block.env or ()):
+        if variable.name in (BACKOFF_LIMIT, JOB_NAME):
+            allowed = "another: the download sets this one itself"
+            problems.add_invalid(f"{path}.env[{index}].name", variable.name, allowed)
+    for index, group in enumerate((security and security.supplemental_groups) or ()):
+        if not 0 <= group <= _MAX_ID:
+            at = f"{path}.securityContext.supplementalGroups[{index}]"
+            problems.add_invalid(at, group, f"between 0 and {_MAX_ID}")
+    refuse_templates(block, path, problems)
+    parse_image(block.image, f"{path}.image", problems)
+
+    def choose(key: str, value: T | None, default: T) -> T:
+        return default if value is None or problems.within(f"{path}.{key}") else value
+
+    secrets = block.image_pull_secrets
+    node_selector: Manifest | None = None if block.node_selector is None else {**block.node_selector}
+    return Download(
+        image=choose("image", block.image, weaker.image),
+        resources=choose("resources", dump(resources) if resources else None, weaker.resources),
+        env=choose("env", None if block.env is None else dump_all(block.env), weaker.env),
+        node_selector=choose("nodeSelector", node_selector, weaker.node_selector),
+        tolerations=choose(
+            "tolerations", None if block.tolerations is None else dump_all(block.tolerations), weaker.tolerations
+        ),
+        service_account=choose("serviceAccountName", block.service_account_name, weaker.service_account),
+        pull_secrets=choose(
+            "imagePullSecrets", None if secrets is None else tuple(s.name for s in secrets), weaker.pull_secrets
+        ),
+        token_secret=choose("tokenSecretName", block.token_secret_name, weaker.token_secret),
+        deadline_seconds=choose("activeDeadlineSeconds", block.active_deadline_seconds, weaker.deadline_seconds),
+        backoff_limit=choose("backoffLimit", block.backoff_limit, weaker.backoff_limit),
+        security=choose("securityContext", dump(security) if security else None, weaker.security),
+        prepare=Prepare(block.prepare or weaker.prepare),
+    )
+
+
+def parse_kserve(block: schemas.Kserve | None, weaker: Kserve, path: str, problems: Problems) -> Kserve:
+    """Returns the settings of KServe's installation, merged over weaker ones."""
+    if block is None:
+        return weaker
+    refuse_templates(block, path, problems)
+    return Kserve(
+        namespace=weaker.namespace if block.namespace is None else block.namespace,
+        config_prefix=weaker.config_prefix if block.config_prefix is None else block.config_prefix,
+        gateway=weaker.gateway if block.gateway is None else block.gateway,
+        tls=weaker.tls if block.tls is None else block.tls,
+    )
+
+
+def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
+    """Returns the settings of one level merged over a weaker one, and the problems of this level."""
+    spec, problems = validate(schemas.Defaults, fields, path)
+    image_path = f"{path}.storageInitializerImage"
+    refuse_templates(spec.storage_initializer_image, image_path, problems)
+    image = parse_image(spec.storage_initializer_image, image_path, problems)
+    is_valid_image = image and not problems.within(image_path)
+    download = replace(weaker.download, image=image) if is_valid_image else weaker.download
+    ttl, limits = spec.ttl or schemas.Ttl(), spec.limits or schemas.Limits()
+
+    def choose(value: T | None, default: T) -> T:
+        return default if value is None else value
+
+    settings = Settings(
+        download=parse_download(spec.download, download, f"{path}.download", problems),
+        kserve=parse_kserve(spec.kserve, weaker.kserve, f"{path}.kserve", problems),
+        storage_class=choose(spec.storage_class_name, weaker.storage_class),
+        ttl_settled=_parse_seconds(ttl.settled, weaker.ttl_settled, f"{path}.ttl.settled", problems),
+        ttl_pending=_parse_seconds(ttl.pending, weaker.ttl_pending, f"{path}.ttl.pending", problems),
+        secret_namespace=choose(spec.secret_namespace, weaker.secret_namespace),
+        limits=Limits(
+            placements=choose(limits.placements_per_namespace, weaker.limits.placements),
+            gpus=choose(limits.gpus_per_namespace, weaker.limits.gpus),
+        ),
+        object_watch=choose(spec.object_watch, weaker.object_watch),
+        remote_namespace_prefix=choose(spec.remote_namespace_prefix, weaker.remote_namespace_prefix),
+    )
+    unknown = find_unknown_fields(schemas.Defaults, fields, path)
+    return Parsed(settings, tuple(sorted({*problems.within(path), *unknown})))
+
+
+def _parse_seconds(duration: str | None, weaker: int, path: str, problems: Problems) -> int:
+    """Returns a duration in seconds, rounded up; without a duration no object would be reconciled again."""
+    if duration is None:
+        return weaker
+    seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(duration)))
     if seconds < 1:
-        block.deny(key, "a duration like 30s, 10m or 1h30m")
+        problems.add_invalid(path, duration, DURATION_FORM)
         return weaker
     return seconds
-
-
-_LARGEST_ID = 2**31 - 1
-
-
-def parse_download(block: Block, weaker: Download) -> Download:
-    """Return the settings of downloads, completed by weaker ones."""
-    if not block.fields:
-        return weaker
-    for side in ("requests", "limits"):
-        amounts = block.block("resources").block(side)
-        for name in amounts.fields:
-            amounts.quantity(name, "")
-    check_env(block)
-    for item in block.blocks("env"):
-        if item.text("name") in (BACKOFF_LIMIT, JOB_NAME):
-            item.deny("name", "another: the download sets this one itself")
-    _check_groups(block.block("securityContext"))
-    refuse_templates(block)
-    pull_secrets = tuple(item.text("name") for item in block.blocks("imagePullSecrets"))
-    image = block.image("image")
-    return Download(
-        image=image if block.sound("image") else weaker.image,
-        resources=block.block("resources").fields if block.sound("resources") else weaker.resources,
-        env=block.maps("env") if block.sound("env") else weaker.env,
-        node_selector=dict(block.strings("nodeSelector")) if block.sound("nodeSelector") else weaker.node_selector,
-        tolerations=block.maps("tolerations") if block.sound("tolerations") else weaker.tolerations,
-        service_account=block.optional_text("serviceAccountName", weaker.service_account),
-        pull_secrets=pull_secrets if block.sound("imagePullSecrets") else weaker.pull_secrets,
-        token_secret=block.optional_text("tokenSecretName", weaker.token_secret),
-        deadline_seconds=block.integer("activeDeadlineSeconds", weaker.deadline_seconds),
-        backoff_limit=block.integer("backoffLimit", weaker.backoff_limit),
-        security=block.block("securityContext").fields if block.sound("securityContext") else weaker.security,
-        prepare=Prepare(block.text("prepare", weaker.prepare)),
-    )
-
-
-def _check_groups(security: Block) -> None:
-    groups = security.fields.get("supplementalGroups")
-    for index, group in enumerate(groups if isinstance(groups, list) else []):
-        if isinstance(group, int) and not 0 <= group <= _LARGEST_ID:
-            path = join_path(security.at("supplementalGroups"), index)
-            security.faults.add(invalid_value(path, group, f"between 0 and {_LARGEST_ID}"))
-
-
-def parse_kserve(block: Block, weaker: Kserve) -> Kserve:
-    """Return the settings of KServe's installation, completed by weaker ones."""
-    refuse_templates(block)
-    return Kserve(
-        namespace=block.text("namespace", weaker.namespace),
-        config_prefix=block.text("configPrefix", weaker.config_prefix),
-        gateway=block.flag("gateway", weaker.gateway),
-        tls=block.flag("tls", weaker.tls),
-    )

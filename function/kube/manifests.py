@@ -51,6 +51,12 @@ def listing(manifest: JSON, path: str) -> list[Manifest]:
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
+def list_texts(manifest: JSON, path: str) -> tuple[str, ...]:
+    """Returns the strings of the list at `path`, without anything else."""
+    found = get(manifest, path)
+    return tuple(item for item in found if isinstance(item, str)) if isinstance(found, list) else ()
+
+
 def strings(manifest: JSON, path: str) -> dict[str, str]:
     """Return the string entries of the map at `path` (labels, annotations, data)."""
     return {key: value for key, value in mapping(manifest, path).items() if isinstance(value, str)}

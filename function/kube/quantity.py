@@ -7,6 +7,8 @@ nano are kept exactly instead of being rounded up.
 import re
 from decimal import ROUND_CEILING, Decimal
 
+from function.kube.manifests import JSON
+
 _GRAMMAR = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
     r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3}|)",
@@ -42,8 +44,16 @@ def round_up(value: str | int) -> int:
 
 
 def parse_observed(value: str) -> int:
-    """Return what was read and not asked for as `round_up` does, at most `MAX`: some storage reports no end."""
+    """Returns an observed quantity, rounded up and at most `MAX`: some storage reports no limit."""
     return MAX if parse(value) >= MAX else round_up(value)
+
+
+def parse_or_none(value: JSON) -> int | None:
+    """Returns an observed quantity; None if it is absent or invalid."""
+    try:
+        return parse_observed(value) if isinstance(value, str) and value else None
+    except ValueError:
+        return None
 
 
 def exact(amount: int) -> str:

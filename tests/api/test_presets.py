@@ -7,9 +7,8 @@ from importlib import resources
 import pytest
 import yaml
 
-from function.api.block import Block
 from function.api.pods import get_common_preset, get_preset, list_presets
-from function.api.problems import find_unknown_fields
+from function.api.problems import find_unknown_fields, validate
 from function.domain.pods import PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.schemas import Pod
@@ -53,7 +52,7 @@ def test_a_preset_says_where_it_was_read_and_gives_what_a_pool_may_give(name: st
     assert read.keys() <= KNOWN, name
     assert get(read, "source")
     assert re.fullmatch(r"20\d\d-\d\d", text(read, "date"))
-    assert Block.checked(Pod, read.get("pod", {}), name).problems() == ()
+    assert validate(Pod, read.get("pod", {}), name)[1].within(name) == ()
     assert [*find_unknown_fields(Pod, read.get("pod", {}), name)] == []
 
 
@@ -162,7 +161,7 @@ GIVEN = [
 
 @pytest.mark.parametrize("case", GIVEN, ids=lambda case: case.preset)
 def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
-    found = get_preset(case.preset).additions(case.inputs, fail_closed=True)
+    found = get_preset(case.preset).build_additions(case.inputs, fail_closed=True)
     assert dict(found.resources) == case.resources
     assert _env(found) == SHARED | case.env
     assert dict(found.annotations) == case.annotations
@@ -184,7 +183,7 @@ def test_every_preset_has_its_example() -> None:
 
 
 def test_who_may_fall_back_to_sockets_is_not_kept_from_it() -> None:
-    found = get_preset("coreweave-infiniband").additions(PresetInputs(), fail_closed=False)
+    found = get_preset("coreweave-infiniband").build_additions(PresetInputs(), fail_closed=False)
     assert "NCCL_NET" not in _env(found)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel, Field
 
-from function.api.problems import find_nearest, find_shape_problems, format_value, unknown_value
+from function.api.problems import find_nearest, format_value, unknown_value, validate
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
@@ -55,19 +55,19 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_shape_problems(case: Case) -> None:
-    assert find_shape_problems(ModelSpec, case.value, "spec") == (case.want,), case.reason
+    assert validate(ModelSpec, case.value, "spec")[1].within("spec") == (case.want,), case.reason
 
 
 def test_a_sound_value_has_no_problems() -> None:
-    assert find_shape_problems(ModelSpec, _with(), "spec") == ()
+    assert validate(ModelSpec, _with(), "spec")[1].within("spec") == ()
 
 
 def test_an_error_that_has_no_words_yet_still_is_a_problem() -> None:
     class Odd(BaseModel):
         number: float = Field(multiple_of=2)
 
-    assert find_shape_problems(Odd, {"number": 3.0}, "spec") == (
-        Problem("spec.number", "3.0 is not allowed; must be of another kind"),
+    assert validate(Odd, {"number": 3.0}, "spec")[1].within("spec") == (
+        Problem("spec.number", "3.0 is not allowed; must be of another type"),
     )
 
 

@@ -39,7 +39,7 @@ def pool(given: PodAdditions = GIVEN) -> Pool:
 
 
 def between(name: str, inputs: PresetInputs = PresetInputs()) -> Pool:  # noqa: B008  # frozen
-    given = get_preset(name).additions(inputs, fail_closed=True)
+    given = get_preset(name).build_additions(inputs, fail_closed=True)
     names = frozenset(text(entry, "name") for entry in given.env)
     return replace(
         FRONTIER, inter_node=InterNode(preset=name, merged=given, preset_env=names, start=get_preset(name).start)
