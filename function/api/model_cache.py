@@ -71,7 +71,7 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
         choice=_parse_claim(spec, problems),
         entries=tuple(_parse_entry(row) for row in listing(manifest, "status.environments")),
-        readers=tuple(
+        consumers=tuple(
             Consumer(name=text(row, "name"), environment=text(row, "environment"), uri=text(row, "uri"))
             for row in listing(manifest, "status.readers")
         ),

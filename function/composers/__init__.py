@@ -10,7 +10,15 @@ from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_placement import PLACEMENTS
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
-from function.composers import cache, deployment, environment, model, model_placement, node_collection, requirements
+from function.composers import (
+    deployment,
+    environment,
+    model,
+    model_cache,
+    model_placement,
+    node_collection,
+    requirements,
+)
 from function.composers.outcome import observed_status
 from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
@@ -29,7 +37,7 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "InferenceEnvironment": environment.compose,
     "ModelDeployment": deployment.compose,
     "ModelPlacement": model_placement.compose,
-    "ModelCache": cache.compose,
+    "ModelCache": model_cache.compose,
 }
 # The resources that each kind requires depend only on what is observed and was answered before, so that they are the
 # same in every call of a reconcile, and after an error.
@@ -37,7 +45,7 @@ REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "InferenceEnvironment": environment.required_resources,
     "ModelDeployment": deployment.required_resources,
     "ModelPlacement": model_placement.required_resources,
-    "ModelCache": cache.required_resources,
+    "ModelCache": model_cache.required_resources,
 }
 # The hits and misses of what is cached from call to call.
 MEMORIES: Mapping[str, CacheStats] = {

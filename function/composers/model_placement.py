@@ -224,7 +224,7 @@ def _check_admission(resolved: ResolvedPlacement, quota_excess: QuotaUsage | Non
     """
     placement, cache = resolved.placement, resolved.cache
     is_known = (
-        placement.has_resources and cache is not None and placement.name in {reader.name for reader in cache.readers}
+        placement.has_resources and cache is not None and placement.name in {reader.name for reader in cache.consumers}
     )
     needed_labels = labels(placement.environment, ManagedCache() if is_known else placement.cache)
     admitted = check_admission(placement, resolved.environment, needed_labels)

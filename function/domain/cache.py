@@ -104,7 +104,7 @@ class ModelCache:
     selector: Selector = Selector()
     choice: UserClaim | ManagedCache = ManagedCache()
     entries: tuple[CacheEntry, ...] = ()
-    readers: tuple[Consumer, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
     deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:

@@ -1,4 +1,4 @@
-"""What is said of a ModelCache: one row for each environment, and whether all of them have the bytes."""
+"""Status of a ModelCache: one row for each environment, and whether all of them have the weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,38 +19,39 @@ from function.weights.state import Finding, StorageState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One environment: what is known of its bytes, where nothing is learned now (`unreachable`) what was known.
-
-    `sync_failed`: because the provider failed in words that nobody knows. `claim_missing`: a claim of the user's does
-    not exist there. `missing`: there is no such environment that can be read. `too_large`: nothing new is composed,
-    because the response would be larger than Crossplane reads.
-    """
+    """One environment."""
 
     environment: str
-    phase: Phase
+    phase: Phase  # the last known one where the cluster is unreachable
     message: str
-    unreachable: bool = False
-    sync_failed: bool = False
-    missing: bool = False
+    unreachable: bool = False  # the cluster gives no answer
+    sync_failed: bool = False  # the provider failed with an unrecognized error
+    missing: bool = False  # the environment does not exist or is invalid
     hydration: Hydration = Hydration()
     access_mode: str = ""
-    claim_missing: bool = False
-    too_large: bool = False
+    claim_missing: bool = False  # a user's claim does not exist there
+    too_large: bool = False  # nothing is added, because Crossplane would not read the response
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the environment is known to have the weights now."""
+        return self.phase is Phase.READY and not self.unreachable
 
 
-def row(
+def build_row(
     environment: str,
     state: StorageState,
     hydration: Hydration,
     access_mode: str,
-    earlier: CacheEntry | None,
+    recorded: CacheEntry | None,
     *,
-    there: bool,
+    is_hydrated: bool,
 ) -> Row:
-    """Return the row of an environment that shall have the bytes; `there`: it has, whatever its cluster says now."""
+    """Builds the row of a selected environment, which may have the weights although its cluster is unreachable."""
     phase = state.phase
     if state.unreachable:
-        phase = Phase.READY if there else earlier.phase if earlier else Phase.PENDING
+        last_phase = recorded.phase if recorded else Phase.PENDING
+        phase = Phase.READY if is_hydrated else last_phase
     return Row(
         environment=environment,
         phase=phase,
@@ -63,99 +64,101 @@ def row(
     )
 
 
-def missing(environment: str, earlier: CacheEntry | None) -> Row:
-    """Return the row of an environment that does not exist or cannot be read; what was known of it stays."""
-    message = f"InferenceEnvironment {environment} does not exist or is invalid; what is there is kept"
-    known = earlier or CacheEntry(environment=environment)
+def build_missing_row(environment: str, recorded: CacheEntry | None) -> Row:
+    """Builds the row of an environment that does not exist or is invalid; what is recorded of it stays."""
+    entry = recorded or CacheEntry(environment=environment)
     return Row(
         environment=environment,
-        phase=known.phase,
-        message=message,
+        phase=entry.phase,
+        message=f"InferenceEnvironment {environment} does not exist or is invalid; existing objects are kept",
         missing=True,
-        hydration=known.hydration,
-        access_mode=known.access_mode,
+        hydration=entry.hydration,
+        access_mode=entry.access_mode,
     )
 
 
-def waiting(row: Row, size: int) -> Row:
-    """Return the row of an environment that gets nothing new now: with it, the response would have so many bytes."""
-    message = f"waits for other environments: the response would have {size:,} bytes, {RESPONSE_BYTES:,} are read"
-    return row if row.phase is Phase.READY else replace(row, phase=Phase.PENDING, message=message, too_large=True)
+def describe_waiting(row: Row, size: int) -> Row:
+    """Returns the row of an environment to which nothing is added: the response would have `size` bytes."""
+    if row.phase is Phase.READY:
+        return row
+    message = f"waiting for other environments: the response would have {size:,} bytes, the limit is {RESPONSE_BYTES:,}"
+    return replace(row, phase=Phase.PENDING, message=message, too_large=True)
 
 
-def invalid(problems: Sequence[Problem]) -> Condition:
-    """Return Hydrated for a cache whose own spec is at fault."""
+def invalid_cache(problems: Sequence[Problem]) -> Condition:
+    """Returns Hydrated for a cache whose own spec is invalid."""
     return faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, problems)
 
 
-def hydrated(rows: Sequence[Row]) -> Condition:
-    """Return Hydrated over all environments; a failure decides, then one that does not answer."""
-    ready = _ready(rows)
-    have = "are known to have" if any(r.unreachable for r in rows) else "have"
-    message = f"{ready} of {len(rows)} environments {have} the weights"
-    open_ = sorted((r for r in rows if r.unreachable or r.missing or r.phase is not Phase.READY), key=_furthest_first)
-    waiting = join_with_more([f"{r.environment}: {r.message}" for r in open_], separator="; ")
-    if not rows:
-        reason, message = Hydrated.NO_ENVIRONMENT_MATCHES, "No environment is named or selected"
-    elif any(r.phase is Phase.FAILED for r in rows):
-        reason = Hydrated.DOWNLOAD_FAILED
-    elif any(r.unreachable for r in rows):
-        reason = Hydrated.SYNC_FAILED if all(r.sync_failed for r in rows if r.unreachable) else Hydrated.UNREACHABLE
-    elif any(r.claim_missing for r in rows):
-        reason = Hydrated.CLAIM_NOT_FOUND
-    elif any(r.missing and r.phase is not Phase.READY for r in rows):
-        reason = Hydrated.ENVIRONMENT_NOT_FOUND
-    elif open_ and all(r.too_large for r in open_):
-        reason = Hydrated.RESPONSE_TOO_LARGE
-    elif ready == len(rows):
-        reason = Hydrated.HYDRATED
-    else:
-        reason = Hydrated.PARTIALLY_HYDRATED if ready else Hydrated.DOWNLOADING
+def summarize_hydration(rows: Sequence[Row]) -> Condition:
+    """Returns Hydrated over all environments."""
+    status, reason = _judge_hydration(rows)
+    have = "are known to have" if any(row.unreachable for row in rows) else "have"
+    ready = sum(row.is_ready for row in rows)
+    message = (
+        f"{ready} of {len(rows)} environments {have} the weights" if rows else "No environment is named or selected"
+    )
+    incomplete = sorted((row for row in rows if row.missing or not row.is_ready), key=_sort_key)
+    details = join_with_more([f"{row.environment}: {row.message}" for row in incomplete], separator="; ")
     return Condition(
         type=ConditionType.HYDRATED,
-        status=_STATUSES.get(reason, Status.FALSE),
+        status=status,
         reason=reason,
-        message=f"{message}. {waiting}" if waiting else message,
+        message=f"{message}. {details}" if details else message,
     )
 
 
-_STATUSES = {
-    Hydrated.HYDRATED: Status.TRUE,
-    Hydrated.UNREACHABLE: Status.UNKNOWN,
-    Hydrated.SYNC_FAILED: Status.UNKNOWN,
-}
+def _judge_hydration(rows: Sequence[Row]) -> tuple[Status, Hydrated]:
+    """Judges all environments: a failure decides, then a cluster that does not answer."""
+    unreachable = [row for row in rows if row.unreachable]
+    incomplete = [row for row in rows if row.missing or not row.is_ready]
+    if not rows:
+        return Status.FALSE, Hydrated.NO_ENVIRONMENT_MATCHES
+    if any(row.phase is Phase.FAILED for row in rows):
+        return Status.FALSE, Hydrated.DOWNLOAD_FAILED
+    if unreachable:
+        all_failed = all(row.sync_failed for row in unreachable)
+        return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
+    if any(row.claim_missing for row in rows):
+        return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
+    if any(row.missing and not row.is_ready for row in rows):
+        return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND
+    if incomplete and all(row.too_large for row in incomplete):
+        return Status.FALSE, Hydrated.RESPONSE_TOO_LARGE
+    if all(row.is_ready for row in rows):
+        return Status.TRUE, Hydrated.HYDRATED
+    return Status.FALSE, Hydrated.PARTIALLY_HYDRATED if any(row.is_ready for row in rows) else Hydrated.DOWNLOADING
 
 
-def _ready(rows: Sequence[Row]) -> int:
-    return sum(r.phase is Phase.READY and not r.unreachable for r in rows)
-
-
-def _furthest_first(row: Row) -> tuple[bool, bool, int, str]:
-    """Sort failures first, then those that do not answer, then what is furthest from Ready."""
+def _sort_key(row: Row) -> tuple[bool, bool, int, str]:
+    """Sorts failures first, then clusters that do not answer, then what is furthest from Ready."""
     return row.phase is not Phase.FAILED, not row.unreachable, tuple(Phase).index(row.phase), row.environment
 
 
-def status(
-    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], readers: Sequence[Consumer]
+def build_status(
+    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], consumers: Sequence[Consumer]
 ) -> Manifest:
-    """Return the status; the size is that of our claims, None where all claims are the users'.
+    """Builds the status.
 
-    `readers` is read back: who is named there is asked for by name before anything goes.
+    `size` is that of the claims that are created, None where all claims are the users'. Recorded consumers are required
+    by name before weights are deleted.
     """
-    known: list[JSON] = [prune({"name": r.name, "environment": r.environment, "uri": r.uri or None}) for r in readers]
+    recorded: list[JSON] = [
+        prune({"name": c.name, "environment": c.environment, "uri": c.uri or None}) for c in consumers
+    ]
     source = model.source if isinstance(model.source, HuggingFaceSource | UriSource) else None
     environments: list[JSON] = [
         prune(
             {
-                "name": r.environment,
-                "phase": r.phase,
-                "unreachable": r.unreachable or None,
-                "accessMode": r.access_mode or None,
-                "message": r.message,
-                **remembered(r.hydration),
+                "name": row.environment,
+                "phase": row.phase,
+                "unreachable": row.unreachable or None,
+                "accessMode": row.access_mode or None,
+                "message": row.message,
+                **build_hydration_status(row.hydration),
             }
         )
-        for r in rows
+        for row in rows
     ]
     return prune(
         {
@@ -163,16 +166,16 @@ def status(
             "uri": download_uri(source) if source else None,
             "size": gib(size.amount) if size else None,
             "environments": environments,
-            "ready": _ready(rows),
+            "ready": sum(row.is_ready for row in rows),
             "desired": len(rows),
             "usedBy": list[JSON](users),
-            "readers": known,
+            "readers": recorded,
         }
     )
 
 
-def remembered(hydration: Hydration) -> Manifest:
-    """Return what a status remembers of a download, to be read back."""
+def build_hydration_status(hydration: Hydration) -> Manifest:
+    """Builds what a status records of a download, to be parsed again."""
     return prune(
         {
             "claimName": hydration.claim or None,

@@ -15,7 +15,7 @@ from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
 from function.status.conditions import faulty
 from function.status.inference_environment import share
-from function.status.model_cache import remembered
+from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
 from function.weights.plan import StoragePlan
 from function.weights.sizing import LoadEstimate
@@ -180,6 +180,6 @@ def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: LoadEstim
             "sizeFrom": plan.size.source if plan.size else None,
             **build_load_status(loads),
             "job": plan.job.name if plan.job else None,
-            **(remembered(hydration) if plan.job else {}),
+            **(build_hydration_status(hydration) if plan.job else {}),
         }
     )

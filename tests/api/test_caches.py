@@ -77,7 +77,7 @@ READ = ModelCache(
         ),
         CacheEntry(environment="west"),
     ),
-    readers=(Consumer(name="p", environment="east", uri="pvc://c/models/0"),),
+    consumers=(Consumer(name="p", environment="east", uri="pvc://c/models/0"),),
     deleting=True,
 )
 

@@ -11,7 +11,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from bench import sizes
 from bench.fleet import CACHE, MODEL, environment
 from function import composers
-from function.composers import cache
+from function.composers import model_cache as composer
 from function.contract import RESPONSE_BYTES, Call, Composed, Outcome
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.reasons import Unfinished
@@ -37,7 +37,7 @@ def test_largest_response_of_a_kind_is_one_that_crossplane_reads(name: str) -> N
 
 def bounded(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Let Crossplane read so many bytes of what a ModelCache composes."""
-    for module in (cache, model_cache):
+    for module in (composer, model_cache):
         monkeypatch.setattr(module, "RESPONSE_BYTES", size)
 
 
@@ -137,8 +137,8 @@ def test_an_environment_that_does_not_fit_says_why(monkeypatch: pytest.MonkeyPat
     first, second = rows(control).values()
     assert "waits" not in first[1]
     assert second[0] == "Pending"
-    assert second[1].startswith("waits for other environments: the response would have ")
-    assert second[1].endswith(" bytes, 170,000 are read")
+    assert second[1].startswith("waiting for other environments: the response would have ")
+    assert second[1].endswith(" bytes, the limit is 170,000")
     assert reason(control) == "Downloading", "the other one goes on"
 
 
@@ -147,7 +147,7 @@ def test_nothing_fits_and_the_condition_names_both_sizes(monkeypatch: pytest.Mon
     control = sizes.cached(sizes.Sizes(), 1, named=True)
     found = condition(control.composites[only(control, "ModelCache")], "Hydrated")
     assert (text(found, "status"), text(found, "reason")) == ("False", "ResponseTooLarge")
-    assert "140,000 are read" in text(found, "message")
+    assert "the limit is 140,000" in text(found, "message")
     assert control.store.owned(only(control, "ModelCache")) == {}
 
 

@@ -14,7 +14,7 @@ from function.status import cluster_model as models
 from function.status import conditions, placements, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
-from function.status.model_cache import Row, hydrated, invalid, missing, row
+from function.status.model_cache import Row, build_missing_row, build_row, invalid_cache, summarize_hydration
 from function.weights.state import Finding, StorageState
 from tests import builders
 from tests.builders import pool
@@ -148,7 +148,7 @@ SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
     ids=str,
 )
 def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
-    assert hydrated(rows).reason == want
+    assert summarize_hydration(rows).reason == want
 
 
 def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
@@ -156,14 +156,14 @@ def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
     silent = StorageState(
         finding=Finding.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
     )
-    gone = missing("a", CacheEntry(environment="a", phase=Phase.READY))
-    rows = (gone, row("b", silent, Hydration(), "", None, there=True))
-    away = "a: InferenceEnvironment a does not exist or is invalid; what is there is kept"
-    assert hydrated(rows).message == (
+    gone = build_missing_row("a", CacheEntry(environment="a", phase=Phase.READY))
+    rows = (gone, build_row("b", silent, Hydration(), "", None, is_hydrated=True))
+    away = "a: InferenceEnvironment a does not exist or is invalid; existing objects are kept"
+    assert summarize_hydration(rows).message == (
         f"1 of 2 environments are known to have the weights. b: The cluster does not answer: dial tcp; {away}"
     )
-    assert hydrated(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
-    assert hydrated((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
+    assert summarize_hydration(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
+    assert summarize_hydration((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
 
 
 def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
@@ -171,17 +171,17 @@ def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
         StorageState(finding=Finding.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
         for state in (State.UNREACHABLE, State.UNRECOGNISED)
     ]
-    rows = [row("e", state, Hydration(), "", None, there=True) for state in silent]
+    rows = [build_row("e", state, Hydration(), "", None, is_hydrated=True) for state in silent]
     assert [(row.unreachable, row.sync_failed) for row in rows] == [(True, False), (True, True)]
 
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     done = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
     entry = CacheEntry(environment="e", phase=Phase.READY, hydration=done)
-    found = missing("e", entry)
+    found = build_missing_row("e", entry)
     assert (found.phase, found.hydration) == (Phase.READY, done)
-    assert missing("e", None).phase is Phase.PENDING
-    assert invalid([Problem("spec.x", "y")]).message == "spec.x: y"
+    assert build_missing_row("e", None).phase is Phase.PENDING
+    assert invalid_cache([Problem("spec.x", "y")]).message == "spec.x: y"
 
 
 @pytest.mark.parametrize(
@@ -194,14 +194,14 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
 )
 def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
     state = StorageState(finding=Finding.UNKNOWN, environment="e", message="dial tcp")
-    found = row("e", state, Hydration(), "", earlier, there=there)
+    found = build_row("e", state, Hydration(), "", earlier, is_hydrated=there)
     assert (found.phase, found.unreachable) == (want, True)
 
 
 def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
     phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
     rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
-    message = hydrated(rows).message
+    message = summarize_hydration(rows).message
     assert len(message.encode()) <= 1024
     assert message.startswith("25 of 100 environments have the weights. e003: m")
     assert message.endswith(" and 70 more")

@@ -1,0 +1,275 @@
+"""ModelCache: keeps the same weights on several environments, whatever is deployed.
+
+Each environment gets what a placement would get for its weights, from the same planner. An environment that is not
+selected any more, and weights of an earlier revision, are deleted when they have no consumer: one that the status
+records and that is not listed any more is required by name. What an environment has is carried over while the
+environment does not exist or cannot be parsed.
+
+Crossplane reads a response up to a size. An environment to which something would be added beyond that size stays as
+observed until others are complete and need less.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from function.api.inference_environment import ENVIRONMENTS
+from function.api.model_cache import parse_model_cache
+from function.api.model_placement import PLACEMENTS
+from function.composers import requirements, resolve
+from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
+from function.contract import RESPONSE_BYTES, Answer, Answered, Call, Composed, Condition, Outcome, Requirement
+from function.domain.cache import Consumer, Hydration, ModelCache, NamedCache
+from function.domain.environment import Environment
+from function.domain.model import Model
+from function.domain.placement import Placement
+from function.domain.settings import BUILT_IN, Settings
+from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
+from function.reasons import ConditionType, Status
+from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
+from function.remote.carry_over import carry_over
+from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, find_remote_namespace
+from function.status import model_cache as report
+from function.status import references
+from function.weights.consumers import find_consumers, has_consumers, list_claims, list_owned_claims, may_have_consumers
+from function.weights.reconcile import SCRIPTS, reconcile_weights
+from function.weights.request import build_cache_request
+from function.weights.sizing import Size
+
+_SEPARATOR = "/"  # between environment and composed resource
+# Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the
+# status without the message, and its requirement; for each resource what surrounds its manifest.
+_BASE_BYTES, _ROW_BYTES, _RESOURCE_BYTES = 128 * 1024, 768, 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """Everything that a ModelCache is composed from."""
+
+    cache: ModelCache
+    model: Model
+    environments: Mapping[str, Environment]
+    users: tuple[Placement, ...]  # placements that name the cache
+    consumers: tuple[Consumer, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One environment's part of the outcome, by the names of composed resources."""
+
+    composed: Mapping[str, Composed]
+    observed: Mapping[str, Manifest]
+    row: report.Row | None = None  # None: the environment is not selected any more
+    size: Size | None = None  # of the claim
+
+    @property
+    def adds_resources(self) -> bool:
+        """Whether a resource is composed that is not observed."""
+        return any(key not in self.observed for key in self.composed)
+
+    @property
+    def as_observed(self) -> Mapping[str, Composed]:
+        """What is observed; scripts only while they are needed, since other environments may wait for their bytes."""
+        is_script = {key: key.rpartition(_SEPARATOR)[2].startswith(SCRIPTS) for key in self.observed}
+        needed = {key: item for key, item in self.composed.items() if is_script.get(key)}
+        return carry_over({key: m for key, m in self.observed.items() if not is_script[key]}) | needed
+
+
+def compose(call: Call, settings: Settings) -> Outcome:
+    """Composes the remote objects of a ModelCache, and reports each environment."""
+    orphans = find_orphan_objects(call, call.answer(requirements.OBJECTS))
+    call = observe_orphans(call, orphans)
+    outcome = _compose(call, settings)
+    return replace(outcome, composed=adopt_objects(outcome.composed, call, orphans))
+
+
+def _compose(call: Call, settings: Settings) -> Outcome:
+    parsed, required = parse_model_cache(call.xr), required_resources(call)
+    if parsed.value is None:
+        return keep_observed(call, settings, required, [report.invalid_cache(parsed.problems)])
+    inputs = _resolve_inputs(call, parsed.value, settings)
+    if isinstance(inputs, Condition):
+        return keep_observed(call, settings, required, [inputs])
+    names = {*_list_selected(inputs), *_list_observed(call)}
+    parts = _fit_response([_compose_part(call, inputs, name) for name in sorted(names)])
+    composed = {key: item for part in parts for key, item in part.composed.items()}
+    rows = [part.row for part in parts if part.row]
+    size = next((part.size for part in parts if part.size), None)
+    resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, inputs.model)
+    conditions = (resolved, report.summarize_hydration(rows))
+    is_complete = all(condition.status is Status.TRUE for condition in conditions)
+    users = sorted({placement.deployment or placement.name for placement in inputs.users})
+    return build_outcome(
+        call,
+        settings,
+        requirements=required,
+        composed=composed,
+        status=report.build_status(inputs.model, size, rows, users, inputs.consumers),
+        conditions=conditions,
+        settled=is_complete,
+        ready=unready_if_incomplete(composed, works=is_complete),
+    )
+
+
+def _compose_part(call: Call, inputs: _Inputs, name: str) -> _Part:
+    """Composes what one environment has; drops what has no consumer where the environment is not selected any more."""
+    cache, environment = inputs.cache, inputs.environments.get(name)
+    prefix = f"{name}{_SEPARATOR}"
+    prefixed = {key: manifest for key, manifest in call.observed.items() if key.startswith(prefix)}
+    observed = {key.removeprefix(prefix): manifest for key, manifest in prefixed.items()}
+    consumers = [consumer for consumer in inputs.consumers if consumer.environment == name]
+    claims = list_claims(observed.values())
+    if environment is None or environment.broken:
+        row = report.build_missing_row(name, cache.entry(name))
+        return _Part(composed=carry_over(prefixed), observed=prefixed, row=row)
+    if name not in _list_selected(inputs):
+        users = [user for user in inputs.users if user.environment == name]
+        is_used = may_have_consumers(claims, consumers, users)
+        return _Part(composed=carry_over(prefixed) if is_used else {}, observed=prefixed)
+
+    writer = ObjectWriter(
+        owner=cache.name,
+        namespace=cache.namespace,
+        provider_config=environment.provider_config,
+        watch=inputs.settings.object_watch,
+        observed=observed,
+        scope=name,
+    )
+    namespace = find_remote_namespace(observed) or inputs.settings.remote_namespace(cache.namespace)
+    request = build_cache_request(inputs.model, cache, environment, inputs.settings, namespace)
+    entry = cache.entry(name)
+    weights = reconcile_weights(request, writer, name, entry.hydration if entry else Hydration())
+    composed = {NAMESPACE: compose_namespace(namespace, writer), **weights.composed}
+    all_consumers_moved = (
+        weights.plan is not None
+        and weights.gate_open
+        and not has_consumers(claims, consumers, current_uri=weights.plan.uri)
+    )
+    if not all_consumers_moved:
+        composed |= weights.stale
+    return _Part(
+        composed={prefix + key: item for key, item in composed.items()},
+        observed=prefixed,
+        row=report.build_row(
+            name, weights.state, weights.hydration, weights.access_mode, entry, is_hydrated=weights.gate_open
+        ),
+        size=weights.plan.size if weights.plan else None,
+    )
+
+
+def required_resources(call: Call) -> dict[str, Requirement]:
+    """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
+    name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
+    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)}
+    cache = parse_model_cache(call.xr).value
+    if cache is None:
+        return required
+    model = {requirements.MODEL: requirements.model(cache.model, cache.namespace)}
+    return required | model | _require_environments(call, cache) | _require_placements(call, cache)
+
+
+def _require_environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:
+    """Requires the environments that the cache names or selects, and those on which it has something."""
+    required: dict[str, Requirement] = {}
+    names = {*(cache.environments or ()), *_list_observed(call)}
+    if cache.environments is None:
+        required[requirements.ENVIRONMENTS] = requirements.environments(cache.selector.equalities)
+        listed = call.answer(requirements.ENVIRONMENTS)
+        if listed is Answer.PENDING:
+            return required
+        names -= {environment.name for environment in ENVIRONMENTS.parse(listed, BUILT_IN)}
+    return required | {requirements.key_environment(name): requirements.environment(name) for name in sorted(names)}
+
+
+def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
+    """Requires the placements with the cache's label, and recorded consumers without it by name.
+
+    Until the status records consumers, all placements of the namespace are required.
+    """
+    if not isinstance(mapping(call.xr, "status").get("readers"), list):
+        return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
+    required = {requirements.PLACEMENTS: requirements.placements_reading(cache.name, cache.namespace)}
+    listed = call.answer(requirements.PLACEMENTS)
+    if listed is Answer.PENDING:
+        return required
+    labelled = {placement.name for placement in PLACEMENTS.parse(listed) if placement}
+    for name in (consumer.name for consumer in cache.consumers if consumer.name not in labelled):
+        required[requirements.key_placement(name)] = requirements.placement(name, cache.namespace)
+    return required
+
+
+def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Inputs | Condition:
+    """Returns the inputs; a condition where one is invalid or not answered yet."""
+    model = resolve.model(call, cache.model, cache.namespace, ConditionType.MODEL_RESOLVED, settings)
+    if isinstance(model, Condition):
+        return model
+    environments = _collect_answers(call, _require_environments(call, cache))
+    items = _collect_answers(call, _require_placements(call, cache))
+    if environments is None or items is None:
+        return references.resolving(ConditionType.MODEL_RESOLVED)
+    placements = {(p.namespace, p.name): p for p in PLACEMENTS.parse(items) if p}
+    existing_names = {text(item.load(), "metadata.name") for item in items}
+    # A placement that exists and cannot be parsed may read what it read before.
+    unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]
+    named_cache = NamedCache(name=cache.name)
+    return _Inputs(
+        cache=cache,
+        model=model,
+        environments={e.name: e for e in ENVIRONMENTS.parse(environments, settings)},
+        users=tuple(p for p in placements.values() if p.namespace == cache.namespace and p.cache == named_cache),
+        consumers=(*find_consumers(cache, placements.values(), _list_owned_claims(call)), *unparsed),
+        settings=settings,
+    )
+
+
+def _collect_answers(call: Call, names: Iterable[str]) -> Answered | None:
+    """Returns all that was answered; None while an answer is outstanding."""
+    answers = [call.answer(name) for name in names]
+    answered = [answer for answer in answers if answer is not Answer.PENDING]
+    return tuple(item for answer in answered for item in answer) if len(answered) == len(answers) else None
+
+
+def _list_selected(inputs: _Inputs) -> tuple[str, ...]:
+    """Lists the environments that must have the weights: those that the cache names, or those that it selects."""
+    cache = inputs.cache
+    if cache.environments is not None:
+        return tuple(sorted(set(cache.environments)))
+    return tuple(sorted(e.name for e in inputs.environments.values() if cache.selects(e)))
+
+
+def _list_observed(call: Call) -> set[str]:
+    """Lists the environments on which an object of the cache is observed."""
+    return {key.partition(_SEPARATOR)[0] for key in call.observed}
+
+
+def _list_owned_claims(call: Call) -> Mapping[str, frozenset[str]]:
+    """Lists the claims that would be deleted with their Objects, by environment."""
+    by_environment: dict[str, list[Manifest]] = {}
+    for key, manifest in call.observed.items():
+        by_environment.setdefault(key.partition(_SEPARATOR)[0], []).append(manifest)
+    return {name: list_owned_claims(observed) for name, observed in by_environment.items()}
+
+
+def _fit_response(parts: list[_Part]) -> list[_Part]:
+    """Leaves environments to which something would be added as observed once the response is full."""
+    base = _BASE_BYTES + sum(_ROW_BYTES + len(part.row.message.encode()) for part in parts if part.row)
+    upper_bound = base + sum(_measure(part.composed, max_wire_bytes) for part in parts)
+    if upper_bound <= RESPONSE_BYTES or not any(part.adds_resources for part in parts):
+        return parts
+    without_additions = [part.as_observed if part.adds_resources else part.composed for part in parts]
+    sizes = [_measure(composed) for composed in without_additions]
+    total = base + sum(sizes)
+    fitting: list[_Part] = []
+    for part, composed, size in zip(parts, without_additions, sizes, strict=True):
+        added = _measure(part.composed) - size if part.adds_resources else 0
+        if part.row is None or total + added <= RESPONSE_BYTES:
+            total += added
+            fitting.append(part)
+        else:
+            row = report.describe_waiting(part.row, total + added)
+            fitting.append(replace(part, composed=composed, row=row))
+    return fitting
+
+
+def _measure(composed: Mapping[str, Composed], size: Callable[[Manifest], int] = wire_bytes) -> int:
+    return sum(_RESOURCE_BYTES + len(key.encode()) + size(item.manifest) for key, item in composed.items())
