@@ -1,4 +1,4 @@
-"""How long programs take as whole processes: the fastest of some runs, start included.
+"""Measures programs as processes: the fastest of some runs, start included.
 
 Aims: `--help` within 100 ms, `plan` over a thousand environments within 2 s, the server serves after 0.3 s.
 """

@@ -1,4 +1,4 @@
-"""How long a call over a large fleet takes, as a multiple of an echo of the same payload.
+"""Measures a call over a large fleet, as a multiple of an echo of the same payload.
 
 Servers are processes on loopback that speak TLS, as with Crossplane, and are called in turns, each time with maps in
 another order. Cold is the first such call of a process. Warm are later ones: of which some find a hundredth of the

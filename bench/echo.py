@@ -1,4 +1,4 @@
-"""What any Python function pays: our server around the SDK's own `response.to`, and nothing else."""
+"""The baseline of any Python function: our server around the SDK's own `response.to`, and nothing else."""
 
 import asyncio
 import os

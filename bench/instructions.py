@@ -1,4 +1,4 @@
-"""What a decision costs in instructions, which is the same on a busy machine: a change that makes one dearer fails.
+"""The cost of decisions in instructions, which a busy machine does not change: a change that makes one dearer fails.
 
 Callgrind counts what bench/counted.py does, with one order of hashes (PYTHONHASHSEED=0). Counted twice, the numbers
 differ by 0.2 % at most. They depend on the interpreter: the budget names the one that it was counted with, and
@@ -28,7 +28,7 @@ SECONDS = 600
 def count() -> dict[str, int]:
     """Return the thousands of instructions of one call of each scene."""
     valgrind = debian.path("valgrind")
-    # Where it is unpacked and not installed, it must be told where its tools are.
+    # Where it is unpacked and not installed, its tools must be configured.
     library = valgrind.parent.parent / "libexec" / "valgrind"
     with tempfile.TemporaryDirectory() as folder:
         command = (

@@ -1,4 +1,4 @@
-"""How long an environment takes to settle its ledger: processor time of one `admit`, by pools and placements."""
+"""Measures how long an environment computes its ledger: processor time of one `admit`, by pools and placements."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What one server process carries: how many calls a second, how long the unluckiest waits, and in how much memory.
+"""Measures one server process: calls per second, the longest latency, and memory.
 
 Clients have a connection each and call as fast as they are answered, over TLS as Crossplane does; the server answers
 one call after the other, so that the longest wait is about the number of clients times what a call takes. Large is the
@@ -89,12 +89,12 @@ def main() -> None:
             for clients in CLIENTS:
                 click.echo(f"{name} {clients:4} clients  {load(server, folder, clients, scene.request(), CALLS[name])}")
         with serving(folder / "watched", folder) as watched:
-            told = [f"at rest {rest:.0f}"]
+            readings = [f"at rest {rest:.0f}"]
             for lap in range(1, LAPS + 1):
                 for request in composites(scenes):
                     watched.call(request)
-                told.append(f"{lap * COMPOSITES} calls {watched.megabytes():.0f}")
-            click.echo(f"memory in MB: {', '.join(told)}; peak {watched.peak_megabytes():.0f}")
+                readings.append(f"{lap * COMPOSITES} calls {watched.megabytes():.0f}")
+            click.echo(f"memory in MB: {', '.join(readings)}; peak {watched.peak_megabytes():.0f}")
 
 
 if __name__ == "__main__":

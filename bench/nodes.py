@@ -1,4 +1,4 @@
-"""What looking at nodes costs: one call of an environment with so many, each time another of them with a new heartbeat.
+"""Measures observed nodes: one call of an environment with so many, each time another of them with a new heartbeat.
 
 Nodes are those of a kubelet as provider-kubernetes copies them: 50 images, conditions with times, who manages which
 field. Calls an hour are what a poll of ten minutes makes of them at rest, one for each node that has changed.

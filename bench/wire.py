@@ -1,6 +1,6 @@
 """Requests as core sends them: every map in a random order, so that the raw bytes never repeat.
 
-Protobuf's Python library keeps one order of its own, hence this encoder of the few messages it takes. The simulator,
+Protobuf's Python library keeps one order of its own, so this encoder of the few messages it takes. The simulator,
 which needs the same bytes for the same object, builds its requests from the same parts, without an order.
 """
 

@@ -38,9 +38,9 @@ STORY = "kimi-k2-two-nodes"
 # Clusters of other stories, here all in production: each falls short of Kimi K2 in another way.
 ELSEWHERE = ("deepseek-data-parallel", "kimi-k26-vram", "llama-405b-sglang", "two-environments")
 PRODUCTION: Manifest = {"modelplane.ai/tier": "production"}
-# What exists for an environment's own sake, and what comes of a wish to serve.
+# What the platform team declares, and what users request.
 BASE = ("InferenceEnvironment",)
-WISHES = ("ModelDeployment", "ModelPlacement", "ModelCache")
+REQUESTED = ("ModelDeployment", "ModelPlacement", "ModelCache")
 PICTURE = Path(__file__).parent.parent / "build" / "demo.svg"
 _SECONDS = 30
 _WIDTH = 118
@@ -62,7 +62,7 @@ def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     plans = plan(manifests, store)
     for decided in plans:
         tell(store, decided)
-    found = dict(sorted(list_composed(store, store.refs(*BASE, *WISHES)), key=lambda item: item[0]))
+    found = dict(sorted(list_composed(store, store.refs(*BASE, *REQUESTED)), key=lambda item: item[0]))
     if full:
         for place, manifest in found.items():
             print(f"---\n# {place}\n{format_data(Form.YAML, _ordered(manifest))}")

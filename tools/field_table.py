@@ -1,4 +1,4 @@
-"""The page of every field of the API that somebody sets: from the XRDs, in their order."""
+"""The reference page of all fields in the spec of the API: from the XRDs, in their order."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tools.documents import document
 from tools.programs import ROOT
 
 _KINDS = {
-    "ClusterModel": "The platform, or whoever may share a model with every namespace",
+    "ClusterModel": "The platform, or a user who may share a model with every namespace",
     "Model": "An author, for one namespace",
     "ModelDeployment": "An author",
     "ModelCache": "An author",
@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def page() -> str:
-    """Return the page of every field that somebody sets: from the XRDs, in their order."""
+    """Return the reference page of all spec fields: from the XRDs, in their order."""
     lines = [
         "# Fields",
         "",

@@ -67,7 +67,7 @@ def build(target: Path, source: Path = ROOT) -> str:
 
 
 def _debian(tree: Path) -> list[str]:
-    """Take apart Debian's packages, and return their archives' names; what stays needs nobody's rights."""
+    """Unpack Debian's packages without special rights, and return the names of their archives."""
     archive, names = tree.with_suffix(".tar"), tree.with_suffix(".txt")
     mirror = [os.environ["DEBIAN_MIRROR"]] if "DEBIAN_MIRROR" in os.environ else []
     noted = f'--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "{names}"'
@@ -141,7 +141,7 @@ def _layer(tree: Path) -> bytes:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes | None) -> None:
-    """Add a file, or an empty folder that everybody may write to."""
+    """Add a file, or an empty folder that every user may write to."""
     member = tarfile.TarInfo(name)
     if content is None:
         member.type, member.mode = tarfile.DIRTYPE, 0o1777
@@ -178,9 +178,9 @@ def _config(layer: bytes, source: Path) -> Mapping[str, object]:
 
 
 def _run(*command: str) -> None:
-    # chroot is on nobody's path but root's.
+    # Only root has chroot on its PATH.
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    # Bytecode and wheels hold hashes and times of files unless they are told otherwise.
+    # Bytecode and wheels hold hashes and times of files by default.
     environment = os.environ | {"PATH": path, "SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0"}
     subprocess.run(command, env=environment, check=True)
 

@@ -48,7 +48,7 @@ class Program:
 
     @property
     def ldflags(self) -> str:
-        """What the linker is told: no symbols, and the stamps."""
+        """The linker's flags: no symbols, and the stamps."""
         return " ".join(("-s", "-w", *(f"-X {stamp}" for stamp in self.stamps)))
 
     @property
@@ -206,13 +206,13 @@ def output(command: tuple[str, ...], directory: Path) -> str:
 
 
 def say(progress: str) -> None:
-    """Tell whoever waits."""
+    """Log progress on standard error."""
     print(progress, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Let nobody else work on a part of the cache meanwhile."""
+    """Lock a part of the cache while the block runs."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f".{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

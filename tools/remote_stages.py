@@ -1,4 +1,4 @@
-"""Remote clusters on which all goes well, in plain data: what provider-kubernetes would report of each Object.
+"""Remote clusters without failures, in plain data: what provider-kubernetes would report of each Object.
 
 An Object is not looked at in the step in which it is created; afterwards its remote object passes through the
 stages of its kind, one each step, and stays in the last: a claim is bound once a pod wants it, a Job runs

@@ -1,4 +1,4 @@
-"""What is in the image, as CycloneDX: Debian's packages and Python's distributions, by name and version."""
+"""The contents of the image, as CycloneDX: Debian's packages and Python's distributions, by name and version."""
 
 import json
 from collections.abc import Iterable, Mapping

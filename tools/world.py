@@ -48,11 +48,11 @@ def _title(manifest: Manifest, name: str = "metadata.name") -> str:
 
 def _with_secrets(resource: Manifest) -> Manifest:
     """Do as the provider does: the value ends up in the Object's own manifest on the control plane."""
-    told = copy_manifest(resource)
-    manifest = mapping(told, "spec.forProvider.manifest")
-    for reference in listing(told, "spec.references"):
+    observed_copy = copy_manifest(resource)
+    manifest = mapping(observed_copy, "spec.forProvider.manifest")
+    for reference in listing(observed_copy, "spec.references"):
         source = mapping(reference, "patchesFrom")
         key = text(source, "fieldPath").removeprefix("data[").removeprefix("data.").removesuffix("]")
         if text(source, "kind") == "Secret":
             manifest["data"] = {**mapping(manifest, "data"), key: SECRET_VALUE}
-    return told
+    return observed_copy

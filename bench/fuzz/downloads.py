@@ -2,8 +2,8 @@
 
 The Job that we compose runs as a process: our script around the real storage program, against a hub on loopback. After
 every attempt: where the marker stands, each file is the repository's to the byte, and an engine could load it; nothing
-outside of the directory was written. In the end the hub is sound and nobody kills: a repository that an engine can load
-is complete after one attempt, and then again without a word to the hub; any other fails, by a code of ours.
+outside of the directory was written. In the end the hub is sound and no download is killed: a repository that an
+engine can load is complete after one attempt, and again without a request to the hub; any other fails with our code.
 """
 
 import os

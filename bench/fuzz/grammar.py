@@ -1,6 +1,6 @@
-"""What the API's schemas (apis/) speak of: fields that nobody set, values as they should be, at limits and beyond.
+"""Values from the API's schemas (apis/): unset fields, valid values, values at limits and beyond them.
 
-Strings are words that the cases of the tests have under the same name, so that they mean something to somebody.
+Strings are words that the cases of the tests have under the same name, so that they refer to existing objects.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What a request may hold, and must not break anything.
+"""Mutations of requests, none of which may break the function.
 
 Each begins as one of the cases of the tests (tests/cases), all kinds and states. Up to three places of it, anywhere,
 become something else: another type, NaN, infinities, depth, length, ten thousand of something, an object of somebody

@@ -1,7 +1,7 @@
-"""Ask the function, and judge what it answers.
+"""Sends requests to the function and judges its answers.
 
 In process, where processor time is seen, and every so many over gRPC to a server: what is no request gets
-INVALID_ARGUMENT and a sentence there, whoever else is answered. One request in a hundred is certainly none.
+INVALID_ARGUMENT and a message there, and every other an answer. One request in a hundred is certainly none.
 """
 
 import time
@@ -132,10 +132,10 @@ def _over(counts: Counts, server: Server, number: int, data: bytes, *, no_reques
     try:
         server.call(data)
     except grpc.RpcError as error:
-        told = error.code() is grpc.StatusCode.INVALID_ARGUMENT and " " in (error.details() or "")
-        if not (no_request and told):
+        refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT and " " in (error.details() or "")
+        if not (no_request and refused):
             counts.fail(f"gRPC {error.code()}", number)
-        counts.kinds["INVALID_ARGUMENT"] += told
+        counts.kinds["INVALID_ARGUMENT"] += refused
     else:
         if no_request:
             counts.fail("gRPC answered what is no request", number)

@@ -1,7 +1,7 @@
 """What must never happen, by intent: looked at on every write, and once more at rest.
 
-Each thing that runs is there by somebody's word, and goes by a word of its owner. What somebody reads goes never,
-whatever anybody said of what it belongs to, unless its own owner was deleted by hand. GPUs and who may go are the
+Each object that runs was requested by a user, and is deleted at the request of its owner. Weights in use are never
+deleted, whatever was requested of their owner, unless its own owner was deleted by hand. GPUs and who may go are the
 simulator's own auditor's, which looks at what the Objects describe; what the clusters run may lag behind that, and is
 looked at here.
 """
@@ -38,7 +38,7 @@ _REFS = "spec.crossplane.resourceRefs"
 Row: TypeAlias = tuple[str, str, int, int]  # of a ledger: uid, pool, nodes, GPUs of each
 # How often a placement may be decided again for one thing that was asked for, as others take the room.
 MOST_MOVES = 12
-SEEN_SECONDS = 30.0  # after which everybody knows what has started
+SEEN_SECONDS = 30.0  # after which every controller has seen what has started
 GPU_GIB = 141  # of each pool, see bench/fleet.py
 _PLACE = ("profile", "pool", "topology", "inferenceEnvironmentRef")
 _PARALLELISM = "spec.forProvider.manifest.spec.parallelism"
@@ -70,7 +70,7 @@ class Auditor(invariants.Auditor):
     def __init__(self, plane: Plane, words: Words) -> None:
         self.plane, self.words = plane, words
         self.limits = Limits()
-        self._filled: dict[Directory, tuple[str, float]] = {}  # with what, and until when anybody may think so
+        self._filled: dict[Directory, tuple[str, float]] = {}  # with what, and until when a controller may believe so
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
         self._moved: dict[str, float] = {}
@@ -114,7 +114,7 @@ class Auditor(invariants.Auditor):
 
     # -- what the clusters run
     def _look_at_running(self, event: Event) -> None:
-        """Finds GPUs that two services on a cluster have, whatever their Objects describe by now."""
+        """Finds GPUs that two services on a cluster have, whatever their Objects describe now."""
         before, running = self._running.pop(event.ref, None), _running(event.now)
         if event.now is None or running is None:
             return
@@ -210,7 +210,7 @@ class Auditor(invariants.Auditor):
         return not self.words.deleted.isdisjoint({owner, further, version.ref}) or there is None
 
     def _readers(self, place: tuple[str, str, str]) -> Iterable[Version]:
-        """Yield the services that may run on a claim: of placements that nobody is taking away."""
+        """Yield the services that may run on a claim: of placements that are not being deleted."""
         for version in self._services_there():
             where = config(version), text(remote(version), "metadata.namespace")
             seen = mapping(version.manifest, "status.atProvider.manifest")
@@ -281,7 +281,7 @@ class Auditor(invariants.Auditor):
         return held is not None and (held.nodes, held.gpus) != self._shape(owner)[:2] and self._reshaped_by_word(owner)
 
     def _reshaped_by_word(self, owner: Version) -> bool:
-        """Tell whether somebody has asked for another shape since a placement last got one, which it gets by this."""
+        """Tell whether a user has requested another shape since a placement last got one; marks it as granted."""
         if self.words.on_shape(owner) < self._reshaped.get(owner.uid, 0.0):
             return False
         self._reshaped[owner.uid] = self.plane.kernel.now
@@ -298,7 +298,7 @@ class Auditor(invariants.Auditor):
         return True
 
     def _excused(self, owner: Version, uid: str) -> bool:
-        """Tell whether somebody has said something for these pods that their last writer may not have heard."""
+        """Tell whether a user has changed these pods since their last writer may have seen it."""
         heard = self.words.on_pods(owner, self.plane.settings.passing_seconds)
         return heard >= self._changed.get(uid, 0.0) - self.plane.settings.unheard_seconds
 
@@ -315,7 +315,7 @@ class Auditor(invariants.Auditor):
         source, until = self._filled.get(place, ("", 0.0))
         unheard = until > 0 and config(version) in self.plane.provider.out
         if self.plane.kernel.now >= until and not unheard:
-            self._say(f"{version.ref} is written on {uri}, which nobody has filled")
+            self._say(f"{version.ref} is written on {uri}, which no download has filled")
             return
         served = text(remote(version), "spec.model.name")
         if not source.removeprefix("hf://").startswith(served):
@@ -402,14 +402,14 @@ class Auditor(invariants.Auditor):
                     self._say(f"{version.ref} is one of two services of one placement at rest")
 
     def _look_for_orphans(self) -> None:
-        """Find what a composite controls and does not know of: nobody would delete it."""
+        """Find what a composite controls and does not list: it would never be deleted."""
         for ref, version in self.plane.server.latest.items():
             owner = Ref(text(version.controller, "kind"), ref.namespace, text(version.controller, "name"))
             there = self.plane.server.latest.get(owner)
             if there is None or there.uid != text(version.controller, "uid") or version.deleting:
                 continue
             known = {(text(r, "kind"), text(r, "name")) for r in listing(there.manifest, _REFS)}
-            idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # made by nobody of ours
+            idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # not composed by us
             if (ref.kind, ref.name) not in known and not idle:
                 self._say(f"{ref} is of {owner}, which does not know of it")
 

@@ -80,7 +80,7 @@ class Clusters(Provider):
         self._kernel.at(self._jitter(self._settings.stage_seconds), what)
 
     def end_namespace(self, place: Place) -> None:
-        """Let somebody on a cluster delete a namespace, with all that is in it; the provider makes it again."""
+        """Let a user of a cluster delete a namespace with its contents; the provider creates it again."""
         self.faults["namespace ended"] += 1
         self.ending.add(place)
         self._lives[place] += 1
@@ -99,7 +99,7 @@ class Clusters(Provider):
         return [v for v in every if place_of(v) == place and v.uid in self._steps and not v.deleting]
 
     def vanish(self, version: Version) -> None:
-        """Let a remote object be deleted by somebody on the cluster; the provider makes it again."""
+        """Let a user of a cluster delete a remote object; the provider creates it again."""
         if version.uid in self._steps:
             self.faults["Job vanished"] += 1
             self._kernel.spawn(self._again(version))
@@ -175,39 +175,39 @@ class Clusters(Provider):
         fate = self.fate(now)
         if text(remote(now), "kind") == "Job" and not self._mounts(now):
             step = min(step, 1)
-        told = self._world.advance(now.manifest, 1 if fate == "never" else step)
+        observed = self._world.advance(now.manifest, 1 if fate == "never" else step)
         if fate == "fails" and step >= 3:  # the step in which a Job completes
             self.faults["Job failed"] += text(mapping(now.manifest, "status"), "failed") == ""
-            told = {**told, "status": _failed(mapping(told, "status"))}
-        if get(told, _COMPLETED):
-            told = self._in_its_time(now, told)
+            observed = {**observed, "status": _failed(mapping(observed, "status"))}
+        if get(observed, _COMPLETED):
+            observed = self._in_its_time(now, observed)
         if life := self._lives[place_of(now)]:
-            told = self._of_another_life(now, told, life)
+            observed = self._of_another_life(now, observed, life)
         if config(now) in self.out:
-            told = _unsynced(now, OUTAGE)
-        self._server.put(now.ref, told)
+            observed = _unsynced(now, OUTAGE)
+        self._server.put(now.ref, observed)
 
-    def _in_its_time(self, now: Version, told: Manifest) -> Manifest:
+    def _in_its_time(self, now: Version, observed: Manifest) -> Manifest:
         """Return what is reported of a Job that has completed: each at a time of its own."""
         when = self._completed.setdefault((now.uid, self._lives[place_of(now)]), self._server.time())
-        seen = copy.deepcopy(told)
+        seen = copy.deepcopy(observed)
         mapping(seen, _COMPLETED.rpartition(".")[0])["completionTime"] = when
         return seen
 
-    def _of_another_life(self, now: Version, told: Manifest, life: int) -> Manifest:
+    def _of_another_life(self, now: Version, observed: Manifest, life: int) -> Manifest:
         """Return what is reported in a namespace that ends, or was made again."""
         kind, name = text(remote(now), "kind"), text(remote(now), "metadata.name")
-        seen = copy.deepcopy(mapping(told, "status.atProvider.manifest"))
+        seen = copy.deepcopy(mapping(observed, "status.atProvider.manifest"))
         policies = get(now.manifest, "spec.managementPolicies")
         if place_of(now) in self.ending:
             if kind == "Namespace":
                 seen["status"] = {"phase": "Terminating"}
-                return {**told, "status": {**mapping(told, "status"), "atProvider": {"manifest": seen}}}
+                return {**observed, "status": {**mapping(observed, "status"), "atProvider": {"manifest": seen}}}
             return _unsynced(now, FORBIDDEN.format(kind=kind.lower(), name=name))
         if kind == "Job" and isinstance(policies, list) and not {"*", "Create"} & {*map(str, policies)}:
             return _unsynced(now, "observe failed: external resource does not exist")
         mapping(seen, "metadata")["uid"] = uid(f"{place_of(now)} {kind} {name} {life}")
-        return {**told, "status": {**mapping(told, "status"), "atProvider": {"manifest": seen}}}
+        return {**observed, "status": {**mapping(observed, "status"), "atProvider": {"manifest": seen}}}
 
 
 def place_of(version: Version) -> Place:

@@ -1,4 +1,4 @@
-"""Everybody, some of whom mean harm: they wipe labels, statuses and lists, forge owners, hoard GPUs, break models."""
+"""Users, some of them hostile: they wipe labels, statuses and lists, forge owners, hoard GPUs, break models."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -33,7 +33,7 @@ class Everybody(Platform):
             self.random.choice(HOSTILE if harm else ACTIONS)(self)
 
     def relabel(self) -> None:
-        """Take the labels off a placement, whoever wrote it."""
+        """Remove the labels of any placement."""
         if found := self.any("ModelPlacement"):
             self.tell(f"take the labels off {found.ref}")
             self.plane.edit(found.ref, lambda m: mapping(m, "metadata").update({"labels": None}))
@@ -75,7 +75,7 @@ class Everybody(Platform):
             self.tell(f"create {self.plane.create(made)}, too large")
 
     def break_model(self) -> None:
-        """Give a model what nobody can read, and take it back a moment later."""
+        """Make a model invalid, and correct it a moment later."""
         found = self.any("ClusterModel")
         if found is None or found.ref in self.broken:
             return

@@ -16,7 +16,7 @@ from bench.simulator.settings import Settings
 from function.domain.allocation import Limits
 
 STEPS, TIGHT_STEPS = 10, 8  # more happens in each step in a tight world
-# Longer than any TTL: whoever missed an event looks again by then.
+# Longer than any TTL: a controller that missed an event has reconciled by then.
 LOOKS_AGAIN_SECONDS = 700.0
 LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 # How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.

@@ -1,7 +1,7 @@
 """Defects that were there once, brought back while histories are played: each must be found.
 
-A mutant replaces a line of a function, in place: whoever has imported the function runs the mutant. `aim` names what
-users do, in this order, in the histories that look for it.
+A mutant replaces a line of a function, in place: modules that have imported the function run the mutant. `aim` names
+what users do, in this order, in the histories that look for it.
 """
 
 import importlib
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "planned-for-served",
-        "10, data loss: a ModelCache takes where a placement shall read for where its service reads",
+        "10, data loss: a ModelCache takes the planned directory of a placement for the one its service uses",
         ("create_cache", "create_reader", "edit_model", "edit_model"),
         (
             Change(
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "secret-written-back",
-        "13: nobody's credentials get out",
+        "13: no credentials leak",
         (*_SERVE, "break_model", "break_model", "delete_environment"),
         (
             Change(

@@ -43,7 +43,7 @@ class Nodes:
         return sorted(found, key=lambda version: version.ref)
 
     def unusable(self, environment: str) -> int:
-        """Return how many nodes of an environment are cordoned, or gone, where anybody looks at them."""
+        """Return how many nodes of an environment are cordoned, or deleted, where they are observed."""
         there = [v for v in self.all() if config(v) == name_provider_config(environment)]
         cordoned = sum(flag(v.manifest, "status.atProvider.manifest.spec.unschedulable") for v in there)
         return cordoned + (len(_names(self._server, name_provider_config(environment))) - len(there) if there else 0)

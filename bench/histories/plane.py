@@ -36,7 +36,7 @@ MOST_ROUNDS = 3 + 1
 
 
 class Watched(Remembering):
-    """The function. Whatever it answers, `say` is told what is wrong with it."""
+    """The function. `say` receives what is wrong with its answers."""
 
     say: Callable[[str], None]
     twice = TWICE

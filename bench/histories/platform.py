@@ -1,4 +1,4 @@
-"""The platform's people: environments and clusters come and go, nodes and namespaces too, the function restarts."""
+"""The platform team: environments and clusters come and go, nodes and namespaces too, the function restarts."""
 
 from bench.histories.clusters import config, place_of, remote
 from bench.histories.models import models

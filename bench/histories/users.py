@@ -22,8 +22,8 @@ NAMESPACES = ("team-a", "team-b")
 
 
 class Users:
-    """Users of one control plane. `done` has what they did, with the time; `broken` are models that one has broken, who
-    mends them in a moment.
+    """Users of one control plane. `done` has what they did, with the time; `broken` are models that a
+    user has broken and corrects a moment later.
     """
 
     most_deployments = DEPLOYMENTS
@@ -51,7 +51,7 @@ class Users:
         self.lay(version.ref, change)
 
     def lay(self, ref: Ref, change: Manifest) -> None:
-        """Lay fields over a spec, which is nobody's word."""
+        """Lay fields over a spec, which no user has requested."""
         self.plane.edit(ref, lambda m: mapping(m, "spec").update(change))
 
     def delete(self, version: Version) -> None:
@@ -130,7 +130,7 @@ class Users:
         return self.random.choice(choices)
 
     def namespace(self) -> str:
-        """Return somebody's namespace."""
+        """Return the namespace of a user."""
         return self.random.choice(NAMESPACES)
 
     def _selected(self) -> Manifest:
@@ -199,7 +199,7 @@ class Users:
         return {"storage": {"size": self.random.choice(("1Ti", "2Ti"))}}
 
     def delete_cache(self) -> None:
-        """Delete a ModelCache that no placement names: others are protected by Usages, which nobody enforces here."""
+        """Delete a ModelCache that no placement names: others are protected by Usages, which are not enforced here."""
         unused = [
             v
             for v in self.plane.all("ModelCache")

@@ -1,4 +1,4 @@
-"""Whose word put a thing there: what users have said, and when.
+"""What users have requested, and when, for every object.
 
 A word excuses what follows from it once: a service may change its pods after its model was edited, and not again before
 the next word. What is no word for pods (sizes, other objects) excuses nothing that pods see.
@@ -40,16 +40,16 @@ class Words:
     def on_pods(self, placement: Version, passing: float) -> float:
         """Return when a placement may last have heard of something that its pods see.
 
-        A deployment passes on what it is told, and takes up to `passing` seconds to hear of it and to write it.
+        A deployment passes requests on, and takes up to `passing` seconds to see and to write them.
         """
         return max(self._pods[ref] + (passing if ref.kind == "ModelDeployment" else 0.0) for ref in behind(placement))
 
     def on_shape(self, placement: Version) -> float:
-        """Return when somebody last asked for something that the shape of a placement's replicas follows from."""
+        """Return when a user last changed what the shape of a placement's replicas depends on."""
         return max(self._shape[ref] for ref in behind(placement))
 
     def on_place(self, placement: Version) -> float:
-        """Return when somebody last asked for something that a placement's place follows from."""
+        """Return when a user last changed what the environment of a placement depends on."""
         return max(self._place[ref] for ref in behind(placement))
 
 

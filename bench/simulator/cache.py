@@ -23,7 +23,7 @@ NOTHING = Found((), b"")
 
 
 class Cache:
-    """One view for all of core's controllers. `notify` is told of each event once it can be seen."""
+    """One view for all of core's controllers. `notify` receives each event once it is visible."""
 
     def __init__(self, kernel: Kernel, settings: Settings, random: Random, notify: Callable[[Event], None]) -> None:
         self._kernel, self._settings, self._random, self._notify = kernel, settings, random, notify

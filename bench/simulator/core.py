@@ -174,8 +174,8 @@ class Core:
         version = text(composite, "metadata.resourceVersion")
         patched = yield from self._patch(xr, lambda now: writes.with_status(now, status), version)
         generation = integer(patched.manifest, "metadata.generation")
-        told = writes.conditions(response, generation, unsynced)
-        final = writes.with_conditions(patched.manifest, told, self._server.time())
+        conditions = writes.conditions(response, generation, unsynced)
+        final = writes.with_conditions(patched.manifest, conditions, self._server.time())
         if writes.changed(xr.manifest, final):
             yield self._settings.api_seconds
             self._server.update(patched, final)

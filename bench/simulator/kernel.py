@@ -1,4 +1,4 @@
-"""Simulated time: what happens next, and who waits for whom."""
+"""Simulated time: which event is next, and which process waits for which servers."""
 
 import heapq
 from collections import deque
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Servers:
-    """So many servers with one queue in front; whoever yields them waits for one and gives it back to the kernel."""
+    """Servers with one queue; a process that yields them waits for one and returns it to the kernel."""
 
     __slots__ = ("free", "waiting")
 
@@ -32,7 +32,7 @@ class Kernel:
         self._lazy = 0
 
     def at(self, delay: float, action: Callable[[], None], *, lazy: bool = False) -> None:
-        """Do it after so many seconds. What is lazy happens in its time, but nobody waits for it."""
+        """Schedule an event in some seconds. A lazy event happens on time, but nothing waits for it."""
         self._asked += 1
         self._lazy += lazy
         heapq.heappush(self._due, (self.now + delay, self._asked, lazy, action))
@@ -40,19 +40,19 @@ class Kernel:
     def spawn(self, process: "Process[Any]") -> None:
         """Run a process up to its first wait, and on from there in time."""
         try:
-            wish = next(process)
+            request = next(process)
         except StopIteration:
             return
-        if not isinstance(wish, Servers):
-            self.at(wish, lambda: self.spawn(process))
-        elif wish.free:
-            wish.free -= 1
+        if not isinstance(request, Servers):
+            self.at(request, lambda: self.spawn(process))
+        elif request.free:
+            request.free -= 1
             self.at(0, lambda: self.spawn(process))
         else:
-            wish.waiting.append(process)
+            request.waiting.append(process)
 
     def release(self, servers: Servers) -> None:
-        """Give a server back: to who waits longest, if anybody does."""
+        """Return a server: to the process that has waited longest, if any."""
         if servers.waiting:
             process = servers.waiting.popleft()
             self.at(0, lambda: self.spawn(process))

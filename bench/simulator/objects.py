@@ -42,7 +42,7 @@ class Version:
 
     @property
     def key(self) -> str:
-        """Its composition-resource-name, empty where nobody composed it."""
+        """Its composition-resource-name, empty where it is not composed."""
         return strings(self.manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
 
 

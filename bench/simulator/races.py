@@ -2,7 +2,7 @@
 
 A history is its seed: which deployments come, grow, move and go, which placements are written by hand, which
 environments come, go and lose their cluster, and how long nothing of that happens. A few small environments and
-deployments that want whole nodes, so that somebody always waits.
+deployments that want whole nodes, so that one of them always waits.
 """
 
 import gc
@@ -23,7 +23,7 @@ from tools.remote_stages import reported
 
 ENVIRONMENTS, DEPLOYMENTS, BY_HAND, STEPS = 4, 7, 2, 14
 MODELS = {"one-node": 1, "two-nodes": 2}
-# Longer than any TTL: whoever missed an event looks again by then.
+# Longer than any TTL: a controller that missed an event has reconciled by then.
 LOOKS_AGAIN_SECONDS = 700.0
 # Calls of the function for each step of a history; the most seen before environments were ledgers was 150.
 MOST_CALLS = 500

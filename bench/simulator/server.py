@@ -27,7 +27,7 @@ class ConflictError(Exception):
 
 
 class ApiServer:
-    """The latest version of every object. Whoever watches is told of each write before the next."""
+    """The latest version of every object. Watchers receive each write before the next."""
 
     def __init__(self, kernel: Kernel, settings: Settings) -> None:
         self.latest: dict[Ref, Version] = {}
@@ -112,7 +112,7 @@ class ApiServer:
         return made
 
     def _tell(self, event: Event) -> None:
-        """Tell everybody in the order of the writes, also where somebody writes when told."""
+        """Notify all watchers in the order of the writes, also where a watcher writes in turn."""
         self._told.append(event)
         if self._telling:
             return

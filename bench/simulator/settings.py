@@ -12,7 +12,7 @@ class Settings:
     seed: int = 7
     # From a write to its event in the cache: half of this to one and a half of it, another for each burst of a kind.
     lag: float = 0.05
-    # Whether it is drawn anew while a burst lasts longer than the lag, as no cache is late by the same for ever.
+    # Whether it is drawn again while a burst lasts longer than the lag: no cache is late by the same time for ever.
     lag_varies: bool = False
     # --max-reconcile-rate, which is also core's number of workers for each kind.
     workers: int = 100
@@ -31,7 +31,7 @@ class Settings:
 
     @property
     def unheard_seconds(self) -> float:
-        """For how long nobody may have heard of a write."""
+        """For how long no controller may have seen a write."""
         return 1.5 * self.lag
 
     @property

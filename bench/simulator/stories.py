@@ -149,9 +149,9 @@ def _falter(plane: Plane, placement: Version) -> None:
     (service,) = [v.ref for v in owned if text(v.manifest, path) == "LLMInferenceService"]
 
     def falter(manifest: Manifest) -> None:
-        for told in listing(mapping(manifest, "status.atProvider.manifest.status"), "conditions"):
-            if text(told, "type") != "PresetsCombined":
-                told |= {"status": "False", "reason": "Progressing"}
+        for condition in listing(mapping(manifest, "status.atProvider.manifest.status"), "conditions"):
+            if text(condition, "type") != "PresetsCombined":
+                condition |= {"status": "False", "reason": "Progressing"}
 
     plane.edit(service, falter)
 

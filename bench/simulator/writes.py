@@ -1,7 +1,7 @@
 """What core writes: a composed resource laid over what is there, references, status and conditions.
 
-Plain functions from manifests to manifests. Server-side apply is told as far as it shows: what the function wrote
-earlier and leaves out goes, what others wrote stays.
+Plain functions from manifests to manifests. Server-side apply is simulated as far as it is visible: what the function
+wrote earlier and leaves out goes, what others wrote stays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def composed(xr: Version, key: str, ref: Ref, wanted: Manifest) -> Manifest:
 
 
 def is_anothers(there: Version, xr: Version) -> bool:
-    """Tell whether somebody else controls an object: no API server takes two controllers."""
+    """Tell whether another object controls it: no API server accepts two controllers."""
     return text(there.controller, "uid") not in {"", xr.uid}
 
 
@@ -97,18 +97,18 @@ def with_status(manifest: Manifest, desired: Manifest) -> Manifest:
     """Return an XR with the function's status; conditions come with the next write.
 
     Core also sends along the conditions that it saw. Where the cache is late by about the time between its two writes
-    of a status that sets them back for a moment, each time anew; nobody here depends on that, and it would be most of
+    of a status that sets them back for a moment, on every write; nothing here depends on that, and it would be most of
     what is simulated.
     """
-    told = mapping(manifest, "status").get("conditions")
+    written = mapping(manifest, "status").get("conditions")
     status = {key: value for key, value in desired.items() if key != "conditions"}
-    return {**manifest, "status": {**status, **({"conditions": told} if told else {})}}
+    return {**manifest, "status": {**status, **({"conditions": written} if written else {})}}
 
 
-def with_conditions(manifest: Manifest, told: Iterable[Manifest], time: str) -> Manifest:
+def with_conditions(manifest: Manifest, written: Iterable[Manifest], time: str) -> Manifest:
     """Return an XR with conditions set; one that says what it said keeps its time."""
     conditions = {text(c, "type"): c for c in listing(manifest, "status.conditions")}
-    for said in told:
+    for said in written:
         type_ = text(said, "type")
         there = {k: v for k, v in conditions.get(type_, {}).items() if k != "lastTransitionTime"}
         if there != said:
@@ -118,7 +118,7 @@ def with_conditions(manifest: Manifest, told: Iterable[Manifest], time: str) -> 
 
 def conditions(response: fnv1.RunFunctionResponse, generation: JSON, unsynced: Iterable[str]) -> list[Manifest]:
     """Return the function's conditions and core's own about what it composed."""
-    told = [_condition(c.type, _STATUS.get(c.status, "Unknown"), c.reason, c.message) for c in response.conditions]
+    own = [_condition(c.type, _STATUS.get(c.status, "Unknown"), c.reason, c.message) for c in response.conditions]
     unready = sorted(name for name, item in response.desired.resources.items() if item.ready != fnv1.READY_TRUE)
     forced = response.desired.composite.ready
     ready = forced == fnv1.READY_TRUE or (not unready and forced != fnv1.READY_FALSE)
@@ -131,7 +131,7 @@ def conditions(response: fnv1.RunFunctionResponse, generation: JSON, unsynced: I
         else _condition("Synced", "True", "ReconcileSuccess"),
         _condition("Ready", str(ready), "Available" if ready else "Creating", waiting),
     )
-    return [*told, *({**condition, "observedGeneration": generation} for condition in core)]
+    return [*own, *({**condition, "observedGeneration": generation} for condition in core)]
 
 
 def _condition(type_: str, status: str, reason: str, message: str = "") -> Manifest:

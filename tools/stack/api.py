@@ -1,7 +1,7 @@
 """A client for one API server: the handful of verbs that scenarios and players need, as plain manifests.
 
 kubectl costs a process and 0.1 s of CPU a call, too much for polling on two cores, and so would a connection
-for each call; what a user would do by hand is done with kubectl all the same (`kubectl.py`).
+for each call; what a user would do by hand is still done with kubectl (`kubectl.py`).
 """
 
 import json

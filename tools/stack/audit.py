@@ -1,7 +1,7 @@
-"""What API servers note of every request of core, the provider, and what the provider is on the remote cluster.
+"""What API servers log of the requests of core, of provider-kubernetes, and of its identity on the remote cluster.
 
-`Metadata`: who, which verb on what, and what was decided; no bodies, so no Secret is written to a file. Pods are noted
-whoever makes them, for what Pod Security says of them.
+`Metadata`: who, which verb on what, and what was decided; no bodies, so no Secret is written to a file. Requests for
+pods are logged for every identity, with the violations that Pod Security finds.
 """
 
 import json

@@ -87,7 +87,7 @@ def _provider(home: Home) -> Program:
         argv=(
             str(programs.path("provider-kubernetes")),
             *_arguments(container),
-            "--poll=20s",  # what no watch tells, such as a Secret that is gone, shall not take a minute
+            "--poll=20s",  # changes that no watch reports, such as a deleted Secret, are seen within a minute
             f"--health-probe-bind-addr=127.0.0.1:{layout.PROVIDER_HEALTH}",
         ),
         env={"KUBECONFIG": str(home.kubeconfig("provider")), "TLS_SERVER_CERTS_DIR": str(home.server_tls)},

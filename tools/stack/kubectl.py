@@ -1,4 +1,4 @@
-"""What a user does by hand: kubectl with the identity of one of our kubeconfigs."""
+"""kubectl, as a user calls it, with the identity of one of our kubeconfigs."""
 
 import subprocess
 

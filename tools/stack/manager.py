@@ -1,8 +1,8 @@
-"""Crossplane's own package manager, told by `install/` what to install, and what stands in for the runtime.
+"""Crossplane's own package manager, which installs `install/`, and a stand-in for its package runtime.
 
 Core pulls, unpacks, resolves dependencies and establishes what packages hold, exactly as on a cluster. What it
 cannot do here is run a Deployment: nothing on the hub would start its pods. So core runs with the External
-runtime, which leaves to whoever runs the package what its own runtime would do: before the package is established,
+runtime, and this module does what core's own runtime would do: before the package is established,
 name the Secret with the server's certificate and where a function will listen; then start the process; then
 say that it is healthy. These three fields of a revision's status are written here, by a field manager of their
 own; every other field is core's.
@@ -43,7 +43,7 @@ def tell(home: Home) -> None:
 
 
 def package(home: Home, kind: str, name: str) -> str:
-    """Return what a Function, Configuration or Provider is told to install."""
+    """Return what a Function, Configuration or Provider installs."""
     return text(Api(home, "hub").get(kind, name), "spec.package")
 
 

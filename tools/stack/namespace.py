@@ -1,6 +1,6 @@
 """A network namespace of its own for the whole stack, with nothing but a loopback device.
 
-It confines the programs that cannot be told to listen on 127.0.0.1, lets a stack use the usual ports beside
+It confines the programs that cannot be configured to listen on 127.0.0.1, lets a stack use the usual ports beside
 any other, and proves that nothing needs a network. A sleeping process holds it open; it is recorded and
 ended like the others.
 """

@@ -1,7 +1,7 @@
-"""What a stack needs of the machine, looked for before anything is installed or built.
+"""Checks what a stack needs of the machine, before anything is installed or built.
 
-`python -m tools.stack.needs` takes no more than Python's own library. It ends with one sentence where something is
-missing; with `free` also where a stack is kept.
+`python -m tools.stack.needs` uses only Python's own library. It exits with one sentence where something is
+missing; with `free` also where a stack is running.
 """
 
 import shutil

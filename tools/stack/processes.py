@@ -1,7 +1,7 @@
 """Programs started, recorded and ended by process id, and by nothing else.
 
 A record holds the id together with the start time from /proc, so that an id which the kernel gave to
-somebody else is never signalled. Records outlive this process: `make e2e-down` ends what an earlier run
+another process is never signalled. Records outlive this process: `make e2e-down` ends what an earlier run
 left behind.
 """
 
@@ -86,7 +86,7 @@ class Processes:
         return record.program
 
     def kill(self, name: str) -> Program:
-        """End a program without a chance to say good-bye."""
+        """End a program without a chance to clean up."""
         return self.stop(name, signal.SIGKILL)
 
     def stop_all(self) -> None:

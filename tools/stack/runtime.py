@@ -60,10 +60,10 @@ def from_package(home: Home, reference: str) -> Program:
 def _as(user: str, root: Path) -> tuple[str, ...]:
     """Return what to put before a command so that it runs in a root as a user ("uid:gid").
 
-    Who is nobody but himself, as an ordinary user is in the stack's namespace, can only be called so.
+    An ordinary user has only its own id in the stack's namespace, and can only map that one.
     """
     if int(Path("/proc/self/uid_map").read_text().split()[2]) > 1:
-        # On nobody's path but root's, and not on that of each root.
+        # Only on root's PATH, and not on that of every root.
         chroot = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
         return (str(chroot), f"--userspec={user}", str(root))
     uid, gid = user.split(":")

@@ -1,4 +1,4 @@
-"""What stands on PATH and in variables of one who works with a stack by hand."""
+"""PATH and variables of the shell that `make e2e-shell` opens."""
 
 import os
 import sys

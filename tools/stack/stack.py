@@ -1,4 +1,4 @@
-"""A whole stack: brought up in the one order that works, handed to scenarios, ended."""
+"""A whole stack: prepares its programs, brings it up in the only order that works, connects to it."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Bounded waiting: every poll has an end, and the end says what was waited for."""
+"""Bounded waiting: every poll times out with a message that names what it waited for."""
 
 import socket
 import time
