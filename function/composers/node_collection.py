@@ -16,6 +16,7 @@ from function.remote.node_facts import (
     NODES,
     Member,
     NodeObservation,
+    NodeSelection,
     Unobserved,
     build_collection,
     observe_nodes,
@@ -41,7 +42,7 @@ class ObservedEnvironment:
 
 def required_resources(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Returns the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
-    if isinstance(_select_nodes(call, environment), Unobserved):
+    if _select_nodes(call, environment).unobserved is not None:
         return {}
     collection = call.observed.get(NODES)
     if collection is None:
@@ -52,9 +53,9 @@ def required_resources(call: Call, environment: Environment) -> dict[str, Requir
 
 def observe_environment(call: Call, environment: Environment) -> ObservedEnvironment:
     """Returns an environment with the facts of its nodes: current, as last known, or none if they are not observed."""
-    selector = _select_nodes(call, environment)
-    if isinstance(selector, Unobserved):
-        return _skip_observation(environment, selector)
+    selection = _select_nodes(call, environment)
+    if selection.unobserved is not None:
+        return _skip_observation(environment, selection.unobserved)
     if NODES not in call.observed:
         definition = call.answer(requirements.NODES_DEFINITION)
         pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
@@ -62,7 +63,7 @@ def observe_environment(call: Call, environment: Environment) -> ObservedEnviron
             return ObservedEnvironment(environment=environment, observation=pending)
         if not any(serves_collections(item.load()) for item in definition):
             return _skip_observation(environment, Unobserved.NO_KIND)
-        return ObservedEnvironment(environment=environment, observation=pending, selector=selector)
+        return ObservedEnvironment(environment=environment, observation=pending, selector=selection.selector)
     answer = call.answer(requirements.NODES)
     members = None if isinstance(answer, Answer) else MEMBERS.parse(answer)
     observation = observe_nodes(call.observed[NODES], members)
@@ -70,7 +71,7 @@ def observe_environment(call: Call, environment: Environment) -> ObservedEnviron
         facts = summarize_pools(environment, observation.nodes)
         pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
         environment = replace(environment, pools=pools)
-    return ObservedEnvironment(environment=environment, observation=observation, selector=selector)
+    return ObservedEnvironment(environment=environment, observation=observation, selector=selection.selector)
 
 
 def compose_collection(observed: ObservedEnvironment, writer: ObjectWriter) -> dict[str, Composed]:
@@ -78,16 +79,16 @@ def compose_collection(observed: ObservedEnvironment, writer: ObjectWriter) -> d
     return {} if observed.selector is None else {NODES: build_collection(writer, observed.selector)}
 
 
-def _select_nodes(call: Call, environment: Environment) -> Manifest | Unobserved:
-    """Returns the LabelSelector of the nodes to observe, or why none are observed.
+def _select_nodes(call: Call, environment: Environment) -> NodeSelection:
+    """Returns which nodes to observe.
 
     While a pool is invalid its labels are unknown, and the collection keeps a selector that follows from labels.
     """
-    selector, collection = select_nodes(environment), call.observed.get(NODES)
-    follows_from_labels = environment.hardware.selector is None and selector not in _INDEPENDENT_OF_LABELS
+    selection, collection = select_nodes(environment), call.observed.get(NODES)
+    follows_from_labels = environment.hardware.selector is None and selection.unobserved not in _INDEPENDENT_OF_LABELS
     if environment.broken_pools and collection is not None and follows_from_labels:
-        return mapping(collection, "spec.observeObjects.selector")
-    return selector
+        return NodeSelection(selector=mapping(collection, "spec.observeObjects.selector"))
+    return selection
 
 
 def _skip_observation(environment: Environment, unobserved: Unobserved) -> ObservedEnvironment:

@@ -15,7 +15,7 @@ than its name promises (81559 MiB for 80Gi), so the declared value may be a tent
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from function.contract import Composed
@@ -133,6 +133,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSelection:
+    """Which nodes of an environment are observed."""
+
+    selector: Manifest = field(default_factory=dict)  # a LabelSelector; empty: all nodes
+    unobserved: Unobserved | None = None  # why none are observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObservation:
     """The nodes of an environment, or why they are not known now. In that case the facts of before are kept."""
 
@@ -212,20 +220,20 @@ def serves_collections(definition: Manifest) -> bool:
     return any(text(c, "type") == "Established" and text(c, "status") == "True" for c in conditions)
 
 
-def select_nodes(environment: Environment) -> Manifest | Unobserved:
-    """Returns the LabelSelector of the nodes to observe, or why none are observed."""
+def select_nodes(environment: Environment) -> NodeSelection:
+    """Returns which nodes to observe."""
     hardware = environment.hardware
     if hardware.observe is Observe.NEVER:
-        return Unobserved.NEVER
+        return NodeSelection(unobserved=Unobserved.NEVER)
     if not environment.uid:
-        return Unobserved.IN_FILE
+        return NodeSelection(unobserved=Unobserved.IN_FILE)
     always = hardware.observe is Observe.ALWAYS
     if not always and sum(pool.max_nodes for pool in environment.pools) > MAX_AUTO_NODES:
-        return Unobserved.TOO_MANY
+        return NodeSelection(unobserved=Unobserved.TOO_MANY)
     selector = hardware.selector or _derive_selector(environment.pools)
     if selector is None and not always:
-        return Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS
-    return selector or {}
+        return NodeSelection(unobserved=Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS)
+    return NodeSelection(selector=selector or {})
 
 
 def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:
@@ -438,9 +446,9 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
     yield from _find_first_value(Drifted.MIG, "none", {n: "" if s == "none" else s for n, s in strategies.items()})
 
 
-def _find_first_value(field: Drifted, declared: str, values: Mapping[str, str]) -> Iterable[Drift]:
+def _find_first_value(drifted: Drifted, declared: str, values: Mapping[str, str]) -> Iterable[Drift]:
     for value in sorted({value for value in values.values() if value})[:1]:
-        yield _drift(field, declared, value, [name for name, other in values.items() if other == value])
+        yield _drift(drifted, declared, value, [name for name, other in values.items() if other == value])
 
 
 def _contradicting_product(pool: Pool, node: Node) -> str:
@@ -465,8 +473,8 @@ def _find_small_nvlink_domain(pool: Pool, nodes: Sequence[Node]) -> Iterable[Dri
             yield _drift(Drifted.NVLINK_DOMAIN, declared, largest, [])
 
 
-def _drift(field: Drifted, declared: object, observed: object, nodes: Sequence[str]) -> Drift:
-    return Drift(field=field, declared=str(declared), observed=str(observed)[:_MAX_TEXT], nodes=_first_names(nodes))
+def _drift(field_: Drifted, declared: object, observed: object, nodes: Sequence[str]) -> Drift:
+    return Drift(field=field_, declared=str(declared), observed=str(observed)[:_MAX_TEXT], nodes=_first_names(nodes))
 
 
 def _first_names(names: Sequence[str]) -> tuple[str, ...]:

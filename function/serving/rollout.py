@@ -27,7 +27,7 @@ from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWrite
 from function.remote.observed_object import ObservedObject, State, read
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.service import build_service, identify_service
+from function.serving.service import build_service, find_service_problems, identify_service
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.credentials import list_pull_secret_copies
 from function.weights.plan import StoragePlan
@@ -92,13 +92,13 @@ def _compose_services(
     if has_shape:
         replicas = min(placement.replicas, max(replicas, running))
     request = _build_request(resolved, weights.plan, replicas)
-    built = build_service(request)
-    if isinstance(built, tuple):
-        return replace(kept, problems=built)
+    problems = find_service_problems(request)
+    if problems:
+        return replace(kept, problems=problems)
     replaces_another = not kept.composed.keys() <= {key}
     if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):
         return kept
-    service = built
+    service = built = build_service(request)
     if observed and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
         service = _scale(_reuse_if_unchanged(built, observed), replicas)
     composed = _compose_object(writer, key, service)

@@ -32,11 +32,13 @@ def identify_service(shape: Shape) -> tuple[str, str]:
     return mode_of(shape).value, str(shape.nodes)
 
 
-def build_service(request: ServingRequest) -> Manifest | tuple[Problem, ...]:
-    """Returns the service, or every reason why it cannot be written."""
-    problems = _find_problems(request) or find_pool_problems(request.profile, request.shape, request.pool)
-    if problems:
-        return problems
+def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
+    """Returns every reason why a service cannot be built."""
+    return _find_engine_problems(request) or find_pool_problems(request.profile, request.shape, request.pool)
+
+
+def build_service(request: ServingRequest) -> Manifest:
+    """Returns the service of a request without problems."""
     run = _prepare_run(request)
     group = start_group(run)
     leader = build_pod(request, run, group.leader, is_leader=True)
@@ -64,7 +66,7 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
     return find_preset_conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
 
 
-def _find_problems(request: ServingRequest) -> tuple[Problem, ...]:
+def _find_engine_problems(request: ServingRequest) -> tuple[Problem, ...]:
     engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
     found = [
         *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),

@@ -46,7 +46,6 @@ def on(world: World, empty: None) -> Iterator[None]:  # noqa: ARG001  # it comes
 def _pods(world: World, name: str, run: Engine, *, nodes: int) -> list[Manifest]:
     asked = request(PIPELINE if nodes == 2 else ONE_NODE, run, uri="hf://org/kimi:main", kserve=Kserve(tls=True))
     built = build_service(replace(asked, name=name, namespace=TEAM))
-    assert isinstance(built, dict), built
     world.stack.remote.apply(built)
     until("its pods", lambda: [running(pod) for pod in world.pods(built)] == [True] * nodes)
     return world.pods(built)

@@ -117,7 +117,6 @@ PRESET: Manifest = {
 def _service(shape: Shape, run: Engine | None = None) -> Manifest:
     """Return the leader's pod of a service, over a preset's rights where it has a preset."""
     made = build_service(request(shape, run))
-    assert isinstance(made, dict), made
     spec = mapping(made, "spec.template")
     if shape is PIPELINE:
         return spec

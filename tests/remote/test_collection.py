@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Environment, Hardware, Observe
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
-from function.remote.node_facts import Unobserved, observe_nodes, parse_member, select_nodes
+from function.remote.node_facts import NodeSelection, Unobserved, observe_nodes, parse_member, select_nodes
 from tests.remote.nodes import POOL, collection, environment, member, node, pool
 
 WIDE = pool("wide", max_nodes=64)
@@ -56,7 +56,8 @@ SELECTED = (
 
 @pytest.mark.parametrize("case", SELECTED, ids=lambda c: c.id)
 def test_selection(case: Selected) -> None:
-    assert select_nodes(case.environment) == case.want, case.reason
+    want = {"unobserved": case.want} if isinstance(case.want, Unobserved) else {"selector": case.want}
+    assert select_nodes(case.environment) == NodeSelection(**want), case.reason
 
 
 FORBIDDEN_LIST = (

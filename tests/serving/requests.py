@@ -73,7 +73,6 @@ def request(
 def build_pods(asked: ServingRequest) -> list[Manifest]:
     """Returns the pods of a service: the leader's, and the worker's if there is one."""
     service = build_service(asked)
-    assert isinstance(service, dict), service
     spec = mapping(service, "spec")
     return [mapping(spec, part) for part in ("template", "worker") if part in spec]
 

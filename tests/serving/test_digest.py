@@ -169,7 +169,6 @@ def test_data_parallelism_is_part_of_the_form() -> None:
 
 def test_service_carries_its_digest() -> None:
     service = build_service(request(pool=PLAIN))
-    assert isinstance(service, dict)
     assert service["metadata"] == {
         "name": NAME,
         "namespace": NAMESPACE,
@@ -267,8 +266,6 @@ def test_edit_of_any_included_field_changes_the_digest_and_of_an_excluded_field_
 @pytest.mark.parametrize("case", [e for e in EDITS if e.excluded], ids=lambda case: case.id)
 def test_pods_do_not_depend_on_excluded_fields(case: Edit) -> None:
     before, after = build_service(everything()), build_service(case.edited)
-    assert isinstance(before, dict)
-    assert isinstance(after, dict)
     pods = [{**mapping(service, "spec"), "replicas": None} for service in (before, after)]
     assert (pods[0] == pods[1]) == (case.id not in SEEN_BY_PODS)
 

@@ -7,7 +7,7 @@ import pytest
 from function.domain.model import Engine, HuggingFaceSource, Shape
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.serving.digest import compute_spec_digest
-from function.serving.service import build_service
+from function.serving.service import build_service, find_service_problems
 from tests.serving.requests import (
     DATA,
     KSERVE,
@@ -86,7 +86,7 @@ def test_nothing_of_it_is_there_where_nobody_asked(case: Case) -> None:
 
 
 def test_an_engine_that_serves_no_https_is_refused() -> None:
-    (problem,) = build_service(request(PIPELINE, engine(image=SGLANG), kserve=ON))
+    (problem,) = find_service_problems(request(PIPELINE, engine(image=SGLANG), kserve=ON))
     assert str(problem) == (
         "spec.serving[default].engine.image: 'lmsysorg/sglang:v0.5.4' cannot serve HTTPS, which kserve.tls of the "
         "environment requires; must be SGLang 0.5.10 or later"
