@@ -106,7 +106,6 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     return ParsedEnvironment(environment, found, access=access, pool_problems=pool_problems)
 
 
-# Of all environments, whichever composer is sent them.
 ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(
     lambda manifest, settings: parse_environment(manifest, settings).value
 )

@@ -1,8 +1,8 @@
-"""ModelPlacements, for two readers: the ledger, which must not lose one, and the composer that executes it.
+"""Parses ModelPlacements, for the ledger and for the composer that executes them.
 
-The ledger charges what a placement's spec says, so there is none only where no environment is named. A topology
-that cannot be read leaves `shape` None, and any other field that cannot be read counts as absent; what is wrong
-with them stands beside the placement, and keeps it from being executed.
+The ledger must not lose a placement, so that a placement without a value is one that names no environment. A topology
+with problems leaves `shape` None, and any other field with problems counts as absent. A placement with problems is not
+executed.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ _BEFORE_SERVING = (
     ConditionType.STORAGE_READY,
     ConditionType.SERVICE_ACCEPTED,
 )
-_NOT_KNOWN = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
+_UNREACHABLE_REASONS = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
 def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
@@ -36,6 +36,8 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     if not environment:
         return Parsed(None, problems.within("spec"))
     admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
+    annotations = strings(manifest, "metadata.annotations")
+    owners = listing(manifest, "metadata.ownerReferences")
     placement = Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -49,64 +51,56 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         cache=cache,
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
-        vram=quantity.parse_or_none(strings(manifest, "metadata.annotations").get(names.ANNOTATION_VRAM)),
-        exclusive_replica_nodes=strings(manifest, "metadata.annotations").get(names.ANNOTATION_EXCLUSIVE_NODES)
-        == "true",
+        vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
+        exclusive_replica_nodes=annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true",
         was_ready=flag(manifest, "status.served"),
-        ready=_answers(manifest),
-        unreachable=_unreachable(manifest),
+        ready=_is_serving(manifest),
+        unreachable=_is_unreachable(manifest),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
-        phase=_phase(manifest),
-        obstacle=_obstacle(manifest),
+        phase=_parse_phase(manifest),
+        obstacle=_describe_obstacle(manifest),
         url=text(manifest, "status.service.url"),
         planned_uri=text(manifest, "status.storage.uri"),
         serving_uri=text(manifest, "status.service.uri"),
         applied_uri=text(manifest, "status.service.appliedUri"),
         claim_mode=text(manifest, "status.storage.accessMode"),
         hydration=parse_hydration(mapping(manifest, "status.storage")),
-        owner=_owner(manifest),
+        owner=next((text(o, "uid") for o in owners if flag(o, "controller")), ""),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
         cannot_start=admitted == Admitted.CANNOT_START,
         acknowledged=is_current(manifest),
     )
-    takes = _takes(manifest, placement)
-    placement = replace(
-        placement, allocated=takes and replace(takes, exclusive_replica_nodes=placement.exclusive_replica_nodes)
-    )
-    return Parsed(placement, problems.within("spec"))
+    allocated = _parse_allocated(manifest, placement)
+    if allocated:
+        allocated = replace(allocated, exclusive_replica_nodes=placement.exclusive_replica_nodes)
+    return Parsed(replace(placement, allocated=allocated), problems.within("spec"))
 
 
-# Of all placements, whichever composer is sent them.
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
 
 
-def _takes(manifest: Manifest, placement: Placement) -> Share | None:
-    """Return what its service takes; of one that an earlier release wrote, what its spec asks for."""
+def _parse_allocated(manifest: Manifest, placement: Placement) -> Share | None:
+    """Returns the allocation in status; without one, the request of a placement that serves or has served."""
     service = mapping(manifest, "status.service")
     if text(service, "pool"):
         return parse_share(service)
     return placement.requested if placement.ever_ready or placement.serving_uri else None
 
 
-def _owner(manifest: Manifest) -> str:
-    owners = listing(manifest, "metadata.ownerReferences")
-    return next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
-
-
-def _unreachable(manifest: Manifest) -> bool:
+def _is_unreachable(manifest: Manifest) -> bool:
     service = condition(manifest, ConditionType.SERVICE_READY)
-    return service.get("status") == Status.UNKNOWN and service.get("reason") in _NOT_KNOWN
+    return service.get("status") == Status.UNKNOWN and service.get("reason") in _UNREACHABLE_REASONS
 
 
-def _answers(manifest: Manifest) -> bool:
-    """Tell whether it serves: core's Ready waits for its next weights as well."""
-    serves = condition(manifest, ConditionType.SERVICE_READY).get("status") == Status.TRUE
-    return (serves and is_current(manifest, ConditionType.SERVICE_READY)) or is_ready(manifest)
+def _is_serving(manifest: Manifest) -> bool:
+    """Tells whether it serves. Crossplane's Ready is False meanwhile if it also waits for its next weights."""
+    is_service_ready = condition(manifest, ConditionType.SERVICE_READY).get("status") == Status.TRUE
+    return (is_service_ready and is_current(manifest, ConditionType.SERVICE_READY)) or is_ready(manifest)
 
 
-def _obstacle(manifest: Manifest) -> str:
-    """Return the first condition before its service's that is not True, in the order of what is carried out."""
+def _describe_obstacle(manifest: Manifest) -> str:
+    """Returns the first condition before ServiceReady that is not True, in the order of the steps."""
     for type_ in _BEFORE_SERVING:
         found = condition(manifest, type_)
         if found and found.get("status") != Status.TRUE:
@@ -114,9 +108,9 @@ def _obstacle(manifest: Manifest) -> str:
     return ""
 
 
-def _phase(manifest: Manifest) -> Phase:
-    """Return what it says of itself, where it serves the present spec."""
+def _parse_phase(manifest: Manifest) -> Phase:
+    """Returns the phase in status; a placement is only Ready while it serves its current spec."""
     phase = text(manifest, "status.phase")
-    if phase == Phase.READY and not _answers(manifest):
+    if phase == Phase.READY and not _is_serving(manifest):
         return Phase.STARTING
-    return Phase(phase) if phase in tuple(Phase) else Phase.PENDING
+    return Phase(phase) if phase in set(Phase) else Phase.PENDING

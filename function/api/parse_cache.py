@@ -13,24 +13,24 @@ from function.kube.manifests import Manifest
 
 T = TypeVar("T")
 K = TypeVar("K")
-# Each Composition may say something else in its input; no control plane has many.
-_KEPT = 4
-# Items in a table before the tables take turns: so many in any case, and so many times the list that is read.
-_ENOUGH, _ROOM = 1_000, 2
+_MAX_KEYS = 4  # each Composition may have other settings in its input; a control plane has few
+# Entries of a generation before the next begins: this number at least, else this multiple of the list that is parsed.
+_MIN_ENTRIES, _ENTRIES_PER_ITEM = 1_000, 2
 
 
 @dataclass(slots=True)
 class CacheStats:
-    """Counts of things looked up since the process began; nothing is ever decided by them."""
+    """Counts of lookups in a cache since the start of the process, for metrics."""
 
     hits: int = 0
     misses: int = 0
 
 
 class ParseCache(Generic[T]):
-    """Parses items, each content once for as long as it is asked for.
+    """Parses items, each content once.
 
-    Two tables take turns: what is found in the older one moves to the newer, and what nobody asked for meanwhile goes.
+    There are two generations of entries. An entry of the older one that is used moves to the newer one; the older one
+    is dropped when the newer one is full.
     """
 
     def __init__(self, parse: Callable[[Manifest], T], stats: CacheStats | None = None) -> None:
@@ -40,36 +40,36 @@ class ParseCache(Generic[T]):
         self._old: dict[bytes, T] = {}
 
     def parse(self, items: Sequence[RequiredResource]) -> tuple[T, ...]:
-        """Return what the items parse to, in their order."""
-        if len(self._new) > max(_ENOUGH, _ROOM * len(items)):
+        """Returns the parsed items, in their order."""
+        if len(self._new) > max(_MIN_ENTRIES, _ENTRIES_PER_ITEM * len(items)):
             self._new, self._old = {}, self._new
-        new, old, facts, misses = self._new, self._old, list[T](), 0
+        new, old, results, misses = self._new, self._old, list[T](), 0
         for digest, load, _ in items:
             if digest in new:
-                fact = new[digest]
+                result = new[digest]
             elif digest in old:
-                new[digest] = fact = old[digest]
+                new[digest] = result = old[digest]
             else:
-                new[digest] = fact = self._parse(load())
+                new[digest] = result = self._parse(load())
                 misses += 1
-            facts.append(fact)
+            results.append(result)
         self.stats.misses += misses
-        self.stats.hits += len(facts) - misses
-        return tuple(facts)
+        self.stats.hits += len(results) - misses
+        return tuple(results)
 
 
 class KeyedParseCache(Generic[K, T]):
-    """One memo for each of the few values that parsing depends on besides the item: a platform's settings."""
+    """A cache for each of the few keys that parsing depends on besides the item: the platform's settings."""
 
     def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
         self._parse = parse
-        self._memos: list[tuple[K, ParseCache[T]]] = []
+        self._caches: list[tuple[K, ParseCache[T]]] = []  # settings are not hashable
         self.stats = CacheStats()
 
-    def parse(self, items: Sequence[RequiredResource], value: K) -> tuple[T, ...]:
-        """Return what the items parse to with this value, in their order."""
-        memo = next((memo for known, memo in self._memos if known == value), None)
-        if memo is None:
-            memo = ParseCache(lambda manifest: self._parse(manifest, value), self.stats)
-            self._memos = [(value, memo), *self._memos[: _KEPT - 1]]
-        return memo.parse(items)
+    def parse(self, items: Sequence[RequiredResource], key: K) -> tuple[T, ...]:
+        """Returns the items parsed with this key, in their order."""
+        cache = next((cache for known, cache in self._caches if known == key), None)
+        if cache is None:
+            cache = ParseCache(lambda manifest: self._parse(manifest, key), self.stats)
+            self._caches = [(key, cache), *self._caches[: _MAX_KEYS - 1]]
+        return cache.parse(items)

@@ -13,40 +13,40 @@ Manifest: TypeAlias = dict[str, JSON]
 
 
 def get(manifest: JSON, path: str) -> JSON:
-    """Return what stands at `path` (`status.phase`), or None."""
-    found = manifest
+    """Returns the value at a path such as `status.phase`, or None."""
+    value = manifest
     for key in path.split("."):
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             return None
-        found = found.get(key)
-    return found
+        value = value.get(key)
+    return value
 
 
 def text(manifest: JSON, path: str) -> str:
-    """Return the string at `path`, or an empty one."""
+    """Returns the string at `path`, or an empty one."""
     found = get(manifest, path)
     return found if isinstance(found, str) else ""
 
 
 def integer(manifest: JSON, path: str, default: int = 0) -> int:
-    """Return the whole number at `path`, or the default."""
+    """Returns the whole number at `path`, or the default."""
     found = get(manifest, path)
     return found if isinstance(found, int) and not isinstance(found, bool) else default
 
 
 def flag(manifest: JSON, path: str) -> bool:
-    """Return whether true stands at `path`."""
+    """Tells whether the value at `path` is true."""
     return get(manifest, path) is True
 
 
 def mapping(manifest: JSON, path: str) -> Manifest:
-    """Return the map at `path`, or an empty one."""
+    """Returns the map at `path`, or an empty one."""
     found = get(manifest, path)
     return found if isinstance(found, dict) else {}
 
 
 def listing(manifest: JSON, path: str) -> list[Manifest]:
-    """Return the maps of the list at `path`, leaving out anything else."""
+    """Returns the maps of the list at `path`, without anything else."""
     found = get(manifest, path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
@@ -58,17 +58,17 @@ def list_texts(manifest: JSON, path: str) -> tuple[str, ...]:
 
 
 def strings(manifest: JSON, path: str) -> dict[str, str]:
-    """Return the string entries of the map at `path` (labels, annotations, data)."""
+    """Returns the string entries of the map at `path` (labels, annotations, data)."""
     return {key: value for key, value in mapping(manifest, path).items() if isinstance(value, str)}
 
 
 def condition(manifest: JSON, type_: str) -> Manifest:
-    """Return the entry of `status.conditions` with this type, or an empty map."""
+    """Returns the entry of `status.conditions` with this type, or an empty map."""
     return next((c for c in listing(manifest, "status.conditions") if c.get("type") == type_), {})
 
 
 def copy_manifest(manifest: Manifest) -> Manifest:
-    """Return a manifest that shares nothing with this one; a fifth of what copy.deepcopy takes."""
+    """Returns a deep copy, in a fifth of the time of copy.deepcopy."""
     return {key: _copied(value) for key, value in manifest.items()}
 
 
@@ -79,7 +79,7 @@ def _copied(value: JSON) -> JSON:
 
 
 def prune(manifest: Mapping[str, JSON]) -> Manifest:
-    """Return the map without its entries that are None, so that optional fields read as one literal."""
+    """Returns the map without its entries that are None, so that a literal can have optional fields."""
     return {key: value for key, value in manifest.items() if value is not None}
 
 
@@ -91,7 +91,7 @@ _FORMAT, _MOST_PER_BYTE = 2, 4
 
 
 def wire_bytes(manifest: Manifest) -> int:
-    """Return the size of a manifest as a Struct, without the field that holds it."""
+    """Returns the size of a manifest as a google.protobuf.Struct, without the field that holds it."""
     total = 0
     for key, value in manifest.items():
         total += _field(_field(len(key.encode())) + _field(_value(value)))
@@ -99,7 +99,7 @@ def wire_bytes(manifest: Manifest) -> int:
 
 
 def max_wire_bytes(manifest: Manifest) -> int:
-    """Returns a size that a manifest does not exceed as a Struct; much cheaper than its exact size."""
+    """Returns an upper bound of the size of a manifest as a Struct, much cheaper than the exact size."""
     return _MOST_PER_BYTE * len(marshal.dumps(manifest, _FORMAT))
 
 
@@ -118,5 +118,5 @@ def _value(value: JSON) -> int:
 
 
 def _field(size: int) -> int:
-    """Return the size of a field with so many bytes of content: its tag, its length and the content."""
+    """Returns the size of a field with its tag, its length and this number of bytes of content."""
     return _TAG + max(1, -(-size.bit_length() // 7)) + size

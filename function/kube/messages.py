@@ -1,7 +1,7 @@
-"""Messages that fit: at most 1,024 bytes, and of a long list its first items and how many more there are.
+"""Messages of at most 1,024 bytes.
 
-What others say (a cluster, the provider, the hub) tells where it happened at its head and why at its tail, so what is
-too long is cut in the middle.
+A long list is shortened to its first items and the number of the others. Errors of a cluster, a provider or the hub
+have their origin at the beginning and their cause at the end, so that a long text is truncated in the middle.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ ELLIPSIS = "..."
 
 
 def truncate_middle(text: str, limit: int = LIMIT) -> str:
-    """Return the text in at most so many bytes of UTF-8, its middle left out where it is longer."""
+    """Returns the text in at most `limit` bytes of UTF-8, without its middle if it is longer."""
     encoded = text.encode()
     if len(encoded) <= limit:
         return text
@@ -23,7 +23,7 @@ def truncate_middle(text: str, limit: int = LIMIT) -> str:
 
 
 def fit_budget(items: Sequence[str], room: int) -> list[str]:
-    """Return the items in at most so many bytes together; what short ones do not need of their share, long ones get."""
+    """Returns the items in at most `room` bytes together; long items use what short items leave of their share."""
     fitted = list(items)
     sizes = [len(item.encode()) for item in items]
     for done, index in enumerate(sorted(range(len(items)), key=sizes.__getitem__)):
@@ -33,11 +33,11 @@ def fit_budget(items: Sequence[str], room: int) -> list[str]:
 
 
 def join_with_more(items: Sequence[str], shown: int = MAX_ITEMS, separator: str = ", ") -> str:
-    """Return the first items, together in most of a message, and how many more there are."""
+    """Returns the first items, truncated to fit a message, and the number of the others."""
     more = f" and {len(items) - shown} more" if len(items) > shown else ""
     return separator.join(fit_budget(items[:shown], LIMIT * shown // (shown + 1))) + more
 
 
 def format_count(number: int, noun: str) -> str:
-    """Returns a number with its noun, in the plural where it is not one."""
+    """Returns a number with its noun, such as `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -32,12 +32,12 @@ _HASH = 8
 
 
 def hash_parts(*parts: str) -> str:
-    """Return 16 hex digits that identify the parts in their order."""
+    """Returns 16 hex digits that identify the parts in their order."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def build_name(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
-    """Return a DNS-1035 name of at most `limit` characters: the readable stem, cut, and a hash."""
+    """Returns a DNS-1035 name of at most `limit` characters: the stem, truncated, and a hash of the identity."""
     readable = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if not readable[:1].isalpha():
         readable = f"m-{readable}".rstrip("-")
@@ -46,11 +46,11 @@ def build_name(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
 
 
 def label_value(name: str) -> str:
-    """Return an object's name as a label value, which holds 63 characters where a name may have 253."""
+    """Returns the name of an object as a label value, which is limited to 63 characters where names have up to 253."""
     return name if len(name) <= _LABEL_LIMIT else build_name(name, name, limit=_LABEL_LIMIT)
 
 
-LONGEST = 255  # characters of the repository's path
+MAX_PATH_LENGTH = 255  # characters of a repository
 
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -65,6 +65,6 @@ _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 
 
 def is_image(text: str) -> bool:
-    """Tell whether the kubelet can parse the reference of an image; a bare identifier of 64 digits it refuses."""
-    found = None if _IDENTIFIER.fullmatch(text) else _REFERENCE.fullmatch(text)
-    return found is not None and len(found["path"]) + (0 if "/" in text else len("library/")) <= LONGEST
+    """Tells whether the kubelet can parse the reference of an image; it refuses a bare identifier of 64 digits."""
+    match = None if _IDENTIFIER.fullmatch(text) else _REFERENCE.fullmatch(text)
+    return match is not None and len(match["path"]) + (0 if "/" in text else len("library/")) <= MAX_PATH_LENGTH

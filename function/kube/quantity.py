@@ -16,16 +16,16 @@ _GRAMMAR = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 GIB = 2**30
-# The most that anything here can mean: no GPU, node, claim or model is larger, and a float holds it exactly.
+# Upper bound of all quantities here: no GPU, node, claim or model is larger, and a float holds it exactly.
 MAX = 2**60
 MAX_TEXT = "1Ei"
 
 
 def parse(value: str | int) -> Decimal:
-    """Return the quantity in its base unit (bytes, cores).
+    """Returns the quantity in its base unit (bytes, cores).
 
     Raises:
-        ValueError: The value is not a quantity; the message says what is allowed.
+        ValueError: The value is not a quantity.
     """
     match = _GRAMMAR.fullmatch(str(value))
     if match is None:
@@ -39,7 +39,7 @@ def parse(value: str | int) -> Decimal:
 
 
 def round_up(value: str | int) -> int:
-    """Return the quantity rounded up to a whole base unit (bytes); raises what `parse` does."""
+    """Returns the quantity rounded up to whole base units; raises ValueError as `parse` does."""
     return int(parse(value).to_integral_value(ROUND_CEILING))
 
 
@@ -57,11 +57,11 @@ def parse_or_none(value: JSON) -> int | None:
 
 
 def exact(amount: int) -> str:
-    """Return an amount of bytes in the largest unit of which it is whole."""
+    """Formats bytes in the largest unit that divides them."""
     units = ((GIB, "Gi"), (10**9, "G"), (2**20, "Mi"))
     return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
 
 
 def gib(amount: int) -> str:
-    """Return an amount of bytes as whole Gi, rounded up: the unit of every size we write."""
+    """Formats bytes as Gi, rounded up, which is the unit of all sizes in status."""
     return f"{-(-amount // GIB)}Gi"

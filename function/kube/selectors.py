@@ -10,7 +10,7 @@ from typing import assert_never
 
 
 class Operator(StrEnum):
-    """How a requirement compares."""
+    """Relation of a label to the values of a requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -20,14 +20,14 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One condition on one label."""
+    """A requirement on one label."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def admits(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels satisfy this requirement."""
+        """Tells whether the labels meet the requirement."""
         match self.operator:
             case Operator.IN:
                 return labels.get(self.key) in self.values
@@ -55,15 +55,15 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A conjunction of requirements, sorted, so that equal selectors compare and print equally."""
+    """Requirements that must all be met; sorted, so that equal selectors compare and print equally."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def find_unmet(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
-        """Return the requirements that the labels do not satisfy; empty means admitted."""
+        """Returns the requirements that the labels do not meet."""
         return tuple(r for r in self.requirements if not r.admits(labels))
 
     @property
     def equalities(self) -> dict[str, str]:
-        """The labels that everything admitted has, by the requirements that allow one value."""
+        """The labels that all selected objects have: those of requirements that allow one value."""
         return {r.key: r.values[0] for r in self.requirements if r.operator is Operator.IN and len(r.values) == 1}
