@@ -17,8 +17,8 @@ import yaml
 from function.api.settings import parse_settings
 from function.cli.main import COMMANDS
 from function.kube.manifests import JSON, Manifest, mapping, text
-from tests.blocks import DOCUMENTS, ROOT, Block, Command, blocks, commands, spans, yaml_blocks
 from tests.cli.process import run
+from tests.support.blocks import DOCUMENTS, ROOT, Block, Command, blocks, commands, spans, yaml_blocks
 
 OF_OTHERS = {"ClusterRole", "PersistentVolumeClaim", "StorageClass"}
 _WHERE = re.compile(r"# in (?P<spec>the spec of )?an? (?P<kind>\w+)")

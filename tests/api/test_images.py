@@ -11,7 +11,7 @@ from function.api.inference_environment import parse_environment
 from function.api.settings import parse_settings
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.composers.plane import change, manifests, only, plane, remote, said
+from tests.support.plane import change, manifests, only, plane, remote, said
 from tools.control_plane import ControlPlane
 
 ALLOWED = (

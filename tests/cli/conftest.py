@@ -8,7 +8,7 @@ import pytest
 
 from function.kube.manifests import Manifest
 from tests.cli.api import ApiServer, serving
-from tests.composers.plane import call, manifests, plane
+from tests.support.plane import call, manifests, plane
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World

@@ -15,7 +15,7 @@ from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled
 from tests.cli.process import EXAMPLES
-from tests.composers.plane import fetched, plane
+from tests.support.plane import fetched, plane
 from tools.demo import REQUESTED
 
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())

@@ -12,7 +12,7 @@ from function.cli.check_cluster import REVIEWS, RIGHTS
 from function.kube.manifests import JSON, Manifest
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, run
-from tests.remote.nodes import node
+from tests.support.nodes import node
 from tools.documents import documents
 
 KSERVE, LWS, GATEWAYS = (

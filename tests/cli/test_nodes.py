@@ -16,7 +16,7 @@ from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.node_facts import MEMBERSHIP, name_collection, parse_node, summarize_pools
 from tests.cli.conftest import Live
 from tests.cli.process import cells, output_of, write
-from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
+from tests.support.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
 
 EAST = "h200-east"
 # Of Kimi's four nodes two are in use, and one of the others is cordoned.

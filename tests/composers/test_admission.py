@@ -10,7 +10,7 @@ from function.composers import compose
 from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.reasons import ConditionType
-from tests.composers.plane import change, fetched, only, plane, said
+from tests.support.plane import change, fetched, only, plane, said
 from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"

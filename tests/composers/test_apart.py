@@ -3,7 +3,7 @@
 import copy
 
 from function.kube.manifests import condition, get, listing, mapping, text
-from tests.composers.plane import change, only, plane, said
+from tests.support.plane import change, only, plane, said
 
 
 def test_a_whole_node_is_not_given_away_where_replicas_are_spread_over_all() -> None:

@@ -11,7 +11,7 @@ from function.contract import Answered, Call, Outcome, RequiredResource
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.messages import LIMIT
 from function.reasons import ConditionType
-from tests.composers.plane import fetched, only, plane
+from tests.support.plane import fetched, only, plane
 
 STORY = "kimi-k2-two-nodes"
 LONG = "ü" * 60

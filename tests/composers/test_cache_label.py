@@ -6,7 +6,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, listing, mapping, text
-from tests.composers.plane import call, change, manifests, plane, remote, said
+from tests.support.plane import call, change, manifests, plane, remote, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from tests.composers.plane import call
+from tests.support.plane import call
 from tests.test_cases import CASES, request_of
 from tools.documents import document
 

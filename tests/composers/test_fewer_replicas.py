@@ -8,7 +8,7 @@ import pytest
 from function.composers import compose
 from function.contract import Call
 from function.kube.manifests import get, listing, mapping
-from tests.composers.plane import change, only, plane, remote, said
+from tests.support.plane import change, only, plane, remote, said
 from tools.control_plane import ControlPlane
 
 STORY = "gemma-one-gpu"

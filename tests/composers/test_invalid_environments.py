@@ -9,9 +9,9 @@ from function.cli.store import Ref
 from function.composers import compose, requirements
 from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
-from tests.composers.plane import change, only, reconciled, said
 from tests.composers.test_nodes import COLLECTION, H200, another, at_rest, four, pools, show
-from tests.remote.nodes import POOL, node
+from tests.support.nodes import POOL, node
+from tests.support.plane import change, only, reconciled, said
 from tools.control_plane import ControlPlane
 
 CORDONED = four(gpu3=node("gpu3", H200, cordoned=True))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.remote.node_facts import DEFINITION, KIND, MEMBERSHIP, name_collection
-from tests.composers.plane import call, change, manifests, only, request_of, said
-from tests.remote.nodes import POOL, member, node
+from tests.support.nodes import POOL, member, node
+from tests.support.plane import call, change, manifests, only, request_of, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.remote_stages import uid

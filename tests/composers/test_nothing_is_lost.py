@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
-from tests.composers.plane import only, plane, remote, said
+from tests.support.plane import only, plane, remote, said
 from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"

@@ -14,7 +14,7 @@ import pytest
 from function.composers import compose
 from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping, strings, text
-from tests.composers.plane import only, plane
+from tests.support.plane import only, plane
 
 ME = "uid-of-the-cache"
 

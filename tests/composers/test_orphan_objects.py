@@ -11,7 +11,7 @@ from function.cli.store import Ref
 from function.composers import compose, recover
 from function.contract import Answered, Call, Composed, Outcome, RequiredResource, Requirement
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
-from tests.composers.plane import change, only, plane
+from tests.support.plane import change, only, plane
 from tools.control_plane import ControlPlane
 
 ME = "uid-of-the-placement"

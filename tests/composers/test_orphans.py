@@ -13,7 +13,7 @@ from function.composers import compose
 from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import COMPOSITION_KEY
-from tests.composers.plane import fetched, from_file, only, plane
+from tests.support.plane import fetched, from_file, only, plane
 
 ME, OTHER = "uid-of-the-deployment", "uid-of-somebody-else"
 _READY: list[JSON] = [{"type": "Ready", "status": "True"}]

@@ -9,7 +9,7 @@ from crossplane.function.resource import dict_to_struct, struct_to_dict
 
 from function.kube.manifests import Manifest
 from function.runner import Runner
-from tests.composers.plane import call
+from tests.support.plane import call
 from tests.test_cases import CASES, request_of
 from tools.documents import document
 

@@ -10,7 +10,7 @@ from function.composers.placement_writer import placement_manifest
 from function.domain.cache import NamedCache
 from function.domain.model import Parallelism
 from function.kube.manifests import Manifest, mapping
-from tests import builders
+from tests.support import builders
 from tests.support.remote_scene import put
 
 SHAPE = builders.shape(2, 8, Parallelism(tensor=8, pipeline=2, data=3, data_local=1, expert=True))

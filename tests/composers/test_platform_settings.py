@@ -3,7 +3,7 @@
 import pytest
 
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
-from tests.composers.plane import call, change, manifests, only, said
+from tests.support.plane import call, change, manifests, only, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World

@@ -15,8 +15,8 @@ from function.kube.manifests import Manifest, condition, get, integer, listing, 
 from function.scheduling.filters import Candidate, check_capacity
 from function.scheduling.ledger import Ledger
 from function.scheduling.verdicts import Refusal, SchedulingRequest
-from tests.composers.plane import call, change, fetched, manifests, only, plane, said
 from tests.e2e import objects
+from tests.support.plane import call, change, fetched, manifests, only, plane, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World

@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, listing, mapping, text
-from tests.composers.plane import call, manifests, said
+from tests.support.plane import call, manifests, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World

@@ -6,7 +6,7 @@ from function.composers import compose
 from function.contract import Call
 from function.kube.manifests import Manifest, get, mapping
 from function.reasons import ConditionType, Status
-from tests.composers.plane import fetched, only, plane
+from tests.support.plane import fetched, only, plane
 
 
 def at_rest() -> tuple[Manifest, Manifest, Manifest, Manifest]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest, get, listing, mapping, text
-from tests.composers.plane import plane
+from tests.support.plane import plane
 
 LWS = ["--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)"]
 

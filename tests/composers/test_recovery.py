@@ -10,7 +10,7 @@ import pytest
 
 from function.contract import Call, Outcome
 from function.runner import Runner
-from tests.composers.plane import call
+from tests.support.plane import call
 from tests.test_cases import CASES, NAMES, request_of
 from tools.documents import document
 

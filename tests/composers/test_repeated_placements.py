@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from function.kube.manifests import Manifest, get, listing, text
-from tests.composers.plane import call, change, only, plane, request_of
+from tests.support.plane import call, change, only, plane, request_of
 from tools.control_plane import ControlPlane
 
 STORY = "gemma-one-gpu"

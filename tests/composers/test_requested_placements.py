@@ -5,7 +5,7 @@ import pytest
 from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from function.kube.names import LABEL_ENVIRONMENT, VERSION
-from tests.composers.plane import change, only, plane, reconciled
+from tests.support.plane import change, only, plane, reconciled
 from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from tests.composers.plane import call, only, plane, request_of
+from tests.support.plane import call, only, plane, request_of
 
 STORY = "kimi-k2-two-nodes"
 

@@ -17,7 +17,7 @@ from function.kube.manifests import Manifest, condition, get, listing, mapping, 
 from function.reasons import Unfinished
 from function.runner import Runner
 from function.status import model_cache
-from tests.composers.plane import only, plane, request_of
+from tests.support.plane import only, plane, request_of
 from tools.control_plane import ControlPlane, Round
 from tools.remote_stages import StepByStep
 

@@ -8,7 +8,7 @@ import pytest
 from function.kube.manifests import Manifest, listing, mapping, text
 from function.serving.service import build_service
 from tests.conformance.crossplane import read
-from tests.serving.requests import KSERVE, PIPELINE, engine, request
+from tests.support.serving_requests import KSERVE, PIPELINE, engine, request
 from tools import programs
 
 pytestmark = pytest.mark.conformance

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.blocks import Command, commands
+from tests.support.blocks import Command, commands
 from tools import programs
 
 pytestmark = pytest.mark.conformance

@@ -15,7 +15,9 @@ from function.kube.manifests import JSON, Manifest
 from function.serving.service import build_service, find_service_problems
 from tests.conformance import crossplane, openapi
 from tests.conformance.rest import Rest
-from tests.serving.requests import (
+from tests.serving.test_tls import SGLANG_TLS
+from tests.support.remote_scene import put
+from tests.support.serving_requests import (
     DATA,
     KSERVE,
     ONE_GPU,
@@ -27,8 +29,6 @@ from tests.serving.requests import (
     engine,
     request,
 )
-from tests.serving.test_tls import SGLANG_TLS
-from tests.support.remote_scene import put
 
 pytestmark = pytest.mark.conformance
 

@@ -16,7 +16,7 @@ from function.domain.model import (
     UriSource,
     find_single_file,
 )
-from tests.builders import HUB, shape
+from tests.support.builders import HUB, shape
 
 OFFICIAL = "vllm/vllm-openai"
 ONE, TWO = shape(1, 8), shape(2, 8)

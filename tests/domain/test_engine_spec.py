@@ -25,8 +25,8 @@ from function.domain.engine_spec import (
 )
 from function.domain.model import Engine, EngineName, Parallelism
 from function.serving.service import find_service_problems
-from tests.builders import HUB, shape
-from tests.serving.requests import request
+from tests.support.builders import HUB, shape
+from tests.support.serving_requests import request
 from tools.documents import document
 
 APIS = Path(__file__).parents[2] / "apis"

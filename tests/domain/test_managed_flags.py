@@ -11,7 +11,7 @@ import pytest
 from function.domain.engine_args import drop_repeated_flags, find_managed_flag_faults
 from function.domain.engine_spec import ENGINES
 from function.domain.model import EngineName, OciSource, Problem, Source
-from tests.builders import HUB
+from tests.support.builders import HUB
 
 VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG
 IMAGE = OciSource(image="models/kimi:1")

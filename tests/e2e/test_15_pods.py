@@ -15,7 +15,7 @@ from function.serving.service import build_service
 from tests.api.test_presets import GIVEN, SHARED, Given
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
-from tests.serving.requests import DATA, PIPELINE, request
+from tests.support.serving_requests import DATA, PIPELINE, request
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e

@@ -13,8 +13,8 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.serving.service import build_service
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
-from tests.serving.requests import ONE_NODE, PIPELINE, engine, request
 from tests.serving.test_tls import SGLANG_TLS
+from tests.support.serving_requests import ONE_NODE, PIPELINE, engine, request
 from tools.stack import upstream
 from tools.stack.waiting import until
 

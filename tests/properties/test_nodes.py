@@ -10,7 +10,7 @@ from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.remote.node_facts import parse_node, summarize_pools
 from function.status.inference_environment import observed
-from tests.remote.nodes import H100, POOL, environment, node, pool, taint
+from tests.support.nodes import H100, POOL, environment, node, pool, taint
 
 NODES = st.builds(
     node,

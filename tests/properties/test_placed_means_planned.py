@@ -15,7 +15,7 @@ from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest, get, mapping, prune
 from function.kube.names import VERSION
 from function.reasons import ConditionType, Status
-from tests.composers.plane import reconciled
+from tests.support.plane import reconciled
 
 WORLDS = 2000
 NAMESPACE = "team"

@@ -16,7 +16,7 @@ from function.kube.manifests import Manifest, get, listing, mapping, text
 from function.serving.service import build_service
 from function.weights.credentials import plan_credential
 from function.weights.job import build_job
-from tests.serving.requests import DATA, ONE_GPU, PIPELINE, engine, request
+from tests.support.serving_requests import DATA, ONE_GPU, PIPELINE, engine, request
 from tests.weights.test_job import TASK
 
 VOLUMES = {

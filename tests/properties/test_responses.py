@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from function.kube.manifests import JSON, Manifest
 from function.status.conditions import OWNED
-from tests.composers.plane import call, change, manifests, only, plane, request_of
+from tests.support.plane import call, change, manifests, only, plane, request_of
 from tools.control_plane import ControlPlane
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

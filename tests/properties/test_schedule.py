@@ -17,7 +17,18 @@ from function.domain.placement import Placement, Preference
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
 from function.status.model_deployment import explain
-from tests.builders import deployment, environment, model, placement, planner, pool, profile, requires, selector, shape
+from tests.support.builders import (
+    deployment,
+    environment,
+    model,
+    placement,
+    planner,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+)
 
 NAMES = ("a", "b", "c", "d")
 POOLS = ("p", "q")

@@ -8,7 +8,7 @@ from function.api.inference_environment import name_provider_config
 from function.composers.resolve import find_other_cluster
 from function.kube.manifests import Manifest, mapping
 from function.reasons import Status
-from tests import builders
+from tests.support import builders
 from tests.support.remote_scene import SEVERAL_NODES, Edit, Scene, at_rest, environment, placement, put
 
 

@@ -8,7 +8,7 @@ from function.domain.environment import Environment, Hardware, Observe
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
 from function.remote.node_facts import NodeSelection, Unobserved, observe_nodes, parse_member, select_nodes
-from tests.remote.nodes import POOL, collection, environment, member, node, pool
+from tests.support.nodes import POOL, collection, environment, member, node, pool
 
 WIDE = pool("wide", max_nodes=64)
 CHOSEN: Manifest = {"matchLabels": {"gpu": "yes"}}

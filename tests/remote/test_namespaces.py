@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from function.kube.manifests import Manifest, text
-from tests.composers.plane import only, plane, remote, said
+from tests.support.plane import only, plane, remote, said
 from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, at_rest, defaults
 from tools.control_plane import ControlPlane
 from tools.engine import Engine

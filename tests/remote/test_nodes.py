@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Pool, Unfit
 from function.kube.manifests import Manifest
 from function.remote.node_facts import find_unusable_reason, parse_node
-from tests.remote.nodes import DGX_H100, EKS_A100, GKE_L4, node, pool, taint
+from tests.support.nodes import DGX_H100, EKS_A100, GKE_L4, node, pool, taint
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from function.contract import Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, text
 from function.remote.adoption import adopt, find_orphan_placements
-from tests import builders
+from tests.support import builders
 
 XR: Manifest = {"metadata": {"name": "chat", "namespace": "team", "uid": "me"}}
 KEY = "crossplane.io/composition-resource-name"

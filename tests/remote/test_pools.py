@@ -8,7 +8,7 @@ import pytest
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import Manifest
 from function.remote.node_facts import parse_node, summarize_pools
-from tests.remote.nodes import EKS_A100, H100, POOL, environment, node, pool, taint
+from tests.support.nodes import EKS_A100, H100, POOL, environment, node, pool, taint
 
 GIB, MIB = 2**30, 2**20
 ONE = pool(max_nodes=1)

@@ -11,7 +11,7 @@ from function.domain.pods import PodAdditions
 from function.reasons import Admitted
 from function.scheduling import admission as module
 from function.scheduling.admission import MAX_ADMITTED, MAX_REJECTED, admit_placements, check_admission
-from tests import builders
+from tests.support import builders
 
 LABELS = {"modelplane.ai/environment": "env"}
 FREE = {"pool": Free(placements=1, nodes=((8, 3),))}

@@ -12,7 +12,7 @@ from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.verdicts import Feasible, Field, Infeasible, SchedulingRequest, Value
 from function.weights.faults import FaultKind
-from tests.builders import (
+from tests.support.builders import (
     deployment,
     engine,
     environment,

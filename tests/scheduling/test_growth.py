@@ -15,7 +15,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.retention import scale_existing
 from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
-from tests.builders import GIB, deployment, environment, model, placement, pool, profile, shape
+from tests.support.builders import GIB, deployment, environment, model, placement, pool, profile, shape
 
 ONE = shape()
 FAULT = StorageFault(kind=FaultKind.STORAGE_CLASS, field="spec.storage.storageClassName")

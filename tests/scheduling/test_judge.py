@@ -16,7 +16,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.verdicts import Feasible, Field, Infeasible, PoolUse, SchedulingRequest
 from function.serving.service import find_pool_problems
 from function.status.sentences import sentence
-from tests.builders import (
+from tests.support.builders import (
     deployment,
     engine,
     environment,

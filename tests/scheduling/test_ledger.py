@@ -10,7 +10,7 @@ from function.domain.placement import Placement
 from function.scheduling.capacity import Demand, PoolCapacity, take_share
 from function.scheduling.ledger import Ledger, charge_order, pool_use
 from function.scheduling.verdicts import PoolUse
-from tests.builders import environment, placement, pool, shape
+from tests.support.builders import environment, placement, pool, shape
 
 TWO_NODES = pool(nodes=2)
 FOUR_NODES = pool(nodes=4)

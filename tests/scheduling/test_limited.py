@@ -12,7 +12,7 @@ from function.scheduling.admission import Admission, apply_quota
 from function.scheduling.filters import READINESS
 from function.scheduling.quota import apply_quota_to_decision
 from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
-from tests.builders import environment, placement, pool, shape
+from tests.support.builders import environment, placement, pool, shape
 
 ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)
 BEYOND = QuotaUsage(namespace="team", limits=Limits(placements=1), placements=1, gpus=8, wanted=16, holders=(("a", 8),))

@@ -10,7 +10,7 @@ from function.reasons import Refused
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.model_deployment import explain
-from tests.builders import deployment, environment, model, placement, pool, profile, selector, shape
+from tests.support.builders import deployment, environment, model, placement, pool, profile, selector, shape
 
 BIG, SMALL = shape(gpus=8), shape(gpus=2)
 MODEL = model(

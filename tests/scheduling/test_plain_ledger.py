@@ -12,7 +12,7 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.scheduling.capacity import PoolCapacity
 from function.scheduling.ledger import allocate_pool, charge_order, remaining_grant
-from tests.builders import placement, pool, shape
+from tests.support.builders import placement, pool, shape
 
 FIVE = pool("pool", gpus=8, nodes=5)
 POOLS = (FIVE, replace(FIVE, pod=PodAdditions(host_network=True)), replace(FIVE, inter_node=InterNode(whole_node=True)))

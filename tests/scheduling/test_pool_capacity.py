@@ -12,7 +12,7 @@ from function.reasons import Refused
 from function.scheduling.capacity import Demand, PoolCapacity, empty_holds
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
-from tests.builders import environment, pool, shape
+from tests.support.builders import environment, pool, shape
 
 
 def listed(room: PoolCapacity) -> list[int]:

@@ -15,8 +15,19 @@ from function.scheduling.filters import filter_candidates, filter_environment, r
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, Feasible, Rank, SchedulingRequest
-from tests.builders import GIB, deployment, environment, model, placement, planner, pool, profile, requires, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
+from tests.support.builders import (
+    GIB,
+    deployment,
+    environment,
+    model,
+    placement,
+    planner,
+    pool,
+    profile,
+    requires,
+    shape,
+)
 
 GEMMA = model(profile("one", shape(1, 1)), vram="60Gi")
 COMPUTED = model(profile("computed"), vram="100Gi")

@@ -8,7 +8,7 @@ from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
 from function.scheduling.quota import apply_quota_to_decision, find_excess, may_exceed
 from function.scheduling.verdicts import Assignment, Decision
-from tests import builders
+from tests.support import builders
 
 GPUS = 4
 

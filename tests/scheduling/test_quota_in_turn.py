@@ -8,7 +8,7 @@ from function.reasons import Refused
 from function.scheduling import quota
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
-from tests.builders import deployment, environment, model, placement, pool, profile, shape
+from tests.support.builders import deployment, environment, model, placement, pool, profile, shape
 
 BOTH = model(profile("big", shape(gpus=8)), profile("small", shape(gpus=2)))
 

@@ -24,7 +24,7 @@ from function.scheduling.ledger import Ledger, pool_use
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import DropCause, Feasible, Field, Infeasible, PoolUse, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
-from tests.builders import (
+from tests.support.builders import (
     GIB,
     broken_profile,
     deployment,

@@ -10,7 +10,7 @@ from function.domain.placement import Placement
 from function.reasons import Admitted
 from function.scheduling.admission import admit_placements, check_admission
 from function.scheduling.ledger import Ledger
-from tests.builders import environment, placement, pool
+from tests.support.builders import environment, placement, pool
 
 LABELS = {"modelplane.ai/environment": "env"}
 X = (("type", "x"),)

@@ -12,7 +12,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.retention import retain
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import DropCause, SchedulingRequest
-from tests.builders import (
+from tests.support.builders import (
     broken_profile,
     deployment,
     environment,

@@ -12,7 +12,7 @@ from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, DropCause, Field, SchedulingRequest
-from tests.builders import (
+from tests.support.builders import (
     NAMESPACE,
     NO_CACHE,
     broken_profile,

@@ -12,7 +12,7 @@ from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.scheduling.ledger import PoolLedger, allocate_pool
-from tests.builders import placement, pool, shape
+from tests.support.builders import placement, pool, shape
 
 FOUR = pool("pool", gpus=8, nodes=4)
 OWN_NETWORK = replace(FOUR, pod=PodAdditions(host_network=True))

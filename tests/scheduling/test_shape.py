@@ -8,7 +8,7 @@ from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.kube.quantity import round_up
 from function.scheduling.capacity import replica_shape
-from tests.builders import pool, profile, shape
+from tests.support.builders import pool, profile, shape
 
 
 @dataclass(frozen=True)

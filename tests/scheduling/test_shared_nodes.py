@@ -7,8 +7,8 @@ import pytest
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.scheduling.ledger import allocate_pool
-from tests.builders import shape
 from tests.scheduling.test_settle import FOUR, OWN_DEVICES, OWN_NETWORK, YOUNG, asks, grant, held, share
+from tests.support.builders import shape
 
 HALF, HALVES = shape(1, 4), shape(2, 4)
 WHOLE: tuple[tuple[Pool, tuple[Placement, ...], dict[str, int], list[str], int], ...] = (

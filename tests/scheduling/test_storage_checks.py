@@ -12,7 +12,8 @@ from function.reasons import Phase, Refused
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Field, SchedulingRequest
 from function.weights.faults import FaultKind
-from tests.builders import (
+from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
+from tests.support.builders import (
     GIB,
     MODEL,
     NAMESPACE,
@@ -26,11 +27,10 @@ from tests.builders import (
     requires,
     shape,
 )
-from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
 
 TOO_SMALL = Refused.STORAGE_TOO_SMALL
 NOT_THERE = Refused.CACHE_NOT_ON_ENVIRONMENT
-# As cachekey.py documents it, for the repository and revision of tests/builders.py.
+# As cachekey.py documents it, for the repository and revision of tests/support/builders.py.
 HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()[:16]
 
 

@@ -16,7 +16,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.retention import scale_existing
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
-from tests.builders import deployment, environment, model, placement, planner, pool, profile, shape
+from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, shape
 
 OLD, YOUNG = "2026-01-01", "2026-01-09"
 LABELS = (("modelplane.ai/environment", "env"),)

@@ -20,8 +20,8 @@ from function.scheduling.scheduler import schedule
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import SchedulingRequest, Verdict
 from function.status.model_deployment import explain
-from tests.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 from tests.properties.test_schedule import needs, placements, profiled, sites
+from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 
 TWO_NODES = model(profile(shape=shape(2)))
 ASKED = SchedulingRequest(deployment=deployment(), model=TWO_NODES, storage_check=planner(TWO_NODES))

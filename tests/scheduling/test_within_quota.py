@@ -12,7 +12,7 @@ from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.quota import apply_quota_to_decision
 from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
-from tests import builders
+from tests.support import builders
 
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
 OTHER = Placement(

@@ -8,7 +8,7 @@ from function.domain.environment import tolerations
 from function.domain.model import Spread
 from function.kube.manifests import JSON, Manifest
 from function.serving.pod import build_affinity
-from tests.builders import pool, profile
+from tests.support.builders import pool, profile
 
 NONE, PREFERRED, REQUIRED = Spread.NONE, Spread.PREFERRED, Spread.REQUIRED
 

@@ -20,7 +20,8 @@ import pytest
 
 from function.domain.model import Engine, Shape
 from function.serving.engine import Group, Launch, Run, start_group, wrap_in_shell
-from tests.serving.requests import (
+from tests.serving.test_engine import AS_PRESET, AWKWARD, NAMES
+from tests.support.serving_requests import (
     DATA,
     ONE_GPU,
     ONE_NODE,
@@ -32,7 +33,6 @@ from tests.serving.requests import (
     VLLM_RANKS,
     engine,
 )
-from tests.serving.test_engine import AS_PRESET, AWKWARD, NAMES
 
 ENGINE = """\
 import json, os, signal, sys, time

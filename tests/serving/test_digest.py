@@ -19,8 +19,8 @@ from function.kube.manifests import Manifest, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.serving.digest import EXCLUDED, ServingRequest, compute_spec_digest
 from function.serving.service import build_service
-from tests.builders import broken_profile, pool, selector
-from tests.serving.requests import DATA, NAME, NAMESPACE, PIPELINE, engine, request
+from tests.support.builders import broken_profile, pool, selector
+from tests.support.serving_requests import DATA, NAME, NAMESPACE, PIPELINE, engine, request
 
 PLAIN = replace(pool(), labels=(), taints=())
 DEFAULTS = (

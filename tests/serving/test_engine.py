@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from function.domain.model import Engine, Parallelism, Shape
 from function.serving import engine as scripts
 from function.serving.engine import Group, Launch, Mode, Run, mode_of, start_group
-from tests.builders import shape
-from tests.serving.requests import (
+from tests.support.builders import shape
+from tests.support.serving_requests import (
     DATA,
     ONE_GPU,
     ONE_NODE,

@@ -8,8 +8,8 @@ from function.domain.model import Engine, EngineResources, Shape
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get
 from function.serving.digest import ServingRequest
-from tests.builders import pool, shape
-from tests.serving.requests import (
+from tests.support.builders import pool, shape
+from tests.support.serving_requests import (
     DATA,
     FRONTIER,
     ONE_GPU,

@@ -14,7 +14,17 @@ from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.serving.digest import ServingRequest
 from function.serving.service import build_service, find_service_problems
-from tests.serving.requests import DATA, FRONTIER, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, VLLM_OLD, engine, request
+from tests.support.serving_requests import (
+    DATA,
+    FRONTIER,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    VLLM_OLD,
+    engine,
+    request,
+)
 
 GIVEN = PodAdditions(
     resources=(("example.com/nic", "2"), ("example.com/none", "0")),

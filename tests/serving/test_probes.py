@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import get
-from tests.builders import GIB
-from tests.serving.requests import ONE_GPU, PIPELINE, SGLANG, VLLM_OLD, build_pods, engine, get_main, request
+from tests.support.builders import GIB
+from tests.support.serving_requests import ONE_GPU, PIPELINE, SGLANG, VLLM_OLD, build_pods, engine, get_main, request
 
 
 @dataclass(frozen=True)

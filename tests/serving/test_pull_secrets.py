@@ -1,7 +1,7 @@
 """With which Secrets images are pulled: copies of the control plane's, and what the cluster has already."""
 
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
-from tests.composers.plane import manifests, only, plane, remote
+from tests.support.plane import manifests, only, plane, remote
 from tests.support.remote_scene import environment, model, put, scene
 from tests.support.remote_scene import only as service
 from tests.weights.test_shared_jobs import Slow

@@ -10,8 +10,8 @@ import pytest
 from function.domain.model import Engine, Parallelism, Shape
 from function.kube.manifests import JSON, Manifest, get, listing, text
 from function.serving.digest import ServingRequest
-from tests.builders import GIB, HUB, shape
-from tests.serving.requests import (
+from tests.support.builders import GIB, HUB, shape
+from tests.support.serving_requests import (
     DATA,
     ONE_GPU,
     ONE_NODE,

@@ -14,8 +14,8 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems, identify_service
-from tests.builders import GIB, HUB, shape
-from tests.serving.requests import (
+from tests.support.builders import GIB, HUB, shape
+from tests.support.serving_requests import (
     DATA,
     ONE_GPU,
     ONE_NODE,

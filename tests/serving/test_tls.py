@@ -8,7 +8,7 @@ from function.domain.model import Engine, HuggingFaceSource, Shape
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.serving.digest import compute_spec_digest
 from function.serving.service import build_service, find_service_problems
-from tests.serving.requests import (
+from tests.support.serving_requests import (
     DATA,
     KSERVE,
     ONE_GPU,

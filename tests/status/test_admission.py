@@ -8,7 +8,7 @@ from function.domain.allocation import Free
 from function.reasons import Admitted
 from function.scheduling.admission import Admission
 from function.status.admission import admitted
-from tests.builders import placement
+from tests.support.builders import placement
 
 TWO = placement(replicas=2)
 FREE = Free(placements=1, nodes=((2, 1), (8, 3)))

@@ -11,14 +11,14 @@ from function.reasons import Refused, Status
 from function.status.model_deployment import PHRASES
 from function.status.sentences import joined
 from function.weights.faults import SHARED_STORAGE
-from tests.builders import (
+from tests.support.builders import (
     model,
     placement,
     pool,
     profile,
     shape,
 )
-from tests.status.scene import FRONTIER, KIMI, MINE, explained, request, site
+from tests.support.decisions import FRONTIER, KIMI, MINE, explained, request, site
 
 
 def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:

@@ -12,8 +12,8 @@ from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import as_declared, lost, usable
 from function.status.sentences import remedy, sentence
-from tests.builders import environment, placement, shape
-from tests.remote.nodes import pool
+from tests.support.builders import environment, placement, shape
+from tests.support.nodes import pool
 
 SEEN = NodeObservation()
 GONE = Unusable(reason=Unfit.NOT_READY, count=5, nodes=("a", "b", "c"))

@@ -16,8 +16,8 @@ from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
 from function.status.model_cache import Row, build_missing_row, build_row, invalid_cache, summarize_hydration
 from function.weights.state import Finding, StorageState
-from tests import builders
-from tests.builders import pool
+from tests.support import builders
+from tests.support.builders import pool
 
 _seen = ObservedObject
 

@@ -6,8 +6,8 @@ import pytest
 
 from function.domain.model import Model, OciSource, Spread
 from function.status.cluster_model import remarks, valid
-from tests.builders import GIB, HUB, model, profile, requires, shape
-from tests.serving.requests import SGLANG, engine
+from tests.support.builders import GIB, HUB, model, profile, requires, shape
+from tests.support.serving_requests import SGLANG, engine
 
 VLLM = engine()
 UNKNOWN = engine(image="vllm/vllm-openai@sha256:00ff")

@@ -11,7 +11,7 @@ from function.kube.manifests import Manifest
 from function.reasons import ConditionType, ServiceReady, Status
 from function.status import inference_environment as environments
 from function.status.inference_environment import remarked
-from tests.builders import pool, shape
+from tests.support.builders import pool, shape
 
 LABELS = (("modelplane.ai/pool", "x"),)
 SLOW = (

@@ -10,8 +10,8 @@ from function.domain.model import EngineName
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
 from function.scheduling.verdicts import SchedulingRequest
-from tests.builders import engine, model, placement, pool, profile, requires, selector, shape
-from tests.status.scene import FRONTIER, KIMI, MINE, SMALL, explained, request, site
+from tests.support.builders import engine, model, placement, pool, profile, requires, selector, shape
+from tests.support.decisions import FRONTIER, KIMI, MINE, SMALL, explained, request, site
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from function.contract import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, copy_manifest, mapping, text
 from function.wire.requests import read_call, split_request
 from function.wire.structs import merge
-from tests.composers.plane import plane
+from tests.support.plane import plane
 
 SEVERAL_NODES, ONE_NODE = "kimi-k2-two-nodes", "gemma-one-gpu"
 _REQUIRED = {

@@ -9,7 +9,7 @@ from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
-from tests.weights.requests import SECRET, model
+from tests.support.weights_requests import SECRET, model
 from tests.weights.test_reconcile_weights import (
     ABSENT,
     ALL_OWNED,

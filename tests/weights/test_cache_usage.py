@@ -5,7 +5,7 @@ from dataclasses import replace
 from function.contract import Composed
 from function.kube.manifests import Manifest
 from function.weights.consumers import USAGE_KEY, build_usage, carry_over_usage, name_usage
-from tests.builders import placement
+from tests.support.builders import placement
 
 MINE = replace(placement(namespace="team"), name="chat-east")
 

@@ -6,8 +6,8 @@ import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import Status
-from tests.composers.plane import change, manifests, plane, said
-from tests.composers.plane import only as composite
+from tests.support.plane import change, manifests, plane, said
+from tests.support.plane import only as composite
 from tests.support.remote_scene import (
     ONE_NODE,
     Edit,

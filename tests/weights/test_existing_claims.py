@@ -9,8 +9,8 @@ import pytest
 from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.weights.faults import FaultKind, StorageFault, find_faults_for_existing_claim
-from tests.composers.plane import call, change, only, reconciled, remote, said
 from tests.e2e import objects
+from tests.support.plane import call, change, only, reconciled, remote, said
 from tests.support.remote_scene import SEVERAL_NODES, Scene, environment, observed, put, scene
 from tests.weights.test_node_local import Local
 from tools.control_plane import ControlPlane

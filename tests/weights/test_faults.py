@@ -10,7 +10,7 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
 from function.weights.faults import find_faults
 from function.weights.request import NamedCacheFacts, StorageRequest
-from tests.weights.requests import CACHE, MULTI, SINGLE, model
+from tests.support.weights_requests import CACHE, MULTI, SINGLE, model
 
 UNCLASSED = EnvironmentStorage()
 ONCE = EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce")

@@ -11,7 +11,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import read
 from function.weights.request import StorageRequest
 from function.weights.state import Finding, StorageState
-from tests.weights.requests import GIB, SECRET
+from tests.support.weights_requests import GIB, SECRET
 from tests.weights.test_reconcile_weights import (
     COMPLETE,
     DESCRIBED,

@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, listing, mapping, text
-from tests.composers.plane import change, manifests, only, plane, remote, said
+from tests.support.plane import change, manifests, only, plane, remote, said
 from tools.control_plane import ControlPlane
 from tools.world import World
 

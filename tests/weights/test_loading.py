@@ -9,8 +9,8 @@ from function.status.weights import _format_duration, build_load_status, describ
 from function.weights.plan import plan_weights
 from function.weights.request import StorageRequest
 from function.weights.sizing import LoadEstimate, estimate_load
-from tests.builders import engine, profile, shape
-from tests.weights.requests import GIB, MULTI, SINGLE, model
+from tests.support.builders import engine, profile, shape
+from tests.support.weights_requests import GIB, MULTI, SINGLE, model
 
 VLLM_OLD, VLLM_NEW = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.18.0"
 STREAM, PREFETCH = "--load-format=runai_streamer", "--safetensors-load-strategy=prefetch"

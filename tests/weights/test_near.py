@@ -10,8 +10,8 @@ from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
 from function.weights.plan import plan_weights
 from function.weights.request import ObservedStorage, StorageRequest
-from tests.builders import pool
-from tests.weights.requests import CACHE, SINGLE
+from tests.support.builders import pool
+from tests.support.weights_requests import CACHE, SINGLE
 
 POOL = replace(pool(), labels=(("pool", "h100"),), taints=({"key": "team", "value": "a", "effect": "NoSchedule"},))
 LOCAL = EnvironmentStorage(class_name="local", access_mode="ReadWriteOnce")

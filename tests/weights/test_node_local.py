@@ -8,7 +8,7 @@ import pytest
 from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.weights.job import DOWNLOAD, SCRIPTS
-from tests.composers.plane import change, manifests, only, plane, reconciled, remote, said
+from tests.support.plane import change, manifests, only, plane, reconciled, remote, said
 from tests.support.remote_scene import put
 from tools.control_plane import ControlPlane
 from tools.world import World

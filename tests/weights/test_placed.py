@@ -12,7 +12,7 @@ from function.scheduling.verdicts import StorageCheck
 from function.weights import faults
 from function.weights.faults import DeploymentWeights, StorageFault, find_faults
 from function.weights.request import StorageRequest
-from tests import builders
+from tests.support import builders
 
 WEIGHTS = DeploymentWeights(
     model=replace(builders.model(), disk=None, vram=None),

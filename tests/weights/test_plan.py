@@ -15,7 +15,7 @@ from function.weights.plan import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.sizing import Size, SizeFrom
-from tests.weights.requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
+from tests.support.weights_requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
 KIMI_REF = ModelRef(kind="ClusterModel", name="kimi-k2-instruct")

@@ -20,8 +20,8 @@ from function.weights.consumers import (
     list_owned_claims,
     parse_claim,
 )
-from tests import builders
-from tests.composers.plane import call, change, only, plane, remote, request_of
+from tests.support import builders
+from tests.support.plane import call, change, only, plane, remote, request_of
 from tools.control_plane import ControlPlane
 from tools.world import World
 

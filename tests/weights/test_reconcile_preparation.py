@@ -8,7 +8,7 @@ import pytest
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.weights.observed_jobs import compose_job
-from tests.composers.plane import manifests, only, plane, remote, said
+from tests.support.plane import manifests, only, plane, remote, said
 from tests.support.remote_scene import put
 from tools.control_plane import ControlPlane
 from tools.world import World

@@ -14,9 +14,9 @@ from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.state import Finding
-from tests import builders
+from tests.support import builders
 from tests.support.remote_scene import put
-from tests.weights.requests import MULTI, SECRET, model
+from tests.support.weights_requests import MULTI, SECRET, model
 
 DESCRIBED = "spec.forProvider.manifest"
 NOTHING, WHEN = Hydration(), "2026-01-01T00:00:00Z"

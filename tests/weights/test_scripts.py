@@ -9,7 +9,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.status.weights import describe_storage
 from function.weights.job import DOWNLOAD, SCRIPTS
 from function.weights.state import Finding
-from tests.weights.requests import SECRET, model
+from tests.support.weights_requests import SECRET, model
 from tests.weights.test_reconcile_weights import (
     ALL_KEPT,
     COMPLETE,

@@ -8,7 +8,7 @@ from crossplane.function import resource
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, get, mapping, text
-from tests.composers.plane import call, change, manifests, only, plane, remote, request_of
+from tests.support.plane import call, change, manifests, only, plane, remote, request_of
 from tools.control_plane import ControlPlane
 from tools.world import World
 

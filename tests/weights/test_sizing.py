@@ -6,7 +6,7 @@ import pytest
 
 from function.kube.manifests import Manifest
 from function.weights.sizing import Size, SizeFrom, compute_size, format_request
-from tests.weights.requests import GIB, model
+from tests.support.weights_requests import GIB, model
 
 
 @dataclass(frozen=True)

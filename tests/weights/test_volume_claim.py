@@ -7,7 +7,7 @@ import pytest
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan, build_claim, can_be_mounted_by, find_immutable_changes
-from tests.weights.requests import GIB
+from tests.support.weights_requests import GIB
 
 PLAN = ClaimPlan(
     name="kimi", namespace="team", policy=ManagementPolicy.FULL, size=720 * GIB, class_name="filestore-rwx"

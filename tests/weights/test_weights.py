@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from tests.composers.plane import change, manifests, only, plane, remote, said
+from tests.support.plane import change, manifests, only, plane, remote, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World

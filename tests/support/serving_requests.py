@@ -9,7 +9,7 @@ from function.kube.manifests import Manifest, listing, mapping
 from function.kube.names import MANAGED_BY
 from function.serving.digest import ServingRequest
 from function.serving.service import build_service
-from tests.builders import GIB, HUB, model, pool, profile, shape
+from tests.support.builders import GIB, HUB, model, pool, profile, shape
 
 NAME, NAMESPACE = "kimi-1a2b3c4d", "team"
 VLLM_NEW, VLLM_OLD = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.8.0"

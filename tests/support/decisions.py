@@ -7,7 +7,7 @@ from function.domain.placement import Placement
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.model_deployment import Explanation, explain
-from tests.builders import (
+from tests.support.builders import (
     NO_CACHE,
     deployment,
     environment,
