@@ -187,7 +187,7 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
 
 
 def _size_files(source: HuggingFaceSource, name: str, headroom: int) -> Size:
-    """Size a model by its files at the hub that its own patterns admit_placements, without downloading them."""
+    """Size a model by its files at the hub that its own patterns admit, without downloading them."""
     sizes = _fetch_sizes(source)
     parameters = mapping(_fetch_revision(source), "safetensors.parameters")
     formats = ", ".join(f"{n:,} in {format_}" for format_, n in sorted(parameters.items()) if isinstance(n, int))
@@ -365,7 +365,7 @@ def _fetch_sizes(source: HuggingFaceSource) -> dict[str, int]:
         path = next_page[1] if next_page else ""
     if not sizes:
         raise CliError(
-            f"{source.repo} holds no file that the model's patterns admit_placements. Correct them", Code.REFUSED
+            f"{source.repo} holds no file that the model's patterns admit. Correct them", Code.REFUSED
         )
     return sizes
 
