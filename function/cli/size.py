@@ -364,9 +364,7 @@ def _fetch_sizes(source: HuggingFaceSource) -> dict[str, int]:
         next_page = _NEXT_PAGE.search(headers.get("Link", ""))
         path = next_page[1] if next_page else ""
     if not sizes:
-        raise CliError(
-            f"{source.repo} holds no file that the model's patterns admit. Correct them", Code.REFUSED
-        )
+        raise CliError(f"{source.repo} holds no file that the model's patterns admit. Correct them", Code.REFUSED)
     return sizes
 
 
