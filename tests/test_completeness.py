@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from tests.builders import profile, shape
-from tests.status.scene import request
-from tests.weights.requests import SINGLE, model
 
 from function import schemas
 from function.api.cluster_model import parse_model
@@ -32,6 +29,9 @@ from function.status.cluster_model import status
 from function.status.sentences import sentence
 from function.weights.plan import plan_weights
 from tests.api import manifests
+from tests.support.builders import profile, shape
+from tests.support.decisions import request
+from tests.support.weights_requests import SINGLE, model
 
 ROOT = Path(__file__).parent.parent
 # A requirement that a pool without capabilities does not meet, by field of `Requires`, with the same value as the API
