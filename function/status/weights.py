@@ -16,10 +16,10 @@ def describe_storage(state: StorageState) -> str:
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
     size_advice = state.size_owner.value.format(size=size, environment=state.environment)
-    message = state.finding.value.message.format(
+    message = state.finding.message.format(
         environment=state.environment,
         # A ModelCache names each environment.
-        environment_prefix="" if state.for_cache else f"Environment {state.environment}: ",
+        place="" if state.for_cache else f"Environment {state.environment}: ",
         claim=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
         name=state.name,
         message=state.message,

@@ -33,14 +33,40 @@ class CredentialForm(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretCopy:
+    """A copy of a Secret of the control plane, on the remote cluster."""
+
+    name: str
+    origin: SecretKey
+    type: str = "Opaque"
+    all_keys: bool = False  # else the one key
+    is_lasting: bool = False  # needed after the download, too
+
+    @property
+    def label(self) -> str:
+        """The Secret that it is copied from, as users find it on the control plane."""
+        return f"{self.origin.namespace}/{self.origin.name} (key {self.origin.key})"
+
+    def compose(self, writer: ObjectWriter, key: str, namespace: str, policy: ManagementPolicy) -> Composed:
+        """Composes the Object that copies it."""
+        secret: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": self.type,
+            "metadata": {"name": self.name, "namespace": namespace, "labels": {**MANAGED_BY}},
+        }
+        field = "data" if self.all_keys else f"data[{self.origin.key}]"
+        return writer.compose(key, secret, policy, copy_field(self.origin.name, self.origin.namespace, field))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
     """A Secret on the remote cluster that a download reads."""
 
     name: str
     key: str
     form: CredentialForm
-    origin: SecretKey | None = None  # what it is copied from; None: it is on the remote cluster already
-    is_lasting: bool = False  # needed after the download, too
+    copy: SecretCopy | None = None  # None: it is on the remote cluster already
     optional: bool = False  # the model does not reference it, so it may be missing
 
     @property
@@ -82,61 +108,18 @@ def plan_credential(
     source: HuggingFaceSource | UriSource, existing: str | None, name: str, *, is_lasting: bool
 ) -> Credential | None:
     """Plans what the download reads: the environment's Secret, else a copy as `name`; None where it reads nothing."""
-    is_hub = isinstance(source, HuggingFaceSource)
-    if source.secret is None and not (is_hub and existing):
-        return None
+    secret = source.secret
     if isinstance(source, HuggingFaceSource):
         form = CredentialForm.TOKEN
     else:
         form = CredentialForm.FILE if source.uri.startswith("gs://") else CredentialForm.VARIABLES
-    return Credential(
-        name=existing or name,
-        key=source.secret.key if source.secret else HUB_KEY,
-        form=form,
-        origin=None if existing else source.secret,
-        is_lasting=is_lasting,
-        optional=source.secret is None,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretCopy:
-    """A copy of a Secret of the control plane, on the remote cluster."""
-
-    name: str
-    origin: SecretKey
-    type: str = "Opaque"
-    all_keys: bool = False  # else the one key
-    is_lasting: bool = False  # needed after the download, too
-
-    @property
-    def label(self) -> str:
-        """The Secret that it is copied from, as users find it on the control plane."""
-        return f"{self.origin.namespace}/{self.origin.name} (key {self.origin.key})"
-
-    def compose(self, writer: ObjectWriter, key: str, namespace: str, policy: ManagementPolicy) -> Composed:
-        """Composes the Object that copies it."""
-        secret: Manifest = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": self.type,
-            "metadata": {"name": self.name, "namespace": namespace, "labels": {**MANAGED_BY}},
-        }
-        field = "data" if self.all_keys else f"data[{self.origin.key}]"
-        return writer.compose(key, secret, policy, copy_field(self.origin.name, self.origin.namespace, field))
-
-
-def list_credential_copies(credential: Credential | None) -> tuple[SecretCopy, ...]:
-    """Lists the copy that a download reads, if it reads one."""
-    if credential is None or credential.origin is None:
-        return ()
-    copy = SecretCopy(
-        name=credential.name,
-        origin=credential.origin,
-        all_keys=credential.form is CredentialForm.VARIABLES,
-        is_lasting=credential.is_lasting,
-    )
-    return (copy,)
+    if secret is None:
+        if not existing or form is not CredentialForm.TOKEN:
+            return None
+        return Credential(name=existing, key=HUB_KEY, form=form, optional=True)
+    all_keys = form is CredentialForm.VARIABLES
+    copy = SecretCopy(name=name, origin=secret, all_keys=all_keys, is_lasting=is_lasting)
+    return Credential(name=existing or name, key=secret.key, form=form, copy=None if existing else copy)
 
 
 def list_pull_secret_copies(secrets: Iterable[PullSecret]) -> tuple[SecretCopy, ...]:

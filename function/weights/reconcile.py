@@ -22,7 +22,7 @@ from function.remote.health import Level, assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
 from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import build_claim, find_immutable_changes, get_access_mode, get_capacity
-from function.weights.credentials import SecretCopy, list_credential_copies, list_pull_secret_copies
+from function.weights.credentials import SecretCopy, list_pull_secret_copies
 from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.observed_jobs import (
     JOB,
@@ -75,11 +75,15 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Observed:
-    """What is observed for a plan."""
+    """A plan with what is observed for it."""
 
+    plan: StoragePlan
+    wanted: Hydration  # what status records once the plan is carried out
+    recorded: Hydration
     claim: ObservedObject
     job_key: str = ""  # of the Job that stands for the planned one; empty: none is planned
     job: ObservedObject | None = None
+    write_failures: tuple[str, ...] = ()  # Jobs that prove that root must prepare the directory
     is_hydrated: bool = False
     is_outdated: bool = False  # the Job filled a claim that was replaced since
 
@@ -97,7 +101,7 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
     Args:
-        request: which weights, and how they shall reach the pods.
+        request: which weights, and how they reach the pods.
         writer: writes the Objects of the composite.
         environment: name of the environment.
         recorded: the download that status records as complete.
@@ -108,49 +112,61 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     """
     same_download = _list_same_download(writer, request)
     write_failures = find_write_failures(writer, same_download)
-    planned = plan_weights(request, _observe_storage(writer, request, write_failures, service_exists=service_exists))
+    claim = writer.read(CLAIM + name_claim(request)).manifest
+    storage = ObservedStorage(
+        access_mode=get_access_mode(claim),
+        user_claim_capacity=get_capacity(claim) if isinstance(request.choice, UserClaim) else None,
+        write_refused=bool(write_failures),
+        service_exists=service_exists,
+    )
+    planned = plan_weights(request, storage)
     if planned.plan is None:
         return _refuse(writer, planned.faults, environment, recorded)
-    wanted = Hydration(
-        claim=planned.plan.claim_name, path=planned.plan.path, namespace=request.namespace, retry=request.retry
-    )
-    observed = _observe(writer, planned.plan, same_download, recorded, wanted)
+    observed = _observe(writer, request, planned.plan, same_download, recorded)
     claim_exists = observed.claim.seen and not is_gone(observed.claim)
     weights_exist = bool(same_download) or observed.is_hydrated or planned.plan.uri == serving_uri
-    plan = planned.accept(claim_exists=claim_exists, weights_exist=weights_exist)
-    if plan is None:
+    if planned.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
         return _refuse(writer, planned.faults, environment, recorded)
+    observed = replace(observed, write_failures=write_failures)
+    # No pod can mount what a ModelCache has in another namespace.
+    reported = entry if entry and entry.hydration.namespace in ("", request.namespace) else None
+    return _carry_out(writer, request, observed, environment, reported, serving_uri)
 
-    claim_obstacle = _find_claim_obstacle(request, plan, observed, environment)
-    jobs = _compose_jobs(writer, plan.job, observed, write_failures, is_blocked=claim_obstacle is not None)
+
+def _carry_out(  # what is planned, observed and reported
+    writer: ObjectWriter,
+    request: StorageRequest,
+    observed: _Observed,
+    environment: str,
+    entry: CacheEntry | None,
+    serving_uri: str,
+) -> Weights:
+    plan = observed.plan
+    claim_obstacle = _find_claim_obstacle(request, observed, environment)
+    jobs = _compose_jobs(writer, observed, is_blocked=claim_obstacle is not None)
     composed = {
-        **_compose_claim(writer, plan, observed),
-        **_compose_secrets(writer, plan, request.namespace, observed, serving_uri),
-        **_compose_scripts(writer, plan, observed, jobs),
+        **_compose_claim(writer, observed),
+        **_compose_secrets(writer, observed, request.namespace, serving_uri),
+        **_compose_scripts(writer, observed, jobs),
         **jobs,
     }
-    is_mountable_entry = entry is not None and entry.hydration.namespace in ("", request.namespace)
-    reported = entry if is_mountable_entry else None  # what is in another namespace, no pod can mount
-    state = _describe(writer, plan, observed, claim_obstacle, environment, reported)
-    is_download = plan.job is not None
+    state = replace(
+        _describe(writer, observed, claim_obstacle, environment, entry),
+        remarks=tuple(remark.problem for remark in plan.remarks),
+        for_cache=request.for_cache,
+        size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
+    )
+    recorded, wanted, claim, job = observed.recorded, observed.wanted, observed.claim, observed.job
+    hydration = next_hydration_status(recorded, wanted, claim, job, is_hydrated=observed.is_hydrated)
     return Weights(
         composed=composed,
-        stale=_carry_over_stale(writer, plan, composed, observed),
-        state=replace(
-            state,
-            remarks=tuple(remark.problem for remark in plan.remarks),
-            for_cache=request.for_cache,
-            size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
-        ),
-        plan=_with_observed_job(plan, observed),
-        gate_open=_is_gate_open(plan.gate, observed, reported),
-        completion_recorded=completion_recorded(recorded, wanted, observed.claim, observed.job),
-        hydration=next_hydration_status(
-            recorded, wanted, observed.claim, observed.job, is_hydrated=observed.is_hydrated
-        )
-        if is_download
-        else wanted,
-        access_mode=_get_access_mode(plan, observed.claim),
+        stale=_carry_over_stale(writer, observed, composed),
+        state=state,
+        plan=_with_observed_job(observed),
+        gate_open=_is_gate_open(observed, entry),
+        completion_recorded=completion_recorded(recorded, wanted, claim, job),
+        hydration=hydration if plan.job else wanted,
+        access_mode=_get_access_mode(observed),
     )
 
 
@@ -162,35 +178,24 @@ def _list_same_download(writer: ObjectWriter, request: StorageRequest) -> tuple[
     return jobs_for_same_download(writer, request.namespace, claim, source)
 
 
-def _observe_storage(
-    writer: ObjectWriter, request: StorageRequest, write_failures: tuple[str, ...], *, service_exists: bool
-) -> ObservedStorage:
-    claim = writer.read(CLAIM + name_claim(request)).manifest
-    return ObservedStorage(
-        access_mode=get_access_mode(claim),
-        user_claim_capacity=get_capacity(claim) if isinstance(request.choice, UserClaim) else None,
-        write_refused=bool(write_failures),
-        service_exists=service_exists,
-    )
-
-
 def _observe(
-    writer: ObjectWriter, plan: StoragePlan, same_download: tuple[str, ...], recorded: Hydration, wanted: Hydration
+    writer: ObjectWriter,
+    request: StorageRequest,
+    plan: StoragePlan,
+    same_download: tuple[str, ...],
+    recorded: Hydration,
 ) -> _Observed:
+    wanted = Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry)
     claim = writer.read(CLAIM + plan.claim_name)
+    observed = _Observed(plan=plan, wanted=wanted, recorded=recorded, claim=claim)
     if plan.job is None:
-        return _Observed(claim=claim)
+        return observed
     key = find_equivalent_job(writer, plan.job, same_download)
     job = writer.read(key)
     outdated = is_outdated(recorded, wanted, claim, job)
     is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
-    return _Observed(
-        claim=claim,
-        job_key=key,
-        job=job,
-        is_hydrated=is_verified or still_hydrated(recorded, wanted, claim),
-        is_outdated=outdated,
-    )
+    is_hydrated = is_verified or still_hydrated(recorded, wanted, claim)
+    return replace(observed, job_key=key, job=job, is_hydrated=is_hydrated, is_outdated=outdated)
 
 
 def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, recorded: Hydration) -> Weights:
@@ -211,9 +216,8 @@ def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment:
     )
 
 
-def _find_claim_obstacle(
-    request: StorageRequest, plan: StoragePlan, observed: _Observed, environment: str
-) -> StorageState | None:
+def _find_claim_obstacle(request: StorageRequest, observed: _Observed, environment: str) -> StorageState | None:
+    plan = observed.plan
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
@@ -221,72 +225,66 @@ def _find_claim_obstacle(
     return find_claim_obstacle(plan.claim, observed.claim, environment, 1 if is_own_cache else request.pod_count)
 
 
-def _with_observed_job(plan: StoragePlan, observed: _Observed) -> StoragePlan:
+def _with_observed_job(observed: _Observed) -> StoragePlan:
     """Returns the plan with the name of the Job that stands for the planned one: that one has the log."""
-    if plan.job is None:
-        return plan
-    return replace(plan, job=replace(plan.job, name=observed.job_key.removeprefix(JOB)))
+    plan = observed.plan
+    return replace(plan, job=plan.job and replace(plan.job, name=observed.job_key.removeprefix(JOB)))
 
 
-def _get_access_mode(plan: StoragePlan, claim: ObservedObject) -> str:
-    if plan.claim is None:
+def _get_access_mode(observed: _Observed) -> str:
+    claim = observed.plan.claim
+    if claim is None:
         return ""
-    planned = "" if plan.claim.policy is ManagementPolicy.OBSERVE_ONLY else plan.claim.access_mode
-    return get_access_mode(claim.manifest) or planned
+    planned = "" if claim.policy is ManagementPolicy.OBSERVE_ONLY else claim.access_mode
+    return get_access_mode(observed.claim.manifest) or planned
 
 
-def _compose_claim(writer: ObjectWriter, plan: StoragePlan, observed: _Observed) -> dict[str, Composed]:
-    if plan.claim is None:
+def _compose_claim(writer: ObjectWriter, observed: _Observed) -> dict[str, Composed]:
+    claim, size = observed.plan.claim, observed.plan.size
+    if claim is None:
         return {}
-    key, claim = CLAIM + plan.claim.name, plan.claim
     # Complete weights fit: a bound that has drifted since is no reason to grow the claim.
-    if observed.is_hydrated and observed.claim.seen and plan.size and not plan.size.is_stated:
+    if observed.is_hydrated and observed.claim.seen and size and not size.is_stated:
         claim = replace(claim, size=0)
-    manifest = build_claim(claim, observed.claim.manifest)
-    return {key: writer.compose(key, manifest, claim.policy)}
+    key = CLAIM + claim.name
+    return {key: writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)}
 
 
 def _list_copies(plan: StoragePlan) -> tuple[SecretCopy, ...]:
     pull_secrets = list_pull_secret_copies(plan.job.pull_secrets) if plan.job else ()
-    return (*list_credential_copies(plan.credential), *pull_secrets)
+    copy = plan.credential.copy if plan.credential else None
+    return (copy, *pull_secrets) if copy else pull_secrets
 
 
 def _compose_secrets(
-    writer: ObjectWriter, plan: StoragePlan, namespace: str, observed: _Observed, serving_uri: str
+    writer: ObjectWriter, observed: _Observed, namespace: str, serving_uri: str
 ) -> dict[str, Composed]:
+    job = observed.plan.job
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
-    pods_download = bool(serving_uri) and "pvc" not in serving_uri.partition("://")
-    policy = plan.job.policy if plan.job else ManagementPolicy.FULL
+    pods_download = bool(serving_uri) and not serving_uri.startswith("pvc://")
     composed: dict[str, Composed] = {}
-    for copy in _list_copies(plan):
+    for copy in _list_copies(observed.plan):
         key = TOKEN + copy.name
         if observed.is_hydrated and not copy.is_lasting and not pods_download:
             composed |= _delete_in_two_steps(writer, key)
         else:
-            composed[key] = copy.compose(writer, key, namespace, policy)
+            composed[key] = copy.compose(writer, key, namespace, job.policy if job else ManagementPolicy.FULL)
     return composed
 
 
 def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     """First step of a two-step delete: switch the Object to a policy with Delete now; drop it on the next reconcile."""
     observed = writer.observed.get(key)
-    return (
-        {} if observed is None or deletes(observed) else {key: with_management_policy(observed, ManagementPolicy.FULL)}
-    )
+    if observed is None or deletes(observed):
+        return {}
+    return {key: with_management_policy(observed, ManagementPolicy.FULL)}
 
 
-def _compose_jobs(
-    writer: ObjectWriter,
-    job: JobPlan | None,
-    observed: _Observed,
-    write_failures: tuple[str, ...],
-    *,
-    is_blocked: bool,
-) -> dict[str, Composed]:
+def _compose_jobs(writer: ObjectWriter, observed: _Observed, *, is_blocked: bool) -> dict[str, Composed]:
     """Composes the Job, and those that prove that root must prepare it until it is observed."""
+    job, key = observed.plan.job, observed.job_key
     if job is None or observed.job is None:
         return {}
-    key = observed.job_key
     existing = writer.observed.get(key)
     if observed.is_outdated:
         return _delete_in_two_steps(writer, key)
@@ -296,29 +294,28 @@ def _compose_jobs(
         return {key: replace(stop_managing(existing), ready=not observed.job.state_unknown)}
     is_other_completed_job = key != JOB + job.name
     if existing and is_other_completed_job:
-        return {key: reapply_observed(existing)}  # its claim is gone, and it goes once there is another claim
+        return {key: reapply_observed(existing)}  # its claim is gone, and it is deleted once there is another claim
     if existing is None and is_blocked:
         return {}
-    proof = () if existing else write_failures
+    proof = () if existing else observed.write_failures
     return {
         **{failed: reapply_observed(writer.observed[failed]) for failed in proof},
         key: compose_job(writer, key, job.manifest, job.policy),
     }
 
 
-def _compose_scripts(
-    writer: ObjectWriter, plan: StoragePlan, observed: _Observed, jobs: Mapping[str, Composed]
-) -> dict[str, Composed]:
+def _compose_scripts(writer: ObjectWriter, observed: _Observed, jobs: Mapping[str, Composed]) -> dict[str, Composed]:
     """Composes the ConfigMap of the planned Job, and carries over those that other Jobs of its bytes may mount."""
+    job = observed.plan.job
     composed: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
-        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == plan.key:
+        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == observed.plan.key:
             composed |= _carry_over_scripts(writer, key)
     has_failed = observed.job is not None and assess(observed.job.manifest).level is Level.FAILED
     has_ended = observed.is_hydrated or observed.is_outdated or has_failed
-    if plan.job and JOB + plan.job.name in jobs and not has_ended:
-        key = _name_scripts(plan.job)
-        composed[key] = writer.compose(key, plan.job.scripts, plan.job.policy)
+    if job and JOB + job.name in jobs and not has_ended:
+        key = _name_scripts(job)
+        composed[key] = writer.compose(key, job.scripts, job.policy)
     return composed
 
 
@@ -336,73 +333,61 @@ def _name_scripts(job: JobPlan) -> str:
 
 def _describe(
     writer: ObjectWriter,
-    plan: StoragePlan,
     observed: _Observed,
     claim_obstacle: StorageState | None,
     environment: str,
     entry: CacheEntry | None,
 ) -> StorageState:
+    plan, job, claim = observed.plan, observed.job, observed.claim
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
         return describe_cache(entry, environment)
-    secret_obstacle = _find_secret_obstacle(writer, plan)
-    if observed.job is None:
-        if plan.claim:
-            return StorageState(finding=Finding.PRESTAGED)
+    if plan.claim and job is None:
+        return StorageState(finding=Finding.PRESTAGED)
+    if observed.is_hydrated and job and not job.state_unknown:
+        unchanged = find_immutable_changes(plan.claim, claim.manifest) if plan.claim else ()
+        return describe_hydrated(plan, claim_obstacle, unchanged)
+    obstacle = None if observed.is_hydrated else _find_obstacle(writer, plan)
+    if obstacle or job is None:
         finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
-        return secret_obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
-    if not observed.is_hydrated:
-        obstacle = secret_obstacle or _find_scripts_obstacle(writer, plan)
-        return obstacle or describe_download(observed.job, observed.claim, environment)
-    if observed.job.state_unknown:
-        return describe_download(observed.job, observed.claim, environment)
-    unchanged = find_immutable_changes(plan.claim, observed.claim.manifest) if plan.claim else ()
-    return describe_hydrated(plan, claim_obstacle, unchanged)
+        return obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
+    return describe_download(job, claim, environment)
 
 
-def _find_secret_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
+def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
+    """Finds the first Secret or ConfigMap that pods wait for in vain."""
     states = (find_secret_obstacle(copy, writer.read(TOKEN + copy.name)) for copy in _list_copies(plan))
-    return next((state for state in states if state), None)
+    obstacle = next((state for state in states if state), None)
+    scripts = writer.read(_name_scripts(plan.job)) if plan.job else None
+    if obstacle or scripts is None or not scripts.refused:
+        return obstacle
+    return StorageState(finding=Finding.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
-def _find_scripts_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
-    """Finds whether the cluster refused the ConfigMap that the pods of the Job wait for."""
-    remote = writer.read(_name_scripts(plan.job)) if plan.job else None
-    if remote is None or not remote.refused:
-        return None
-    return StorageState(finding=Finding.SCRIPTS_REFUSED, message=remote.message, remote=remote)
-
-
-def _is_gate_open(gate: Gate, observed: _Observed, entry: CacheEntry | None) -> bool:
-    match gate:
-        case Gate.NOTHING:
-            return True
-        case Gate.CLAIM:
-            return observed.claim.present
-        case Gate.JOB:
-            return observed.is_hydrated
-        case Gate.CACHE:
-            return entry is not None and entry.phase is Phase.READY
+def _is_gate_open(observed: _Observed, entry: CacheEntry | None) -> bool:
+    if observed.plan.gate is Gate.JOB:
+        return observed.is_hydrated
+    if observed.plan.gate is Gate.CLAIM:
+        return observed.claim.present
+    if observed.plan.gate is Gate.CACHE:
+        return entry is not None and entry.phase is Phase.READY
+    return True
 
 
 def _carry_over_stale(
-    writer: ObjectWriter, plan: StoragePlan, composed: Mapping[str, Composed], observed: _Observed
+    writer: ObjectWriter, observed: _Observed, composed: Mapping[str, Composed]
 ) -> dict[str, Composed]:
     """Carries over what belongs to other bytes or another claim; what was replaced for the same bytes is dropped."""
+    tokens = {TOKEN + copy.name for copy in _list_copies(observed.plan)}
     stale: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
-        is_current = key in composed or key == observed.job_key or _is_superseded(key, manifest, plan)
-        if is_current or not key.startswith(_PREFIXES):
+        is_current = key in composed or key == observed.job_key or key in tokens
+        is_replaced = key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == observed.plan.key
+        if is_current or is_replaced or not key.startswith(_PREFIXES):
             continue
         stale |= _carry_over_scripts(writer, key) if key.startswith(SCRIPTS) else {key: reapply_observed(manifest)}
     return stale
-
-
-def _is_superseded(key: str, observed: Manifest, plan: StoragePlan) -> bool:
-    if key in {TOKEN + copy.name for copy in _list_copies(plan)}:
-        return True
-    return key.startswith((JOB, SCRIPTS)) and _get_cache_key(observed) == plan.key
 
 
 def _get_cache_key(observed: Manifest) -> str:

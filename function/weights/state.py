@@ -20,83 +20,76 @@ from function.weights.observed_jobs import JobFailure, find_failure
 from function.weights.plan import StoragePlan
 
 
-@dataclass(frozen=True, slots=True)
-class FindingRow:
-    """What the condition says about one finding; the message is formatted in status/weights.py."""
-
-    status: Status
-    reason: PlacementStorage
-    message: str
-
-
 class Finding(Enum):
-    """What was found; the first obstacle where there are several."""
+    """What was found, the first obstacle where there are several: status, reason and message of the condition.
 
-    NOT_NEEDED = FindingRow(
-        Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
+    status/weights.py fills in the message.
+    """
+
+    NOT_NEEDED = Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
+    EMPTY_DIR = Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
+    PRESTAGED = Status.TRUE, PlacementStorage.PRESTAGED, "The weights are pre-staged; no download is needed"
+    UNPLANNABLE = Status.FALSE, PlacementStorage.CLAIM_PENDING, "{problems}"
+    TOKEN_MISSING = Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} does not exist; create it"
+    TOKEN_KEY_MISSING = Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
+    TOKEN_REFUSED = (
+        Status.FALSE,
+        PlacementStorage.TOKEN_MISSING,
+        "The cluster refused the copy of Secret {name}: {message}",
     )
-    EMPTY_DIR = FindingRow(
-        Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
-    )
-    PRESTAGED = FindingRow(Status.TRUE, PlacementStorage.PRESTAGED, "The weights are pre-staged; no download is needed")
-    UNPLANNABLE = FindingRow(Status.FALSE, PlacementStorage.CLAIM_PENDING, "{problems}")
-    TOKEN_MISSING = FindingRow(Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} does not exist; create it")
-    TOKEN_KEY_MISSING = FindingRow(
-        Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
-    )
-    TOKEN_REFUSED = FindingRow(
-        Status.FALSE, PlacementStorage.TOKEN_MISSING, "The cluster refused the copy of Secret {name}: {message}"
-    )
-    TOKEN_UNKNOWN = FindingRow(Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The copy of Secret {name}: {obstacle}")
-    CLAIM_REFUSED = FindingRow(
-        Status.FALSE, PlacementStorage.CLAIM_PENDING, "The cluster refused claim {claim}: {message}"
-    )
-    CLAIM_NOT_FOUND = FindingRow(
+    TOKEN_UNKNOWN = Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The copy of Secret {name}: {obstacle}"
+    CLAIM_REFUSED = Status.FALSE, PlacementStorage.CLAIM_PENDING, "The cluster refused claim {claim}: {message}"
+    CLAIM_NOT_FOUND = (
         Status.FALSE,
         PlacementStorage.CLAIM_NOT_FOUND,
         "Claim {claim} does not exist; create it (no other claim is used instead)",
     )
-    CLAIM_NOT_SEEN = FindingRow(
-        Status.UNKNOWN, PlacementStorage.CLAIM_PENDING, "Waiting for the cluster's answer about claim {claim}"
+    CLAIM_NOT_SEEN = (
+        Status.UNKNOWN,
+        PlacementStorage.CLAIM_PENDING,
+        "Waiting for the cluster's answer about claim {claim}",
     )
-    CLAIM_NOT_SHARED = FindingRow(
+    CLAIM_NOT_SHARED = (
         Status.FALSE,
         PlacementStorage.CLAIM_NOT_SHARED,
         "Claim {claim} is {message}, and several nodes or replicas need ReadWriteMany",
     )
-    CLAIM_TOO_SMALL = FindingRow(Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL, "{problems}")
-    CLAIM_NOT_BOUND = FindingRow(
-        Status.FALSE, PlacementStorage.CLAIM_PENDING, "{environment_prefix}The claim is not bound yet"
-    )
-    UNKNOWN = FindingRow(Status.UNKNOWN, PlacementStorage.UNREACHABLE, "{environment_prefix}{obstacle}")
-    SCRIPTS_REFUSED = FindingRow(
+    CLAIM_TOO_SMALL = Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL, "{problems}"
+    CLAIM_NOT_BOUND = Status.FALSE, PlacementStorage.CLAIM_PENDING, "{place}The claim is not bound yet"
+    UNKNOWN = Status.UNKNOWN, PlacementStorage.UNREACHABLE, "{place}{obstacle}"
+    SCRIPTS_REFUSED = (
         Status.FALSE,
         PlacementStorage.DOWNLOAD_FAILED,
-        "The cluster refused the ConfigMap with the download's scripts. Allow configmaps as "
-        "install/remote-rbac.yaml does: {message}",
+        (
+            "The cluster refused the ConfigMap with the download's scripts. Allow configmaps as "
+            "install/remote-rbac.yaml does: {message}"
+        ),
     )
-    JOB_REFUSED = FindingRow(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The cluster refused the Job: {message}")
-    JOB_FAILED = FindingRow(
+    JOB_REFUSED = Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The cluster refused the Job: {message}"
+    JOB_FAILED = (
         Status.FALSE,
         PlacementStorage.DOWNLOAD_FAILED,
         "Job {name} failed ({failure}): {advice}. Then set another {retry}; files that are complete are kept",
     )
-    JOB_NOT_STARTED = FindingRow(Status.FALSE, PlacementStorage.DOWNLOADING, "The download has not started yet")
-    JOB_RUNNING = FindingRow(Status.FALSE, PlacementStorage.DOWNLOADING, "Job {name}: {message}")
-    HYDRATED = FindingRow(Status.TRUE, PlacementStorage.HYDRATED, "The weights are downloaded and verified")
-    CACHE_NOT_SHARED = FindingRow(Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED, "{problems}")
-    CACHE_EMPTY = FindingRow(
+    JOB_NOT_STARTED = Status.FALSE, PlacementStorage.DOWNLOADING, "The download has not started yet"
+    JOB_RUNNING = Status.FALSE, PlacementStorage.DOWNLOADING, "Job {name}: {message}"
+    HYDRATED = Status.TRUE, PlacementStorage.HYDRATED, "The weights are downloaded and verified"
+    CACHE_NOT_SHARED = Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED, "{problems}"
+    CACHE_EMPTY = (
         Status.FALSE,
         PlacementStorage.CLAIM_PENDING,
         "The ModelCache has nothing on environment {environment} yet",
     )
-    CACHE_PENDING = FindingRow(Status.FALSE, PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}")
-    CACHE_DOWNLOADING = FindingRow(Status.FALSE, PlacementStorage.DOWNLOADING, "The ModelCache is downloading")
-    CACHE_FAILED = FindingRow(Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}")
-    CACHE_UNREACHABLE = FindingRow(Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The ModelCache reports: {message}")
-    CACHE_HYDRATED = FindingRow(
-        Status.TRUE, PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
-    )
+    CACHE_PENDING = Status.FALSE, PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}"
+    CACHE_DOWNLOADING = Status.FALSE, PlacementStorage.DOWNLOADING, "The ModelCache is downloading"
+    CACHE_FAILED = Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}"
+    CACHE_UNREACHABLE = Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The ModelCache reports: {message}"
+    CACHE_HYDRATED = Status.TRUE, PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
+
+    def __init__(self, status: Status, reason: PlacementStorage, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        self.message = message
 
 
 class SizeOwner(Enum):
@@ -132,14 +125,14 @@ class StorageState:
     @property
     def status(self) -> Status:
         """The status of the condition."""
-        return self.finding.value.status
+        return self.finding.status
 
     @property
     def reason(self) -> PlacementStorage:
         """The reason of the condition."""
         if self.finding in (Finding.UNKNOWN, Finding.TOKEN_UNKNOWN) and not self.remote.unreachable:
             return PlacementStorage.SYNC_FAILED
-        return self.finding.value.reason
+        return self.finding.reason
 
     @property
     def phase(self) -> Phase:

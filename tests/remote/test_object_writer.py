@@ -15,10 +15,7 @@ from function.remote.object_writer import (
     object_name,
 )
 from function.weights.credentials import (
-    Credential,
-    CredentialForm,
     SecretCopy,
-    list_credential_copies,
     list_pull_secret_copies,
 )
 
@@ -99,11 +96,6 @@ def test_what_is_copied_is_what_is_not_on_the_cluster_yet() -> None:
     source = SecretKey(name="mirror", namespace="builds", key=".dockerconfigjson")
     pulled = list_pull_secret_copies([PullSecret(name="copy", source=source), PullSecret(name="there")])
     assert pulled == (SecretCopy(name="copy", origin=source, type="kubernetes.io/dockerconfigjson"),)
-    for form, whole in ((CredentialForm.VARIABLES, True), (CredentialForm.TOKEN, False)):
-        credential = Credential(name="copy", key="k", form=form, origin=source, is_lasting=whole)
-        assert list_credential_copies(credential) == (
-            SecretCopy(name="copy", origin=source, all_keys=whole, is_lasting=whole),
-        )
 
 
 def _in(name: str) -> Manifest:

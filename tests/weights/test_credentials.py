@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey, UriSource
 from function.kube.manifests import Manifest
-from function.weights.credentials import plan_credential
+from function.weights.credentials import SecretCopy, plan_credential
 
 HUB = SecretKey(name="hf-token", namespace="modelplane-system", key="token")
 BUCKET = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
@@ -19,7 +19,7 @@ class Case:
     source: HuggingFaceSource | UriSource
     existing: str | None = None
     name: str = ""
-    origin: SecretKey | None = None
+    copy: SecretCopy | None = None
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
     mounts: tuple[Manifest, ...] = ()
@@ -35,7 +35,7 @@ CASES = (
         "the hub's client reads HF_TOKEN",
         HuggingFaceSource(repo="a/b", secret=HUB),
         name="copy",
-        origin=HUB,
+        copy=SecretCopy(name="copy", origin=HUB),
         env=(ref("copy", "token"),),
     ),
     Case(
@@ -64,7 +64,7 @@ CASES = (
         "boto reads several variables",
         UriSource(uri="s3://b/m", secret=BUCKET),
         name="copy",
-        origin=BUCKET,
+        copy=SecretCopy(name="copy", origin=BUCKET, all_keys=True),
         env_from=({"secretRef": {"name": "copy"}},),
     ),
     Case(
@@ -72,7 +72,7 @@ CASES = (
         "its client reads a file",
         UriSource(uri="gs://b/m", secret=BUCKET),
         name="copy",
-        origin=BUCKET,
+        copy=SecretCopy(name="copy", origin=BUCKET),
         env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/var/secrets/source/account.json"},),
         mounts=({"name": "credentials", "mountPath": "/var/secrets/source", "readOnly": True},),
     ),
@@ -83,7 +83,7 @@ CASES = (
 def test_credential(case: Case) -> None:
     found = plan_credential(case.source, case.existing, "copy", is_lasting=False)
     assert found is not None, case.reason
-    assert (found.name, found.origin) == (case.name, case.origin), case.reason
+    assert (found.name, found.copy) == (case.name, case.copy), case.reason
     assert (found.env, found.env_from, found.mounts) == (case.env, case.env_from, case.mounts), case.reason
     assert len(found.volumes) == len(case.mounts), case.reason
 

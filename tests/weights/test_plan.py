@@ -347,15 +347,17 @@ def test_token_of_a_job_goes_and_that_of_a_pod_stays() -> None:
     pod = planned(replace(SINGLE, model=model(GATED))).credential
     assert job
     assert pod
-    assert (job.origin, job.is_lasting) == (SECRET, False)
-    assert (pod.origin, pod.is_lasting) == (SECRET, True)
+    assert job.copy
+    assert (job.copy.origin, job.copy.is_lasting) == (SECRET, False)
+    assert pod.copy
+    assert (pod.copy.origin, pod.copy.is_lasting) == (SECRET, True)
 
 
 def test_environments_token_is_not_copied() -> None:
     request = replace(MULTI, model=model(GATED), download=replace(BUILT_IN.download, token_secret="hub"))
     found = planned(request).credential
     assert found
-    assert (found.name, found.origin) == ("hub", None)
+    assert (found.name, found.copy) == ("hub", None)
 
 
 def test_without_preload_no_token_is_needed() -> None:
