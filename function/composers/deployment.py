@@ -14,7 +14,7 @@ from function.api.model_placement import PLACEMENTS
 from function.api.settings import parse_settings
 from function.composers import requirements, resolve, scopes
 from function.composers.outcome import build_outcome, keep_observed
-from function.composers.placement_writer import lower_replicas, placement_manifest
+from function.composers.placement_writer import build_placement, lower_replicas
 from function.composers.scopes import Scope
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
@@ -195,7 +195,7 @@ def _compose_placements(call: Call, settings: Settings, found: Considered) -> Ou
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
-            manifest=placement_manifest(request.deployment, placement, get(call.xr, "spec.modelCache")),
+            manifest=build_placement(request.deployment, placement, get(call.xr, "spec.modelCache")),
             ready=placement.ready,
         )
         if key in call.observed and not is_rescheduled(assignment):

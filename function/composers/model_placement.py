@@ -7,13 +7,13 @@ one stays until the new one may be composed. While a reference does not resolve,
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from function.api.model_placement import PLACEMENTS, parse_placement
 from function.api.settings import parse_settings
 from function.composers import requirements, resolve
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
-from function.composers.placement_writer import labels
+from function.composers.placement_writer import build_labels
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import ManagedCache, NamedCache
@@ -94,23 +94,8 @@ def _compose(
     admitted = _check_admission(resolved, quota_excess)
     if not admitted.may_compose and _nothing_composed(call):
         return _hold(call, settings, required, [_RESOLVED, admission_report.admitted(placement, admitted)], placement)
-    writer = ObjectWriter(
-        owner=placement.name,
-        namespace=placement.namespace,
-        provider_config=resolved.environment.provider_config,
-        watch=settings.object_watch,
-        observed=call.observed,
-        deleting=deleting,
-    )
-    weights = reconcile_weights(
-        _request_storage(resolved),
-        writer,
-        resolved.environment.name,
-        placement.hydration,
-        resolved.entry,
-        placement.serving_uri,
-        service_exists=_has_service(call),
-    )
+    writer = _build_writer(call, resolved, deleting)
+    weights = _reconcile_weights(call, resolved, writer)
     service = reconcile_service(resolved, writer, weights, admitted)
     composed = {
         NAMESPACE: compose_namespace(resolved.namespace, writer),
@@ -122,39 +107,55 @@ def _compose(
     if not service.previous_weights_unused:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
-    conditions = _list_conditions(resolved, admitted, weights, service)
-    return _build_outcome(call, resolved, required, composed, conditions, admitted, weights, service)
+    return _build_outcome(call, required, composed, _Execution(resolved, admitted, weights, service))
 
 
-def _list_conditions(
-    resolved: ResolvedPlacement, admitted: Admission, weights: Weights, service: ServiceRollout
-) -> tuple[Condition, ...]:
-    placement, may_compose = resolved.placement, weights.gate_open and admitted.may_compose
-    accepted = report.service_accepted(service.remote, may_compose=may_compose)
-    ready = report.service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
-    ready = pools.remarked(ready, resolved.pool, resolved.shape, resolved.environment.name)
-    return (
-        _RESOLVED,
-        admission_report.admitted(placement, admitted),
-        report.storage_ready(weights.state),
-        report.service_invalid(service.problems) if service.problems else accepted,
-        report.with_pull_secret_note(ready, service.missing_pull_secret),
+@dataclass(frozen=True, slots=True)
+class _Execution:
+    """How a placement was carried out in this call."""
+
+    resolved: ResolvedPlacement
+    admitted: Admission
+    weights: Weights
+    service: ServiceRollout
+
+    @property
+    def may_compose_service(self) -> bool:
+        """Whether admission and weights allow to compose the service now."""
+        return self.admitted.may_compose and self.weights.gate_open
+
+
+def _build_writer(call: Call, resolved: ResolvedPlacement, deleting: Mapping[str, Manifest]) -> ObjectWriter:
+    return ObjectWriter(
+        owner=resolved.placement.name,
+        namespace=resolved.placement.namespace,
+        provider_config=resolved.environment.provider_config,
+        watch=resolved.settings.object_watch,
+        observed=call.observed,
+        deleting=deleting,
     )
 
 
-def _build_outcome(  # noqa: PLR0913, PLR0917  # what was decided before
-    call: Call,
-    resolved: ResolvedPlacement,
-    required: Mapping[str, Requirement],
-    composed: Mapping[str, Composed],
-    conditions: tuple[Condition, ...],
-    admitted: Admission,
-    weights: Weights,
-    service: ServiceRollout,
+def _reconcile_weights(call: Call, resolved: ResolvedPlacement, writer: ObjectWriter) -> Weights:
+    placement = resolved.placement
+    return reconcile_weights(
+        _request_storage(resolved),
+        writer,
+        resolved.environment.name,
+        placement.hydration,
+        resolved.entry,
+        placement.serving_uri,
+        service_exists=_has_service(call),
+    )
+
+
+def _build_outcome(
+    call: Call, required: Mapping[str, Requirement], composed: Mapping[str, Composed], execution: _Execution
 ) -> Outcome:
-    placement, serves = resolved.placement, conditions[-1].status is Status.TRUE
+    resolved, weights, service = execution.resolved, execution.weights, execution.service
+    conditions = _list_conditions(execution)
     status = report.status(
-        placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
+        resolved.placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
     )
     outcome = build_outcome(
         call,
@@ -164,12 +165,27 @@ def _build_outcome(  # noqa: PLR0913, PLR0917  # what was decided before
         status=status | report.progress(call.xr, conditions, weights.state, service.remote),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
-        ready=unready_if_incomplete(composed, works=serves),
+        ready=unready_if_incomplete(composed, works=conditions[-1].status is Status.TRUE),
     )
     if not service.rollout_blocked:
         return outcome
-    blocked = admission_report.rollout_blocked(placement, admitted, tied=service.needs_same_node)
+    blocked = admission_report.rollout_blocked(resolved.placement, execution.admitted, tied=service.needs_same_node)
     return replace(outcome, events=(*outcome.events, blocked))
+
+
+def _list_conditions(execution: _Execution) -> tuple[Condition, ...]:
+    resolved, service = execution.resolved, execution.service
+    placement = resolved.placement
+    accepted = report.service_accepted(service.remote, may_compose=execution.may_compose_service)
+    ready = report.service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
+    ready = pools.remarked(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    return (
+        _RESOLVED,
+        admission_report.admitted(placement, execution.admitted),
+        report.storage_ready(execution.weights.state),
+        report.service_invalid(service.problems) if service.problems else accepted,
+        report.with_pull_secret_note(ready, service.missing_pull_secret),
+    )
 
 
 def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] | None:
@@ -226,7 +242,7 @@ def _check_admission(resolved: ResolvedPlacement, quota_excess: QuotaUsage | Non
     is_known = (
         placement.has_resources and cache is not None and placement.name in {reader.name for reader in cache.consumers}
     )
-    needed_labels = labels(placement.environment, ManagedCache() if is_known else placement.cache)
+    needed_labels = build_labels(placement.environment, ManagedCache() if is_known else placement.cache)
     admitted = check_admission(placement, resolved.environment, needed_labels)
     return apply_quota(admitted, placement, resolved.environment, quota_excess)
 

@@ -1,4 +1,4 @@
-"""A decision becomes a ModelPlacement on the control plane."""
+"""A scheduling decision becomes a ModelPlacement on the control plane."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,14 +22,14 @@ from function.kube.names import (
 KIND = "ModelPlacement"
 
 
-def labels(environment: str, cache: CacheChoice) -> dict[str, str]:
-    """Return the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
-    named = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, NamedCache) else {}
-    return {LABEL_ENVIRONMENT: label_value(environment)} | named
+def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
+    """Returns the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
+    cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, NamedCache) else {}
+    return {LABEL_ENVIRONMENT: label_value(environment)} | cache_label
 
 
-def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
-    """Return the ModelPlacement that records a decision; `cache` is the deployment's `modelCache` as it stands."""
+def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
+    """Returns the ModelPlacement that records a decision; `cache` is the deployment's `modelCache`, unchanged."""
     shape = placement.shape
     return {
         "apiVersion": VERSION,
@@ -41,9 +41,9 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
                 "labels": {
                     **MANAGED_BY,
                     LABEL_DEPLOYMENT: label_value(deployment.name),
-                    **labels(placement.environment, deployment.cache),
+                    **build_labels(placement.environment, deployment.cache),
                 },
-                "annotations": _annotations(placement) or None,
+                "annotations": _build_annotations(placement) or None,
             }
         ),
         "spec": prune(
@@ -53,7 +53,7 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
                 "inferenceEnvironmentRef": {"name": placement.environment},
                 "profile": placement.profile,
                 "pool": placement.pool,
-                "topology": _topology(shape) if shape else None,
+                "topology": _build_topology(shape) if shape else None,
                 "replicas": placement.replicas,
                 "modelCache": cache,
             }
@@ -62,9 +62,9 @@ def placement_manifest(deployment: Deployment, placement: Placement, cache: JSON
 
 
 def lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
-    """Return composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
+    """Returns composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
 
-    Scaling down needs no model, environment or room, so a placement that is carried over is scaled down as well.
+    Scaling down needs no model, environment or capacity, so a placement that is carried over is scaled down as well.
     """
     return {key: _lower_replicas(item, replicas) for key, item in composed.items()}
 
@@ -76,13 +76,12 @@ def _lower_replicas(item: Composed, replicas: int) -> Composed:
     return replace(item, manifest={**manifest, "spec": {**mapping(manifest, "spec"), "replicas": replicas}})
 
 
-def _annotations(placement: Placement) -> Manifest:
-    """Return what of the profile the ledger of an environment and a later decision must know."""
+def _build_annotations(placement: Placement) -> Manifest:
     vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
     return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.exclusive_replica_nodes else {})
 
 
-def _topology(shape: Shape) -> Manifest:
+def _build_topology(shape: Shape) -> Manifest:
     split = shape.parallelism
     return {
         "nodes": shape.nodes,

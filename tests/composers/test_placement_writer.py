@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from function.api.model_placement import parse_placement
-from function.composers.placement_writer import placement_manifest
+from function.composers.placement_writer import build_placement
 from function.domain.cache import NamedCache
 from function.domain.model import Parallelism
 from function.kube.manifests import Manifest, mapping
@@ -48,12 +48,12 @@ WANT: Manifest = {
 
 def test_a_decision_is_recorded_whole() -> None:
     deployment = builders.deployment(cache=NamedCache(name="weights"))
-    assert placement_manifest(deployment, DECIDED, {"name": "weights"}) == WANT
+    assert build_placement(deployment, DECIDED, {"name": "weights"}) == WANT
 
 
 def test_what_is_not_known_is_not_written() -> None:
     bare = replace(DECIDED, shape=None, vram=None)
-    made = placement_manifest(builders.deployment(), bare, None)
+    made = build_placement(builders.deployment(), bare, None)
     labels = mapping(WANT, "metadata.labels")
     want = copy.deepcopy(WANT)
     put(want, "metadata.annotations", None)
@@ -62,7 +62,7 @@ def test_what_is_not_known_is_not_written() -> None:
     put(want, "spec.modelCache", None)
     assert made == want
     narrow = replace(DECIDED, shape=builders.shape(1, 1, Parallelism(tensor=1)))
-    made = placement_manifest(builders.deployment(), narrow, None)
+    made = build_placement(builders.deployment(), narrow, None)
     split: Manifest = {"tensor": 1, "pipeline": 1, "expert": "disabled"}
     assert mapping(made, "spec.topology") == {"nodes": 1, "gpusPerNode": 1, "parallelism": split}
 
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_not_written() -> None:
 @pytest.mark.parametrize("vram", [None, "80Gi"])
 def test_the_ledger_reads_what_was_written_of_replicas_apart(vram: str | None) -> None:
     apart = replace(builders.placement(vram=vram), exclusive_replica_nodes=True)
-    found = parse_placement(placement_manifest(builders.deployment(), apart, None)).value
+    found = parse_placement(build_placement(builders.deployment(), apart, None)).value
     assert found
     assert (found.requested, found.vram) == (apart.requested, apart.vram)
     assert found.exclusive_replica_nodes
