@@ -93,10 +93,10 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
     cpu = parse_quantity(spec.resources.cpu, "spec.resources.cpu", problems, CPU)
     memory = parse_quantity(spec.resources.memory, "spec.resources.memory", problems, MEMORY)
     selector = parse_selector(spec.environment_selector, "spec.environmentSelector", problems)
-    found = problems.within("spec")
-    only_profiles_are_broken = {p for profile in broken for p in profile.problems} == set(found)
+    all_problems = problems.find_within("spec")
+    only_profiles_are_broken = {p for profile in broken for p in profile.problems} == set(all_problems)
     if source is None or not only_profiles_are_broken:
-        return Parsed(None, found)
+        return Parsed(None, all_problems)
     model = Model(
         kind=kind,
         name=text(manifest, "metadata.name"),
@@ -111,7 +111,7 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
         memory=memory,
         selector=selector,
     )
-    return Parsed(model, found)
+    return Parsed(model, all_problems)
 
 
 def _parse_source(spec: schemas.ModelSpec, secrets: _SecretRule, problems: Problems) -> Source | None:
@@ -224,11 +224,11 @@ def _parse_profiles(
         if block.name and first_path != path:
             problems.add_invalid(f"{path}.name", block.name, f"unique, and {first_path} has it already")
         profile = None if problems.refuses(path) else _parse_profile(block, path, context, problems)
-        found = problems.within(path)
-        if profile and not found:
+        problems_of_profile = problems.find_within(path)
+        if profile and not problems_of_profile:
             profiles.append(profile)
         else:
-            broken.append(BrokenProfile(name=block.name, problems=found))
+            broken.append(BrokenProfile(name=block.name, problems=problems_of_profile))
     return tuple(profiles), tuple(broken)
 
 

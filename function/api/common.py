@@ -79,7 +79,7 @@ def parse_selector(
         at = f"{path}.matchExpressions[{index}]"
         if not problems.refuses(at):
             _check_expression(expression, at, problems)
-        if not problems.within(at):
+        if not problems.find_within(at):
             values = tuple(sorted(set(expression.values or ())))
             requirement = Requirement(key=expression.key, operator=Operator(expression.operator), values=values)
             requirements.add(requirement)
@@ -95,8 +95,8 @@ def _check_expression(expression: schemas.MatchExpression, path: str, problems: 
         if not _VALUE.fullmatch(value):
             problems.add_invalid(f"{path}.values[{index}]", value, _VALUE_FORM)
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
-        found = None if expression.values is None else listed
-        problems.add_invalid(f"{path}.values", found, f"at least one value for operator {operator}")
+        shown = None if expression.values is None else listed
+        problems.add_invalid(f"{path}.values", shown, f"at least one value for operator {operator}")
     if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
         problems.add_invalid(f"{path}.values", listed, f"left out for operator {operator}")
 
@@ -106,12 +106,12 @@ def parse_shape(
 ) -> Shape | None:
     """Returns the declared shape; None if there is none, or if it has problems."""
     fields = (f"{path}.nodes", f"{path}.gpusPerNode", f"{path}.parallelism")
-    if topology is None or topology.gpus_per_node < 1 or any(problems.within(field) for field in fields):
+    if topology is None or topology.gpus_per_node < 1 or any(problems.find_within(field) for field in fields):
         return None
     nodes, gpus, block = topology.nodes, topology.gpus_per_node, topology.parallelism or schemas.Parallelism()
     parse_mode = _parse_pipeline_mode if block.data is None and block.data_local is None else _parse_data_mode
     parallelism = parse_mode(block, nodes, gpus, f"{path}.parallelism", problems)
-    if parallelism is None or problems.within(f"{path}.parallelism"):
+    if parallelism is None or problems.find_within(f"{path}.parallelism"):
         return None
     return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=replace(parallelism, expert=block.expert == "enabled"))
 

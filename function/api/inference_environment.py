@@ -80,7 +80,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         _parse_pull_secret(secret, settings.secret_namespace, f"spec.imagePullSecrets[{index}]", problems)
         for index, secret in enumerate(spec.image_pull_secrets or ())
     )
-    found = problems.within("spec")
+    all_problems = problems.find_within("spec")
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
     moved = _find_moved_pools(published, pools, broken_pools)
     ready, ready_message = _parse_readiness(manifest)
@@ -90,7 +90,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
-        broken=any(problem not in pool_problems for problem in found),
+        broken=any(problem not in pool_problems for problem in all_problems),
         storage=storage,
         hardware=hardware,
         pull_secrets=pull_secrets,
@@ -103,7 +103,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    return ParsedEnvironment(environment, found, access=access, pool_problems=pool_problems)
+    return ParsedEnvironment(environment, all_problems, access=access, pool_problems=pool_problems)
 
 
 ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(
@@ -128,7 +128,7 @@ def _parse_access(
             problems.add_required(f"spec.cluster.{field}", f"as source is {source}")
     field, block = blocks.get(source, ("", None))
     path = f"spec.cluster.{field}"
-    if block is None or problems.within(f"{path}.secretRef") or problems.within(f"{path}.identitySecretRef"):
+    if block is None or problems.find_within(f"{path}.secretRef") or problems.find_within(f"{path}.identitySecretRef"):
         return None
     secret, identity = block.secret_ref, block.identity_secret_ref
     kubeconfig = SecretKey(
@@ -149,7 +149,7 @@ def _parse_pull_secret(
     name, reference = block.name, block.secret_ref
     if name and reference:
         problems.add_invalid(f"{path}.secretRef", dump(reference), "left out together with name")
-    elif not name and not reference and not problems.within(path):
+    elif not name and not reference and not problems.find_within(path):
         problems.add_required(f"{path}.name", "or secretRef")
     if name or reference is None:
         return PullSecret(name=name or "")
@@ -178,9 +178,9 @@ def _parse_pools(
         first_path = paths_by_name.setdefault(pool.name, path)
         if pool.name and first_path != path:
             problems.add_invalid(f"{path}.name", pool.name, f"unique, and {first_path} has it already")
-        found = problems.within(path)
-        pool_problems += found
-        if found:
+        problems_of_pool = problems.find_within(path)
+        pool_problems += problems_of_pool
+        if problems_of_pool:
             broken.append(pool.name)
         elif pool.gpus_per_node > 0:
             pools.append(pool)
@@ -207,10 +207,10 @@ def _parse_hardware(block: schemas.Hardware, problems: Problems) -> Hardware:
     """Returns which nodes are observed; a selector of all nodes is a problem."""
     path = "spec.hardware.selector"
     selector = parse_selector(block.selector, path, problems)
-    if block.selector is not None and not selector.requirements and not problems.within(path):
+    if block.selector is not None and not selector.requirements and not problems.find_within(path):
         allowed = "at least one of matchLabels and matchExpressions, with something in it"
         problems.add_invalid(path, dump(block.selector), allowed)
-    is_valid = block.selector is not None and not problems.within(path)
+    is_valid = block.selector is not None and not problems.find_within(path)
     return Hardware(observe=Observe(block.observe), selector=dump(block.selector) if is_valid else None)
 
 

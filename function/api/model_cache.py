@@ -77,8 +77,8 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         ),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
     )
-    found = problems.within("spec")
-    return Parsed(None if found else cache, found)
+    all_problems = problems.find_within("spec")
+    return Parsed(None if all_problems else cache, all_problems)
 
 
 def parse_hydration(status: Manifest) -> Hydration:

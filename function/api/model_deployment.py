@@ -21,5 +21,5 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
     )
-    found = problems.within("spec")
-    return Parsed(None if found else deployment, found)
+    all_problems = problems.find_within("spec")
+    return Parsed(None if all_problems else deployment, all_problems)

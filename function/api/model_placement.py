@@ -34,7 +34,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     cache = parse_cache_choice(spec.model_cache, "spec.modelCache", problems)
     environment = spec.inference_environment_ref.name
     if not environment:
-        return Parsed(None, problems.within("spec"))
+        return Parsed(None, problems.find_within("spec"))
     admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     annotations = strings(manifest, "metadata.annotations")
     owners = listing(manifest, "metadata.ownerReferences")
@@ -74,7 +74,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     allocated = _parse_allocated(manifest, placement)
     if allocated:
         allocated = replace(allocated, exclusive_replica_nodes=placement.exclusive_replica_nodes)
-    return Parsed(replace(placement, allocated=allocated), problems.within("spec"))
+    return Parsed(replace(placement, allocated=allocated), problems.find_within("spec"))
 
 
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
@@ -102,9 +102,9 @@ def _is_serving(manifest: Manifest) -> bool:
 def _describe_obstacle(manifest: Manifest) -> str:
     """Returns the first condition before ServiceReady that is not True, in the order of the steps."""
     for type_ in _BEFORE_SERVING:
-        found = condition(manifest, type_)
-        if found and found.get("status") != Status.TRUE:
-            return f"{type_} is {text(found, 'status')} ({text(found, 'reason')})"
+        step = condition(manifest, type_)
+        if step and step.get("status") != Status.TRUE:
+            return f"{type_} is {text(step, 'status')} ({text(step, 'reason')})"
     return ""
 
 

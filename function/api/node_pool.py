@@ -105,10 +105,10 @@ def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, prob
     preset = get_preset(block.preset) if block.preset in list_presets() else None
     _check_inputs(block, preset, pool.gpu_resource, f"{at}.with", problems)
     base = PodAdditions()
-    if preset and not problems.within(f"{at}.with"):
+    if preset and not problems.find_within(f"{at}.with"):
         base = preset.build_additions(inputs, fail_closed=block.fail_closed)
-    merged = own.over(pod.over(base))
-    if not problems.within(path):
+    merged = own.merge_over(pod.merge_over(base))
+    if not problems.find_within(path):
         origins = (f"preset {block.preset}", f"{path}.pod.volumeMounts", f"{at}.pod.volumeMounts")
         check_mounts(merged, list(zip(origins, (base, pod, own), strict=True)), problems)
     return InterNode(

@@ -52,7 +52,7 @@ def parse_additions(pod: schemas.Pod | None, gpu_resource: str, path: str, probl
     _check_volumes(pod.volumes or [], f"{path}.volumes", problems)
     _check_claims(pod.resource_claims or [], f"{path}.resourceClaims", problems)
     check_env(pod.env, f"{path}.env", problems)
-    if problems.within(path):
+    if problems.find_within(path):
         return PodAdditions()
     return PodAdditions(
         resources=tuple(sorted((name, str(amount)) for name, amount in (pod.resources or {}).items())),
@@ -97,7 +97,7 @@ def _check_resources(amounts: Mapping[str, int | str], gpu_resource: str, path: 
         at = f"{path}.{name}"
         parse_quantity(amount, at, problems)
         extended = "/" in name and not name.startswith("kubernetes.io/")
-        if problems.within(at):
+        if problems.find_within(at):
             continue
         if not (extended or name.startswith(_HUGE_PAGES)):
             allowed = "under a name like vpc.amazonaws.com/efa or hugepages-2Mi; the model sets cpu and memory"
@@ -188,7 +188,7 @@ class Preset:
             env=tuple(env),
             annotations=sort_entries(self._annotate_networks(inputs.networks or self.networks, count)),
         )
-        return own.over(self.pod.over(get_common_preset().pod))
+        return own.merge_over(self.pod.merge_over(get_common_preset().pod))
 
     def _annotate_networks(self, networks: tuple[str, ...], count: int) -> dict[str, str]:
         if self.style == "multus":

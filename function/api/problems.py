@@ -106,7 +106,7 @@ class Problems:
         for problem in problems:
             self.add(problem.path, problem.message)
 
-    def within(self, path: str) -> tuple[Problem, ...]:
+    def find_within(self, path: str) -> tuple[Problem, ...]:
         """Returns the problems of a field and of all fields below it, sorted."""
         if not self._refused and not self._added:
             return ()
@@ -201,7 +201,9 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
         # Of words that differ only in case, the first is the documented one.
         words = {word.lower(): word for word in reversed(re.findall("'([^']*)'", context["expected"]))}
         return unknown_value(path, error["input"], tuple(reversed(words.values())))
-    allowed = _ALLOWED.get(error["type"], "of another type").format(**context)
+    if error["type"] not in _ALLOWED:
+        return Problem(path, f"{format_value(error['input'])} has the wrong type")
+    allowed = _ALLOWED[error["type"]].format(**context)
     return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
 
 

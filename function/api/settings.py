@@ -60,7 +60,7 @@ def parse_download(block: schemas.Download | None, weaker: Download, path: str, 
     parse_image(block.image, f"{path}.image", problems)
 
     def choose(key: str, value: T | None, default: T) -> T:
-        return default if value is None or problems.within(f"{path}.{key}") else value
+        return default if value is None or problems.find_within(f"{path}.{key}") else value
 
     secrets = block.image_pull_secrets
     node_selector: Manifest | None = None if block.node_selector is None else {**block.node_selector}
@@ -103,7 +103,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     image_path = f"{path}.storageInitializerImage"
     refuse_templates(spec.storage_initializer_image, image_path, problems)
     image = parse_image(spec.storage_initializer_image, image_path, problems)
-    is_valid_image = image and not problems.within(image_path)
+    is_valid_image = image and not problems.find_within(image_path)
     download = replace(weaker.download, image=image) if is_valid_image else weaker.download
     ttl, limits = spec.ttl or schemas.Ttl(), spec.limits or schemas.Limits()
 
@@ -125,7 +125,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         remote_namespace_prefix=choose(spec.remote_namespace_prefix, weaker.remote_namespace_prefix),
     )
     unknown = find_unknown_fields(schemas.Defaults, fields, path)
-    return Parsed(settings, tuple(sorted({*problems.within(path), *unknown})))
+    return Parsed(settings, tuple(sorted({*problems.find_within(path), *unknown})))
 
 
 def _parse_seconds(duration: str | None, weaker: int, path: str, problems: Problems) -> int:

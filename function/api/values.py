@@ -39,7 +39,7 @@ def parse_quantity(value: int | str | None, path: str, problems: Problems, defau
 
 def parse_image(value: str | None, path: str, problems: Problems) -> str:
     """Returns the reference of an image; one that the kubelet cannot parse is a problem, unless it has one already."""
-    if value and not is_image(value) and not problems.within(path):
+    if value and not is_image(value) and not problems.find_within(path):
         problems.add_invalid(path, value, IMAGE_FORM)
     return value or ""
 

@@ -36,7 +36,7 @@ class PodAdditions:
     security: Manifest = field(default_factory=dict)
     resource_claims: tuple[Manifest, ...] = ()
 
-    def over(self, weaker: "PodAdditions") -> "PodAdditions":
+    def merge_over(self, weaker: "PodAdditions") -> "PodAdditions":
         """Returns these additions merged over weaker ones."""
         return PodAdditions(
             resources=_merge_maps(weaker.resources, self.resources),

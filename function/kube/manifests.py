@@ -24,14 +24,14 @@ def get(manifest: JSON, path: str) -> JSON:
 
 def text(manifest: JSON, path: str) -> str:
     """Returns the string at `path`, or an empty one."""
-    found = get(manifest, path)
-    return found if isinstance(found, str) else ""
+    value = get(manifest, path)
+    return value if isinstance(value, str) else ""
 
 
 def integer(manifest: JSON, path: str, default: int = 0) -> int:
     """Returns the whole number at `path`, or the default."""
-    found = get(manifest, path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else default
+    value = get(manifest, path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def flag(manifest: JSON, path: str) -> bool:
@@ -41,20 +41,20 @@ def flag(manifest: JSON, path: str) -> bool:
 
 def mapping(manifest: JSON, path: str) -> Manifest:
     """Returns the map at `path`, or an empty one."""
-    found = get(manifest, path)
-    return found if isinstance(found, dict) else {}
+    value = get(manifest, path)
+    return value if isinstance(value, dict) else {}
 
 
 def listing(manifest: JSON, path: str) -> list[Manifest]:
     """Returns the maps of the list at `path`, without anything else."""
-    found = get(manifest, path)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    value = get(manifest, path)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def list_texts(manifest: JSON, path: str) -> tuple[str, ...]:
     """Returns the strings of the list at `path`, without anything else."""
-    found = get(manifest, path)
-    return tuple(item for item in found if isinstance(item, str)) if isinstance(found, list) else ()
+    value = get(manifest, path)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def strings(manifest: JSON, path: str) -> dict[str, str]:

@@ -165,7 +165,7 @@ def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manife
 def _build_security_context(request: ServingRequest, additions: PodAdditions) -> Manifest | None:
     """Returns the rights of the engine's container: the pool's, over our own and over those of KServe's preset."""
     own, mode = _list_own_rights(request), mode_of(request.shape)
-    merged = PodAdditions(security=additions.security).over(PodAdditions(security=own)).security
+    merged = PodAdditions(security=additions.security).merge_over(PodAdditions(security=own)).security
     if merged.get("privileged") is True:
         # Kubernetes refuses the one without the other, and KServe's presets deny escalation.
         merged = {"allowPrivilegeEscalation": True, **merged}

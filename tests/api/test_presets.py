@@ -52,7 +52,7 @@ def test_a_preset_says_where_it_was_read_and_gives_what_a_pool_may_give(name: st
     assert read.keys() <= KNOWN, name
     assert get(read, "source")
     assert re.fullmatch(r"20\d\d-\d\d", text(read, "date"))
-    assert validate(Pod, read.get("pod", {}), name)[1].within(name) == ()
+    assert validate(Pod, read.get("pod", {}), name)[1].find_within(name) == ()
     assert [*find_unknown_fields(Pod, read.get("pod", {}), name)] == []
 
 

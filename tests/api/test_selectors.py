@@ -18,7 +18,7 @@ ORACLE = json.loads(Path(__file__).parent.parent.joinpath("oracle", "selectors.j
 
 def _read(value: JSON) -> tuple[Selector, tuple[Problem, ...]]:
     selector, problems = validate(EnvironmentSelector, value, "selector")
-    return parse_selector(selector, "selector", problems), problems.within("selector")
+    return parse_selector(selector, "selector", problems), problems.find_within("selector")
 
 
 def _row_id(row: Manifest) -> str:
