@@ -5,6 +5,7 @@ the environment that came closest.
 """
 
 from enum import Enum, StrEnum
+from typing import Self
 
 
 class Status(StrEnum):
@@ -49,40 +50,59 @@ class Outlook(Enum):
 
 
 class Refused(StrEnum):
-    """Why a deployment is not placed, from furthest to nearest."""
+    """Why a deployment is not placed, from furthest to nearest: the reason, its short text, and what to do.
 
-    INVALID_DEPLOYMENT = "InvalidDeployment"
-    NO_ENVIRONMENTS = "NoEnvironments"
-    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches"
-    INVALID_PROFILE = "InvalidProfile"
-    NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements"
-    SHARED_STORAGE_MISSING = "SharedStorageMissing"
-    STORAGE_TOO_SMALL = "StorageTooSmall"
-    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment"
-    POOL_TOO_SMALL = "PoolTooSmall"
-    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
-    ENVIRONMENT_NOT_READY = "EnvironmentNotReady"
-    QUOTA_EXCEEDED = "QuotaExceeded"
+    A remedy may name the `{pool}` and the `{environment}`; it is empty where there are several.
+    """
 
-    @property
-    def outlook(self) -> Outlook:
-        """Not now where capacity may become free or an environment Ready, never otherwise."""
-        return Outlook.NOT_NOW if self in _NOT_NOW else Outlook.NEVER
+    phrase: str
+    outlook: Outlook
+    remedy: str
+
+    def __new__(cls, value: str, phrase: str = "", outlook: Outlook = Outlook.NEVER, remedy: str = "") -> Self:
+        """Makes the member that is equal to its reason."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.phrase, member.outlook, member.remedy = phrase, outlook, remedy
+        return member
+
+    INVALID_DEPLOYMENT = "InvalidDeployment", "deployment invalid"
+    NO_ENVIRONMENTS = "NoEnvironments", "no environment", Outlook.NEVER, "Create an InferenceEnvironment"
+    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "selector does not match"
+    INVALID_PROFILE = "InvalidProfile", "profile invalid"
+    NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "no pool satisfies the requirements"
+    SHARED_STORAGE_MISSING = "SharedStorageMissing", "no shared storage"
+    STORAGE_TOO_SMALL = "StorageTooSmall", "storage too small"
+    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "cache not on environment", Outlook.NOT_NOW
+    POOL_TOO_SMALL = (
+        "PoolTooSmall",
+        "pool too small",
+        Outlook.NEVER,
+        "Raise maxNodeCount of pool {pool} of InferenceEnvironment {environment}",
+    )
+    INSUFFICIENT_CAPACITY = (
+        "InsufficientCapacity",
+        "insufficient capacity",
+        Outlook.NOT_NOW,
+        "Wait until placements leave pool {pool} of InferenceEnvironment {environment}, or raise its maxNodeCount",
+    )
+    ENVIRONMENT_NOT_READY = (
+        "EnvironmentNotReady",
+        "environment not ready",
+        Outlook.NOT_NOW,
+        "It is placed as soon as {environment} is Ready",
+    )
+    QUOTA_EXCEEDED = (
+        "QuotaExceeded",
+        "namespace quota exceeded",
+        Outlook.NOT_NOW,
+        "Delete a placement of the namespace, or ask the platform team to raise the limits",
+    )
 
     @property
     def rank(self) -> int:
         """Position from furthest (0) to nearest."""
         return tuple(Refused).index(self)
-
-
-_NOT_NOW = frozenset(
-    {
-        Refused.CACHE_NOT_ON_ENVIRONMENT,
-        Refused.INSUFFICIENT_CAPACITY,
-        Refused.ENVIRONMENT_NOT_READY,
-        Refused.QUOTA_EXCEEDED,
-    }
-)
 
 
 class ModelValid(StrEnum):

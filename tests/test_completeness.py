@@ -14,7 +14,6 @@ import pytest
 from function import schemas
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
-from function.cli.planning import compare
 from function.domain.engine_spec import ENGINES, Ability
 from function.domain.environment import Pool
 from function.domain.hardware import BandwidthRequirement
@@ -23,10 +22,9 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.reasons import Outlook, Refused
 from function.scheduling.filters import CHECKS, Candidate
-from function.scheduling.verdicts import Refusal
+from function.scheduling.refusals import Refusal
 from function.serving.digest import EXCLUDED
 from function.status.cluster_model import status
-from function.status.sentences import sentence
 from function.weights.plan import plan_weights
 from tests.api import manifests
 from tests.support.builders import profile, shape
@@ -67,7 +65,7 @@ def _refuse(name: str) -> Refusal:
         pool=Pool(name="bare", gpus_per_node=8, max_nodes=1),
         shape=shape(),
     )
-    (refusal,) = (refusal for check in CHECKS if (refusal := check(request(), candidate)))
+    (refusal,) = (refusal for check in CHECKS if (refusal := check(candidate)))
     return refusal
 
 
@@ -78,8 +76,8 @@ def test_every_requirement_has_a_sample() -> None:
 @pytest.mark.parametrize("name", REQUIRES)
 def test_requirement_on_a_pool_is_checked_and_explained(name: str) -> None:
     refusal = _refuse(name)
-    assert str(refusal.field) in sentence(refusal), "status explains the refusal by the field that users know"
-    assert all(compare(refusal)), "`modelplane why` has both columns"
+    assert str(refusal.field) in refusal.message, "the message explains the refusal by the field that users know"
+    assert all(refusal.columns), "`modelplane why` has both columns"
 
 
 @pytest.mark.parametrize("name", REQUIRES)
@@ -126,6 +124,7 @@ def test_reason_for_a_refusal_is_given_and_documented(reason: Refused) -> None:
     assert re.search(rf"Refused\.{reason.name}\b", code), "something refuses for this reason"
     assert re.search(rf"^\| [^|]*\| {reason} \|", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
     assert isinstance(reason.outlook, Outlook)
+    assert reason.phrase, "the header of Scheduled counts environments by it"
 
 
 def test_every_source_has_a_sample() -> None:

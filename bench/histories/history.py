@@ -12,7 +12,6 @@ from bench.histories.plane import MOST_ROUNDS, Plane, forget
 from bench.histories.tight import TightWorld
 from bench.histories.words import Words
 from bench.simulator.plane import UnsettledError
-from bench.simulator.rounds import OVERTAKEN
 from bench.simulator.settings import Settings
 from function.domain.allocation import Limits
 
@@ -83,7 +82,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, t
     history.faults["core died"] = plane.core.deaths
     history.calls, history.reconciles = plane.meter.calls.total(), plane.meter.rounds.total()
     failed = plane.meter.failed
-    history.violations += [f"{count} x {what}" for what, count in failed.items() if what not in {"conflict", OVERTAKEN}]
+    history.violations += [f"{count} x {what}" for what, count in failed.items() if what != "conflict"]
     most = max((rounds for rounds, count in plane.meter.quiet_rounds.items() if count), default=0)
     if most > MOST_ROUNDS:
         history.violations.append(f"a reconcile of {most} rounds, under which nothing changed")

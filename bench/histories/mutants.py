@@ -151,7 +151,7 @@ MUTANTS = (
             Change(
                 "function.scheduling.ledger",
                 "_grant_in_turn",
-                "if _fits(room if room and not mine else held.room(key), fitting):",
+                "if _fits(room if room and not own else holdings.room(without=key), fitting):",
                 "if fitting:",
             ),
         ),

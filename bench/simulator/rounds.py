@@ -22,8 +22,6 @@ from bench.simulator.objects import Selector, Version
 from bench.simulator.settings import Settings
 
 MOST_CALLS = 6
-# No defect of the function: what it requires followed lists that changed under the reconcile. Core tries again.
-OVERTAKEN = "lists change while requirements are resolved"
 # As long as core's own: a hash of the request.
 _META = RunFunctionRequest(meta=RequestMeta(tag="0" * 64)).SerializeToString()
 
@@ -72,7 +70,7 @@ class Rounds:
             answers = following
             context = wire.field(wire.CONTEXT, response.context.SerializeToString())
         else:
-            raise FailedError(OVERTAKEN if changed else "requirements do not repeat")
+            raise FailedError("requirements do not repeat")
         self._function.meter.rounds[number + 1] += 1
         self._function.meter.quiet_rounds[number + 1] += not changed
         return Answered(response, asked)

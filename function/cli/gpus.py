@@ -12,8 +12,8 @@ import yaml
 from function.api.inference_environment import parse_environment
 from function.cli.inputs import InvalidPool
 from function.cli.store import Store
-from function.domain.allocation import Grant
-from function.domain.environment import GPU_RESOURCE, Environment, Pool
+from function.domain.allocation import Grant, format_replica
+from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
@@ -33,8 +33,7 @@ from function.remote.node_facts import (
 )
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
-from function.status.inference_environment import drifted, unusable
-from function.status.sentences import replica
+from function.status.inference_environment import drifted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ class Usage:
         """How many nodes can be used, and why not all; empty where nodes are not observed."""
         if self.pool is None or self.pool.facts is None:
             return ""
-        reasons = unusable(self.pool.facts.unusable)
+        reasons = format_unusable(self.pool.facts.unusable)
         return f"{self.pool.usable_nodes} ({reasons})" if reasons else str(self.pool.usable_nodes)
 
     @property
@@ -116,7 +115,7 @@ def list_usages(
 def format_largest(usage: Usage) -> str:
     """Return the largest replica that still fits."""
     nodes, gpus = usage.largest
-    return replica(nodes, gpus) if nodes and gpus else "none"
+    return format_replica(nodes, gpus) if nodes and gpus else "none"
 
 
 def format_users(users: tuple[Placement, ...], limit: int | None = None) -> str:
@@ -228,7 +227,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     problems: list[Problem] = []
     for name, facts in summarize_pools(environment, nodes).items() if nodes else ():
         messages = [drifted(name, row) for row in facts.drift]
-        messages += [f"pool {name}: {unusable(facts.unusable)}"] if facts.unusable else []
+        messages += [f"pool {name}: {format_unusable(facts.unusable)}"] if facts.unusable else []
         problems += [Problem(f"spec.nodePools[{name}]", message) for message in messages]
     return problems
 

@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
 from function.cli.planning import Plan, Row
-from function.composers.deployment import Considered, to_placement
+from function.composers.deployment import Considered
 from function.domain.allocation import Share
 from function.domain.environment import Environment, Pool
 from function.kube.messages import format_count
@@ -247,13 +247,13 @@ def _choose_colour(row: Row) -> str:
 def _draw_candidate(considered: Considered, environment: Environment, pool: Pool) -> DrawnPool:
     """Return a pool with the grants of others and the shares of the decision."""
     drawn = DrawnPool.empty(pool)
-    others = {(p.namespace, p.name): p for p in considered.view.others if p.environment == environment.name}
-    ledger = Ledger(considered.view.others, considered.view.own)
+    others = {(p.namespace, p.name): p for p in considered.scope.others if p.environment == environment.name}
+    ledger = Ledger(considered.scope.others, considered.scope.own)
     for grant in ledger.allocate_without_own(environment, pool).grants:
         holder = others.get((grant.namespace, grant.name))
         drawn.take(grant.share, f"{grant.namespace}/{(holder and holder.deployment) or grant.name}")
     for assignment in considered.decision.assignments:
-        share = to_placement(considered.request, assignment).requested
+        share = considered.request.to_placement(assignment).requested
         if share and (assignment.environment, share.pool) == (environment.name, pool.name):
             drawn.take(share, _OURS_NAME)
     return drawn

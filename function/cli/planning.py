@@ -16,6 +16,7 @@ from function.cli.inputs import KINDS, InvalidPool, Inventory, find_invalid_pool
 from function.cli.store import Ref, Store
 from function.composers.deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
+from function.domain.allocation import format_replica
 from function.domain.environment import Environment, Pool
 from function.domain.model import Problem, Shape, Spread
 from function.kube.manifests import Manifest, text
@@ -23,12 +24,12 @@ from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Status
 from function.scheduling.capacity import Demand
-from function.scheduling.filters import Attempt, filter_candidates, rank
+from function.scheduling.filters import Attempt, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, Field, Rank, Refusal, SchedulingRequest
+from function.scheduling.refusals import Refusal, join_messages
+from function.scheduling.verdicts import Assignment, Rank, SchedulingRequest
 from function.status.cluster_model import beyond_memory
 from function.status.inference_environment import slow
-from function.status.sentences import joined, replica, sentence, show, unmet
 from function.status.weights import describe_load
 from function.weights.plan import plan_weights
 from function.weights.sizing import estimate_load
@@ -65,7 +66,7 @@ class Row:
     @property
     def message(self) -> str:
         """Everything that refuses it."""
-        return joined([*map(sentence, self.refusals), *map(str, self.faults)])
+        return join_messages([*(refusal.message for refusal in self.refusals), *map(str, self.faults)])
 
     @property
     def sort_key(self) -> tuple[int, ...]:
@@ -164,7 +165,7 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
 
 def _list_candidates(considered: Considered, existing: Collection[str]) -> list[Row]:
     """Return all candidates of a decision; `existing` names the placements from before it."""
-    ledger = Ledger(considered.view.others, considered.view.own)
+    ledger = Ledger(considered.scope.others, considered.scope.own)
     rows: list[Row] = []
     for environment in sorted(considered.environments, key=lambda e: e.name):
         if environment.deleting:
@@ -203,7 +204,7 @@ def _judge_assigned(assigned: Assignment, existing: Collection[str]) -> Verdict:
 def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
     candidate, refusals = attempt.candidate, attempt.refusals
     if refusals:
-        required, available = compare(refusals[0])
+        required, available = refusals[0].columns
         return Row(
             environment=environment,
             profile=refusals[0].profile,
@@ -216,9 +217,9 @@ def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, env
         )
     assert candidate is not None  # only a pool can be without a refusal
     assert candidate.shape is not None  # nothing fits without one
-    preferred, pool = rank(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
+    preferred, pool = rank_candidate(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
     spread = candidate.profile.replicas_across_nodes is Spread.REQUIRED
-    fitting = pool.holds(Demand(candidate.shape, pool.nodes * pool.gpus_per_node, spread))
+    fitting = pool.count_fitting(Demand(candidate.shape, pool.nodes * pool.gpus_per_node, spread))
     return Row(
         environment=environment,
         profile=candidate.profile.name,
@@ -248,7 +249,7 @@ def _count_more(number: int) -> str:
 
 
 def _format_replica(shape: Shape | None) -> str:
-    return replica(shape.nodes, shape.gpus_per_node) if shape else ""
+    return format_replica(shape.nodes, shape.gpus_per_node) if shape else ""
 
 
 def _format_spare(rank: Rank) -> str:
@@ -256,44 +257,6 @@ def _format_spare(rank: Rank) -> str:
     if rank.spare is None:
         return "memoryPerGpu not declared"
     return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
-
-
-def compare(refusal: Refusal) -> tuple[str, str]:
-    """Return what is required and what is available, short enough for a column."""
-    required, available = refusal.wanted, refusal.found
-    match refusal.field:
-        case Field.DEPLOYMENT_SELECTOR | Field.MODEL_SELECTOR | Field.PROFILE_SELECTOR:
-            pairs = unmet(refusal)
-            labels = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in pairs]
-            return ", ".join(str(requirement) for requirement, _ in pairs), ", ".join(labels)
-        case Field.REPLICAS | Field.LEDGER:
-            assert isinstance(required, int)
-            use = refusal.use
-            taken = f", {use.nodes_in_use} of {format_count(use.nodes, 'node')} in use" if use else ""
-            return format_count(required, "replica"), f"room for {available}{taken}"
-        case Field.STORAGE:
-            assert refusal.storage is not None
-            return refusal.storage.columns
-        case field_ if field_ in _COLUMNS:
-            columns = _COLUMNS[field_]
-            shown = show(field_, available) if available is not None else columns[1]
-            return columns[0].format(show(field_, required)), shown
-        case field_:
-            declared = "not declared" if available is None else show(field_, available)
-            return f"{field_}" if required is None else f"{field_} {show(field_, required)}", declared
-
-
-# What is required and what is available, unless the refusal says the latter.
-_COLUMNS: Mapping[Field, tuple[str, str]] = {
-    Field.VRAM: ("spec.resources.vram", "not set"),
-    Field.ENGINE_ARGS: ("arguments that agree", ""),
-    Field.INTER_NODE: ("what its preset allows", ""),
-    Field.TLS: ("an engine that serves HTTPS", ""),
-    Field.ENVIRONMENT: ("a valid environment", "spec is invalid"),
-    Field.NODE_POOLS: ("a valid GPU pool", "none"),
-    Field.MULTI_NODE: ("multiNodeCapable for {} nodes", "not declared"),
-    Field.READY: ("Ready", "not reported"),
-}
 
 
 def _list_remarks(considered: Considered) -> Iterator[str]:

@@ -30,14 +30,14 @@ from function.cli.inputs import load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import format_data, format_table, print_hint
+from function.domain.allocation import format_replica
 from function.domain.environment import Pool
 from function.domain.hardware import usable_memory
 from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.messages import format_count
 from function.kube.quantity import GIB, gib
-from function.scheduling.capacity import replica_shape
-from function.status.sentences import replica
+from function.scheduling.capacity import compute_shape
 
 # Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
 BITS = {
@@ -276,7 +276,7 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
     declared = [profile for model in models if model.name == sized.name for profile in model.profiles]
     for profile in declared or [_ANY_PROFILE]:
         for environment, pool in [(e.name, pool) for e in read_environments(store) for pool in e.pools] or _USUAL_POOLS:
-            shape = replica_shape(profile, sized.vram, pool)
+            shape = compute_shape(profile, sized.vram, pool)
             if shape is None:
                 continue
             arithmetic, memory = f"declared: {shape.gpus} GPUs", shape.gpus * (pool.memory_per_gpu or 0)
@@ -292,7 +292,10 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
                 "usableMemory": gib(usable_memory(memory)) if memory else None,
                 "obstacle": _find_obstacle(sized, profile, pool, shape),
             }
-            size_, engines = replica(shape.nodes, shape.gpus_per_node), f"{data['usableMemory']} of {gib(memory)}"
+            size_, engines = (
+                format_replica(shape.nodes, shape.gpus_per_node),
+                f"{data['usableMemory']} of {gib(memory)}",
+            )
             yield (
                 (
                     environment,

@@ -15,11 +15,11 @@ from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
+from function.domain.allocation import format_replicas
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from function.reasons import ConditionType, Status
 from function.remote.health import assess
 from function.remote.observed_object import State, read
-from function.status.sentences import size
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
 _COLOURS: Mapping[str, str] = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
@@ -96,7 +96,8 @@ def _describe_shape(manifest: Manifest) -> str:
     placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
     if placement is None or placement.shape is None:
         return ""
-    return f"profile {placement.profile}, pool {placement.pool}, {size(placement.replicas, placement.shape)}"
+    size = format_replicas(placement.replicas, placement.shape.nodes, placement.shape.gpus_per_node)
+    return f"profile {placement.profile}, pool {placement.pool}, {size}"
 
 
 def _build_deployment(store: Store, ref: Ref) -> Node:

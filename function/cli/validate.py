@@ -37,7 +37,7 @@ from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
-from function.scheduling.scheduler import NO_POOL, unsatisfiable_storage
+from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.weights import format_redownload_note
 from function.weights.faults import DeploymentWeights, find_faults
@@ -212,7 +212,7 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     settings = _read_settings(store, manifest)
     weights = _place_weights(store, deployment, model, settings)
     request = SchedulingRequest(deployment=deployment, model=model, storage_check=weights)
-    fault = unsatisfiable_storage(
+    fault = find_unsatisfiable_storage(
         request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
     )
     if fault is not None:

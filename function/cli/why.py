@@ -20,8 +20,7 @@ from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
 from function.scheduling.verdicts import Infeasible
 from function.status.conditions import OWNED
-from function.status.model_deployment import open_misses
-from function.status.sentences import remedy, sentence
+from function.status.model_deployment import find_unresolved
 
 _NAMES = 4  # environments that a group names
 _COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
@@ -116,14 +115,14 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     (plan,) = plan_deployments(inventory, [ref])
     decision = plan.considered.decision if plan.considered else None
     fault = decision.fault if decision else None
-    faults = [Reason(subject=str(ref), reason=fault.reason, faults=(sentence(fault),))] if fault else []
+    faults = [Reason(subject=str(ref), reason=fault.reason, faults=(fault.message,))] if fault else []
     return Report(
         ref=ref,
         conditions=tuple(
             {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
             for c in plan.outcome.conditions
         ),
-        refusals=tuple(map(_explain_infeasible, open_misses(decision) if decision else ())),
+        refusals=tuple(map(_explain_infeasible, find_unresolved(decision) if decision else ())),
         others=(*faults, *_find_unready(inventory.store, ref)),
         notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
@@ -134,8 +133,8 @@ def _explain_infeasible(infeasible: Infeasible) -> Reason:
     return Reason(
         subject=infeasible.environment + (f", profile {profile}" if profile else ""),
         reason=infeasible.reason,
-        faults=tuple(map(sentence, infeasible.refusals)),
-        remedies=tuple(filter(None, map(remedy, infeasible.refusals))),
+        faults=tuple(refusal.message for refusal in infeasible.refusals),
+        remedies=tuple(refusal.remedy for refusal in infeasible.refusals if refusal.remedy),
         outlook=_judge_outlook(infeasible.reason),
     )
 

@@ -18,16 +18,14 @@ from function.composers.placement_writer import build_placement, lower_replicas
 from function.composers.scopes import Scope
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
-from function.domain.model import Model, Spread
+from function.domain.model import Model
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
-from function.kube.names import build_name
 from function.reasons import ConditionType, ModelResolved, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.carry_over import reapply_observed, with_resource_version
-from function.scheduling.quota import apply_quota_to_decision, find_quota_refusal, namespace_usage, requests_more
-from function.scheduling.retention import find_profile
+from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import schedule, uncached
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
@@ -46,14 +44,14 @@ class Considered:
 
     request: SchedulingRequest
     weights: DeploymentWeights
-    view: Scope
+    scope: Scope
     decision: Decision
     resolved: Condition
 
     @property
     def environments(self) -> tuple[Environment, ...]:
         """The environments that were looked at."""
-        return self.view.environments
+        return self.scope.environments
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -61,7 +59,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     found = decide(call, settings)
     if isinstance(found, Outcome):
         return found
-    return _compose_placements(observe_orphans(call, found.view.orphans), settings, found)
+    return _compose_placements(observe_orphans(call, found.scope.orphans), settings, found)
 
 
 def decide(call: Call, settings: Settings) -> Considered | Outcome:
@@ -69,7 +67,7 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     parsed = parse_deployment(call.xr)
     deployment = parsed.value
     if deployment is None:
-        return keep_observed(call, settings, {}, [report.invalid(parsed.problems)])
+        return keep_observed(call, settings, {}, [report.build_invalid(parsed.problems)])
     near = scopes.own_scope(call, deployment, settings)
     kept = observe_orphans(call, near.orphans)
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
@@ -94,10 +92,10 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         # What is decided by its own alone makes nothing new, which no quota refuses.
         quota = None if view is near else namespace_usage(deployment.namespace, there, settings.limits)
         decision = schedule(request, view.environments, [*view.others, *view.own], judging, quota)
-        found = Considered(request=request, weights=weights, view=view, decision=decision, resolved=resolved)
+        found = Considered(request=request, weights=weights, scope=view, decision=decision, resolved=resolved)
         if _is_steady(found) if view is near else _is_fully_placed(decision):
             break
-    decision = apply_quota_to_decision(found.decision, partial(to_placement, found.request), there, settings.limits)
+    decision = limit_decision(found.decision, found.request.to_placement, there, settings.limits)
     return replace(found, decision=decision, request=replace(found.request, quota_usage=find_quota_refusal(decision)))
 
 
@@ -143,9 +141,9 @@ def _is_steady(found: Considered) -> bool:
     """Tell whether everything stays as it is, or goes as it is too much: nothing beyond its own was looked at."""
     decision, rejected = found.decision, {pair for e in found.environments for pair in e.rejected}
     return (
-        not found.view.has_file_environments
+        not found.scope.has_file_environments
         and decision.fault is None
-        and decision.placed >= decision.wanted
+        and decision.placed >= decision.desired
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
@@ -153,13 +151,13 @@ def _is_steady(found: Considered) -> bool:
             _is_unchanged(a) and (a.placement.uid, a.pool) not in rejected for a in decision.assignments if a.placement
         )
         and all(
-            a.placement and not requests_more(a.placement, to_placement(found.request, a)) for a in decision.assignments
+            a.placement and not requests_more(a.placement, found.request.to_placement(a)) for a in decision.assignments
         )
     )
 
 
 def _is_fully_placed(decision: Decision) -> bool:
-    return decision.placed >= decision.wanted and all(miss.current_replicas is None for miss in decision.refusals)
+    return decision.placed >= decision.desired and all(miss.current_replicas is None for miss in decision.refusals)
 
 
 def _is_unchanged(assignment: Assignment) -> bool:
@@ -187,67 +185,33 @@ def _compose_placements(call: Call, settings: Settings, found: Considered) -> Ou
     request, decision = found.request, found.decision
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
     readable = {placement.name for placement in scopes.placements(call.observed)}
-    orphans = {text(manifest, "metadata.name") for manifest in found.view.orphans.values()}
+    orphans = {text(manifest, "metadata.name") for manifest in found.scope.orphans.values()}
     stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
     carried = {keys[name]: reapply_observed(call.observed[keys[name]]) for name in sorted(stays)}
     composed = lower_replicas(carried, request.deployment.replicas)
-    counted = tuple(to_placement(request, assignment) for assignment in decision.assignments)
+    counted = tuple(request.to_placement(assignment) for assignment in decision.assignments)
     for assignment, placement in zip(decision.assignments, counted, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
         composed[key] = Composed(
             manifest=build_placement(request.deployment, placement, get(call.xr, "spec.modelCache")),
             ready=placement.ready,
         )
-        if key in call.observed and not is_rescheduled(assignment):
+        if key in call.observed and not assignment.is_rescheduled:
             # The pool is repeated from an observation that may be late: it must not overwrite a later decision.
             composed[key] = with_resource_version(composed[key], call.observed[key])
     explanation = explain(request, decision)
     conditions = [
         found.resolved,
-        report.scheduled(explanation),
-        report.placements_ready((*counted, *decision.carried), request.deployment.environments),
+        report.build_scheduled(explanation),
+        report.build_placements_ready((*counted, *decision.carried), request.deployment.environments),
     ]
     return build_outcome(
         call,
         settings,
-        requirements=found.view.requirements,
-        composed=adopt(composed, found.view.orphans),
-        status=report.status(request, decision, counted, explanation.unplaced),
+        requirements=found.scope.requirements,
+        composed=adopt(composed, found.scope.orphans),
+        status=report.build_status(request, decision, counted, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
-        ready=False if decision.placed < decision.wanted else None,
-    )
-
-
-def is_rescheduled(assignment: Assignment) -> bool:
-    """Tells whether an existing placement gets another profile, pool or shape than it was observed to have."""
-    placement = assignment.placement
-    chosen = (assignment.profile, assignment.pool, assignment.shape)
-    return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
-
-
-def to_placement(request: SchedulingRequest, assignment: Assignment) -> Placement:
-    """Return an assignment as a placement, the existing one where there is one."""
-    deployment = request.deployment
-    existing = assignment.placement or Placement(
-        namespace=deployment.namespace,
-        name=build_name(deployment.name, deployment.namespace, deployment.name, assignment.environment),
-        deployment=deployment.name,
-        model=deployment.model,
-        environment=assignment.environment,
-        profile=assignment.profile,
-        pool=assignment.pool,
-        shape=assignment.shape,
-    )
-    profile = find_profile(request, assignment.profile)
-    return replace(
-        existing,
-        profile=assignment.profile,
-        pool=assignment.pool,
-        shape=assignment.shape,
-        replicas=assignment.replicas,
-        vram=assignment.vram,
-        exclusive_replica_nodes=profile.replicas_across_nodes is Spread.REQUIRED
-        if profile
-        else existing.exclusive_replica_nodes,
+        ready=False if decision.placed < decision.desired else None,
     )

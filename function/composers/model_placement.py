@@ -93,7 +93,8 @@ def _compose(
         return _hold(call, settings, required, [_RESOLVED, quota_excess], placement)
     admitted = _check_admission(resolved, quota_excess)
     if not admitted.may_compose and _nothing_composed(call):
-        return _hold(call, settings, required, [_RESOLVED, admission_report.admitted(placement, admitted)], placement)
+        known = [_RESOLVED, admission_report.build_admitted(placement, admitted)]
+        return _hold(call, settings, required, known, placement)
     writer = _build_writer(call, resolved, deleting)
     weights = _reconcile_weights(call, resolved, writer)
     service = reconcile_service(resolved, writer, weights, admitted)
@@ -169,7 +170,9 @@ def _build_outcome(
     )
     if not service.rollout_blocked:
         return outcome
-    blocked = admission_report.rollout_blocked(resolved.placement, execution.admitted, tied=service.needs_same_node)
+    blocked = admission_report.build_rollout_blocked(
+        resolved.placement, execution.admitted, needs_same_node=service.needs_same_node
+    )
     return replace(outcome, events=(*outcome.events, blocked))
 
 
@@ -181,7 +184,7 @@ def _list_conditions(execution: _Execution) -> tuple[Condition, ...]:
     ready = pools.remarked(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (
         _RESOLVED,
-        admission_report.admitted(placement, execution.admitted),
+        admission_report.build_admitted(placement, execution.admitted),
         report.storage_ready(execution.weights.state),
         report.service_invalid(service.problems) if service.problems else accepted,
         report.with_pull_secret_note(ready, service.missing_pull_secret),
@@ -304,7 +307,7 @@ def _hold(  # what the outcome needs
     Neither depends on anything that is missing, except that an invalid placement may not say what it requests.
     """
     if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
-        known = [*known, admission_report.cannot_start()]
+        known = [*known, admission_report.build_cannot_start()]
     services = scale_down_observed(call.observed, placement if scale_down else None)
     remote = read(next((call.observed[key] for key in services), None))
     replicas = max_replicas(services)

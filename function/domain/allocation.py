@@ -1,23 +1,20 @@
-"""Who holds how much of a pool: what an environment grants, and what it has left.
-
-How much the placements of one namespace may take, and what they take where that is too much.
-"""
+"""What an environment allocates of its pools, what is left, and how much of it one namespace may have."""
 
 from dataclasses import dataclass, replace
+
+from function.kube.messages import format_count, join_with_more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """So many replicas, each with `gpus_per_node` GPUs on each of `nodes` distinct nodes of one pool. `apart`: no two
-    of them share a node. `labels`: those by which its pods select their nodes; None where that is not recorded, and in
-    grants, which are for a pool by name.
-    """
+    """Replicas of one size on one pool."""
 
     pool: str
-    nodes: int
+    nodes: int  # of one replica, all different
     gpus_per_node: int
     replicas: int
-    exclusive_replica_nodes: bool = False
+    exclusive_replica_nodes: bool = False  # no two replicas share a node
+    # The labels by which its pods select their nodes; None where not recorded, and in grants, which name their pool.
     labels: tuple[tuple[str, str], ...] | None = None
 
     @property
@@ -31,13 +28,13 @@ class Share:
         return self.nodes * self.gpus_per_node * self.replicas
 
     def is_like(self, other: "Share") -> bool:
-        """Tell whether both are of one pool and one group, in whatever number and however spread."""
+        """Whether both are of the same pool and replica size, whatever the number of replicas."""
         return (self.pool, self.nodes, self.gpus_per_node) == (other.pool, other.nodes, other.gpus_per_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A placement that an environment has admitted, by uid, and for how much."""
+    """What an environment has admitted a placement for."""
 
     uid: str
     namespace: str
@@ -47,10 +44,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
-    """What an environment says is left of a pool: (free GPUs, nodes), and how many placements hold the rest."""
+    """What an environment publishes as free in a pool."""
 
-    placements: int
-    nodes: tuple[tuple[int, int], ...]
+    placements: int  # that hold the rest
+    nodes: tuple[tuple[int, int], ...]  # (free GPUs, number of such nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,33 +62,59 @@ class Limits:
         """Whether anything is limited."""
         return bool(self.placements or self.gpus)
 
+    def allow(self, placements: int, gpus: int, *, is_new: bool, more_gpus: int) -> bool:
+        """Whether a namespace with so many placements and GPUs may have more GPUs, for a new placement or its own."""
+        if is_new and self.placements and placements >= self.placements:
+            return False
+        return not (self.gpus and more_gpus and gpus + more_gpus > self.gpus)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUsage:
-    """Why there is no room in the quota of a namespace: the limits, what is taken, and by whom (name, GPUs), most
-    first. `wanted`: GPUs beyond what it has.
-    """
+    """What a namespace has of its quota, and the request that may exceed it."""
 
     namespace: str
     limits: Limits
     placements: int
     gpus: int
-    wanted: int
-    holders: tuple[tuple[str, int], ...]
+    requested: int  # GPUs, beyond those that the placement has
+    holders: tuple[tuple[str, int], ...]  # (placement, GPUs), most first
 
     @property
     def exceeds_limit(self) -> bool:
-        """Whether more is wanted than the namespace may ever take."""
-        return bool(self.limits.gpus and self.wanted > self.limits.gpus)
+        """Whether more is requested than the namespace may ever have."""
+        return bool(self.limits.gpus and self.requested > self.limits.gpus)
 
-    def of(self, gpus: int) -> "QuotaUsage | None":
-        """Return why there is no room for one more placement, of so many GPUs, where there is none."""
-        many = self.limits.placements and self.placements >= self.limits.placements
-        if many or (self.limits.gpus and self.gpus + gpus > self.limits.gpus):
-            return replace(self, wanted=gpus)
-        return None
+    @property
+    def message(self) -> str:
+        """The limits, what is in use and by which placements."""
+        allowed = (
+            (self.placements, self.limits.placements, "placements"),
+            (self.gpus, self.limits.gpus, "GPUs"),
+        )
+        numbers = " and ".join(f"{used} of {limit} {what}" for used, limit, what in allowed if limit)
+        holders = join_with_more([f"{name} ({format_count(gpus, 'GPU')})" for name, gpus in self.holders])
+        held_by = f", held by {holders}" if holders else ""
+        return f"namespace {self.namespace} has {numbers} that the platform allows it{held_by}"
 
-    def beside(self, name: str, gpus: int) -> "QuotaUsage":
-        """Return what is taken beside one more."""
+    def find_excess(self, gpus: int) -> "QuotaUsage | None":
+        """Returns why the namespace may not have one more placement of so many GPUs; None where it may."""
+        if self.limits.allow(self.placements, self.gpus, is_new=True, more_gpus=gpus):
+            return None
+        return replace(self, requested=gpus)
+
+    def with_placement(self, name: str, gpus: int) -> "QuotaUsage":
+        """Returns the usage with one more placement."""
         holders = sorted((*self.holders, (name, gpus)), key=lambda holder: (-holder[1], holder[0]))
         return replace(self, placements=self.placements + 1, gpus=self.gpus + gpus, holders=tuple(holders))
+
+
+def format_replica(nodes: int, gpus: int) -> str:
+    """Returns the size of one replica."""
+    return f"{format_count(nodes, 'node')} x {format_count(gpus, 'GPU')}"
+
+
+def format_replicas(replicas: int, nodes: int, gpus: int, *, exclusive_node: bool = False) -> str:
+    """Returns the number of replicas and their size, and whether each pod needs a node to itself."""
+    alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if exclusive_node else ""
+    return f"{format_count(replicas, 'replica')} of {format_replica(nodes, gpus)}{alone}"

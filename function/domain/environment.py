@@ -3,26 +3,37 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 from function.domain.allocation import Free, Grant, Share
 from function.domain.hardware import is_rdma
 from function.domain.pods import InterNode, PodAdditions, PullSecret
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
+from function.kube.messages import join_with_more
 
 GPU_RESOURCE = "nvidia.com/gpu"
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 
 class Unfit(StrEnum):
-    """Reasons why a node cannot be used, the most severe first."""
+    """Reasons why a node cannot be used, the most severe first, and the words for one node and for several."""
 
-    DELETING = "Deleting"
-    NOT_READY = "NotReady"
-    CORDONED = "Cordoned"
-    TAINTED = "Tainted"
-    NO_GPUS = "NoGPUs"
-    TOO_FEW_GPUS = "TooFewGPUs"
+    one: str
+    several: str
+
+    def __new__(cls, value: str, one: str = "", several: str = "") -> Self:
+        """Makes the member that is equal to its reason."""
+        member = str.__new__(cls, value)
+        member._value_, member.one, member.several = value, one, several
+        return member
+
+    DELETING = "Deleting", "is being deleted", "are being deleted"
+    NOT_READY = "NotReady", "is NotReady", "are NotReady"
+    CORDONED = "Cordoned", "is cordoned", "are cordoned"
+    TAINTED = "Tainted", "has taint {detail}", "have taint {detail}"
+    NO_GPUS = "NoGPUs", "has no {detail} yet", "have no {detail} yet"
+    TOO_FEW_GPUS = "TooFewGPUs", "has {detail}", "have {detail}"
 
 
 class Drifted(StrEnum):
@@ -195,6 +206,18 @@ class Environment:
     def find_grants(self, uid: str) -> tuple[Grant, ...]:
         """Returns the grants of a placement: two while it moves within the environment."""
         return tuple(grant for grant in self.admitted if uid and grant.uid == uid)
+
+
+def format_unusable(rows: Sequence[Unusable]) -> str:
+    """Returns which nodes cannot be used, and why."""
+    return join_with_more([_format_unusable_row(row) for row in rows])
+
+
+def _format_unusable_row(row: Unusable) -> str:
+    more = row.count - len(row.nodes)
+    names = ", ".join(row.nodes) + (f" and {more} more" if more > 0 else "")
+    words = row.reason.one if row.count == 1 else row.reason.several
+    return f"{names} {words.format(detail=row.detail)}"
 
 
 def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Decisions that stand: a ModelPlacement as ledger and executor see it, and the deployment behind it."""
+"""ModelDeployment and ModelPlacement: what is requested, and what was decided."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from function.reasons import Phase
 
 
 class Preference(StrEnum):
-    """Which of several pools that satisfy everything a deployment takes: the first declared, or the smallest."""
+    """Which of several feasible pools a deployment takes: the first declared, or the smallest."""
 
     DECLARED = "Declared"
     SMALLEST_SUFFICIENT = "SmallestSufficient"
@@ -19,7 +19,7 @@ class Preference(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A ModelDeployment: this model, on so many environments, with so many replicas on each."""
+    """A ModelDeployment: a model, the number of environments, and of replicas on each."""
 
     namespace: str
     name: str
@@ -33,18 +33,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A ModelPlacement. `shape` None: the recorded topology cannot be read. `created` is its RFC 3339 time.
-
-    `served` is latched: it was Ready once. `ready`: it serves. `obstacle`: the first that is not as it shall be
-    besides its service, which may serve all the same. `vram` is the model's vram (bytes) at the time of the
-    decision, where VRAM maths made it. `planned_uri` is where its service shall read the weights, `serving_uri`
-    where it does (empty: it has none yet), `applied_uri` where it was told to and was not seen to (empty: nowhere
-    else), `claim_mode` the access mode of the claim that they are on, `takes` what its service takes of a pool.
-    `owner` is the uid of the composite that composed it, if any did. `over_quota`: it has said that it takes no
-    more than it has, as its namespace may not. `held_back`: it has said that it cannot start, since its own spec or
-    what it refers to is missing or invalid. `apart`: no two of its replicas share a node. `acknowledged`: its
-    status was written for its present spec.
-    """
+    """A ModelPlacement: what was decided for one environment, and what its status says of it."""
 
     namespace: str
     name: str
@@ -53,35 +42,35 @@ class Placement:
     environment: str
     profile: str
     pool: str
-    shape: Shape | None
+    shape: Shape | None  # None: the recorded topology cannot be read
     replicas: int = 1
     cache: CacheChoice = ManagedCache()
     uid: str = ""
-    created: str = ""
-    vram: int | None = None
-    was_ready: bool = False
-    ready: bool = False
+    created: str = ""  # RFC 3339
+    vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it
+    was_ready: bool = False  # its status records that it was Ready once
+    ready: bool = False  # it serves
     unreachable: bool = False
     deleting: bool = False
     phase: Phase = Phase.PENDING
-    obstacle: str = ""
+    obstacle: str = ""  # first condition other than ServiceReady that is not True; it may serve nevertheless
     url: str = ""
-    planned_uri: str = ""
-    serving_uri: str = ""
-    applied_uri: str = ""
+    planned_uri: str = ""  # of the weights, as planned now
+    serving_uri: str = ""  # that its ready service uses; empty: none yet
+    applied_uri: str = ""  # in the applied spec, where the service is not Ready on it yet
     hydration: Hydration = Hydration()
-    claim_mode: str = ""
-    owner: str = ""
+    claim_mode: str = ""  # access mode of the claim with its weights
+    owner: str = ""  # uid of the composite that composed it
     labels: tuple[tuple[str, str], ...] = ()
-    allocated: Share | None = None
-    over_quota: bool = False
-    cannot_start: bool = False
-    acknowledged: bool = True
-    exclusive_replica_nodes: bool = False
+    allocated: Share | None = None  # what its service has of a pool
+    over_quota: bool = False  # Admitted=False/QuotaExceeded is published: it keeps its current allocation only
+    cannot_start: bool = False  # Admitted=False/CannotStart is published: its spec or a reference is invalid
+    acknowledged: bool = True  # its status was written for its present spec
+    exclusive_replica_nodes: bool = False  # no two of its replicas share a node
 
     @property
     def requested(self) -> Share | None:
-        """What its spec asks of its pool; None where that cannot be read."""
+        """What its spec requests of its pool; None where the topology cannot be read."""
         if self.shape is None:
             return None
         return Share(
@@ -94,15 +83,15 @@ class Placement:
 
     @property
     def effective_request(self) -> Share | None:
-        """What it wants of its pool: what it asks for, unless its namespace may not take that or it cannot start."""
+        """What its environment should admit: its request, or what it has where it is over quota or cannot start."""
         return self.allocated if self.over_quota or self.cannot_start else self.requested
 
     @property
     def ever_ready(self) -> bool:
-        """Whether it ever was Ready; `served` is latched a moment after `ready`."""
+        """Whether it is or was Ready; `was_ready` is recorded a moment after `ready`."""
         return self.was_ready or self.ready
 
     @property
     def has_resources(self) -> bool:
-        """Whether anything of it was composed, which nothing is before it was admitted."""
+        """Whether anything was composed for it, which happens only after it was admitted."""
         return self.ever_ready or bool(self.planned_uri or self.serving_uri)

@@ -1,17 +1,9 @@
-"""How much room one pool has: nodes counted by their free GPUs, so that no cost depends on their number.
+"""Capacity of one pool: the shape of a replica, what is allocated, and how many replicas fit.
 
-A replica takes `gpus` on each of `nodes` distinct nodes, so no node ever carries two pods of one replica
-and none more pods than there are replicas. Nothing else binds: pods that keep to this can always be dealt
-out to replicas in turn. They go to the fullest node that still has room (best fit), which keeps whole nodes
-whole for those who need them.
-
-What is held of one pool, and what that leaves: grants are counted by size, and what is alike is charged at once.
-
-The shape of one replica on one pool: declared by the profile, or computed from GPU memory.
-
-VRAM maths: GPUs = vram over the memory of one GPU, rounded up. Where they fit one node, the next power of
-two (engines split attention heads evenly), or the whole node where that is more than it has. Where they do
-not, whole nodes: tensor parallel within a node, pipeline parallel across nodes.
+Nodes are counted by their free GPUs, so that no cost depends on their number. A replica takes `gpus` on each of `nodes`
+distinct nodes, so no node carries two pods of one replica, nor more pods than there are replicas. Nothing else binds:
+pods that keep to this can always be dealt out to replicas in turn. They go to the fullest node that has room (best
+fit), which leaves whole nodes for those that need them.
 """
 
 import math
@@ -26,58 +18,71 @@ from function.domain.environment import Pool
 from function.domain.model import Parallelism, Profile, Shape
 
 
+def compute_shape(profile: Profile, vram: int | None, pool: Pool) -> Shape | None:
+    """Returns the shape of one replica on a pool: as declared, or computed from GPU memory.
+
+    None where it must be computed and pool or model do not declare enough.
+    """
+    if profile.shape is not None:
+        return profile.shape
+    if not vram or not pool.memory_per_gpu:
+        return None
+    return _shape_for_gpus(-(-vram // pool.memory_per_gpu), pool.gpus_per_node)
+
+
+@lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
+def _shape_for_gpus(gpus: int, per_node: int) -> Shape:
+    if gpus > per_node:  # whole nodes: tensor parallel within a node, pipeline parallel across nodes
+        nodes = -(-gpus // per_node)
+        return Shape(nodes=nodes, gpus_per_node=per_node, parallelism=Parallelism(tensor=per_node, pipeline=nodes))
+    # Engines split attention heads evenly, so the next power of two.
+    rounded = min(1 << (gpus - 1).bit_length(), per_node)
+    return Shape(nodes=1, gpus_per_node=rounded, parallelism=Parallelism(tensor=rounded))
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """So many replicas of a shape; `apart`: no two replicas share a node."""
+    """Replicas of one shape."""
 
     shape: Shape
     replicas: int
-    exclusive_replica_nodes: bool = False
+    exclusive_replica_nodes: bool = False  # no two replicas share a node
 
 
 @dataclass(slots=True)
 class PoolCapacity:
-    """Equal nodes, counted in `free` by their free GPUs.
+    """Equal nodes, counted by their free GPUs."""
 
-    `lost`: how many of them cannot be used and count as none; `beyond`: how many are in use and were not there to take.
-    `whole`: whether each pod has its node to itself, of a replica of one node and of one of several.
-    """
-
-    nodes: int
+    nodes: int  # declared
     gpus_per_node: int
     placements: int = 0
     unusable_nodes: int = 0
-    overcommitted_nodes: int = 0
+    overcommitted_nodes: int = 0  # in use beyond those that were free
+    # Whether a pod needs a node to itself, in replicas of one node and in replicas of several.
     exclusive_nodes: tuple[bool, bool] = (False, False)
-    free: dict[int, int] = field(default_factory=dict)
+    free: dict[int, int] = field(default_factory=dict)  # number of nodes by their free GPUs
 
     def __post_init__(self) -> None:
         self.free[self.gpus_per_node] = self.nodes - self.unusable_nodes
 
     @property
     def nodes_in_use(self) -> int:
-        """Nodes with at least one GPU taken, of all that are declared."""
-        return min(
-            self.nodes,
-            self.nodes - self.unusable_nodes - self.free.get(self.gpus_per_node, 0) + self.overcommitted_nodes,
-        )
+        """Declared nodes with at least one GPU taken."""
+        unused = self.free.get(self.gpus_per_node, 0)
+        return min(self.nodes, self.nodes - self.unusable_nodes - unused + self.overcommitted_nodes)
 
     def charged(self, nodes: int, gpus: int) -> int:
-        """Return the GPUs of a node that nobody else gets beside one pod of a replica."""
+        """Returns the GPUs of a node that one pod makes unavailable to others."""
         return max(gpus, self.gpus_per_node) if self.exclusive_nodes[nodes > 1] else gpus
 
-    def holds(self, demand: Demand) -> int:
-        """Return how many of the replicas fit, without taking anything."""
-        shape = demand.shape
-        return self.fits(
-            shape.nodes, shape.gpus_per_node, demand.replicas, 1 if demand.exclusive_replica_nodes else None
-        )
+    def count_fitting(self, demand: Demand) -> int:
+        """Returns how many of the replicas fit."""
+        max_per_node = 1 if demand.exclusive_replica_nodes else None
+        return self.fits(demand.shape.nodes, demand.shape.gpus_per_node, demand.replicas, max_per_node)
 
-    def fits(self, nodes: int, gpus: int, replicas: int, together: int | None = None) -> int:
-        """Return how many replicas fit, on one node at most so many `together`; where some number does, every smaller
-        one does.
-        """
-        most, gpus = together or replicas, self.charged(nodes, gpus)
+    def fits(self, nodes: int, gpus: int, replicas: int, max_per_node: int | None = None) -> int:
+        """Returns how many replicas fit, `max_per_node` of them on one node. Where a number fits, so do all smaller."""
+        most, gpus = max_per_node or replicas, self.charged(nodes, gpus)
         slots = [(min(level // gpus, most), count) for level, count in self.free.items() if level >= gpus]
         low, high, tried = 0, replicas, replicas
         while low < high:
@@ -88,14 +93,12 @@ class PoolCapacity:
             tried = (low + high + 1) // 2
         return low
 
-    def take(self, nodes: int, gpus: int, replicas: int, together: int | None = None) -> int:
-        """Take room for the replicas, or as far as it goes; return the pods for which there is none. `together` as for
-        `fits`.
-        """
+    def take(self, nodes: int, gpus: int, replicas: int, max_per_node: int | None = None) -> int:
+        """Takes GPUs for the replicas as far as they fit; returns the number of pods that do not."""
         pods, gpus = nodes * replicas, self.charged(nodes, gpus)
-        # From the fullest up: what moves lands on a level that was passed already.
+        # From the fullest node up: what is left of a node belongs to a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
-            each = min(level // gpus, together or replicas)
+            each = min(level // gpus, max_per_node or replicas)
             full = min(self.free[level], pods // each)
             rest = pods - full * each if full < self.free[level] else 0
             self.move(level, each * gpus, full)
@@ -105,8 +108,8 @@ class PoolCapacity:
                 break
         return pods
 
-    def packed(self, demand: Demand) -> int:
-        """Return how many GPUs stay free on the fullest node that a demand which fits would use."""
+    def count_left_on_fullest(self, demand: Demand) -> int:
+        """Returns how many GPUs stay free on the fullest node that a fitting demand would use."""
         nodes, gpus = demand.shape.nodes, self.charged(demand.shape.nodes, demand.shape.gpus_per_node)
         if not demand.replicas:
             return 0
@@ -115,96 +118,25 @@ class PoolCapacity:
         after = PoolCapacity(self.nodes, self.gpus_per_node)
         after.free = {**self.free}
         after.take(nodes, gpus, demand.replicas)
-        # Nodes that come to rest on the lowest of levels are not taken from again: it has more of them than before.
+        # The lowest level that gained nodes is the fullest node this demand would use.
         return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
 
     def move(self, level: int, by: int, count: int) -> None:
-        """Take so many GPUs on each of some nodes that have `level` free: the one place where room changes."""
+        """Takes GPUs of `count` nodes with `level` free GPUs each: the one place where capacity changes."""
         self.free[level] -= count
         self.free[level - by] = self.free.get(level - by, 0) + count
 
 
 @lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
-def empty_holds(nodes: int, gpus_per_node: int, demand: Demand, whole: tuple[bool, bool] = (False, False)) -> int:
-    """Return how many of the replicas would fit were nobody there."""
-    return PoolCapacity(nodes, gpus_per_node, exclusive_nodes=whole).holds(demand)
-
-
-class Holdings:
-    """What is held of one pool: by holder, and counted by size, since what is alike is charged at once."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._empty = empty_pool(pool)
-        self._grants: dict[str, tuple[Grant, ...]] = {}
-        self._sizes: Counter[_Size] = Counter()
-        self._running = 0
-        self.rows = 0
-
-    def of(self, key: str) -> tuple[Grant, ...]:
-        """Return what one holds."""
-        return self._grants.get(key, ())
-
-    def grants(self) -> list[Grant]:
-        """Return what all hold."""
-        return [grant for grants in self._grants.values() for grant in grants]
-
-    def put(self, key: str, grants: Sequence[Grant]) -> None:
-        """Record what one holds, in place of what it held."""
-        for each, sign in ((self.of(key), -1), (grants, 1)):
-            self.rows += sign * len(each)
-            for grant in each:
-                if size := _size_of(self._empty, grant.share):
-                    self._running += sign
-                    self._sizes[size.one] += sign * size.times
-        self._grants[key] = tuple(grants)
-
-    def room(self, key: str = "") -> PoolCapacity:
-        """Return what all leave of the pool, or all but one."""
-        sizes, mine = self._sizes.copy(), [_size_of(self._empty, grant.share) for grant in self.of(key)]
-        for size in mine:
-            if size:
-                sizes[size.one] -= size.times
-        running = self._running - sum(1 for size in mine if size)
-        room = replace(self._empty, placements=running, free={})
-        for one in sorted(one for one, times in sizes.items() if times):
-            _take_size(room, _Times(one, sizes[one]))
-        return room
-
-
-class _Size(NamedTuple):
-    """How much a share takes, sorted so that what is hardest to fit is charged first: what was granted one by one fits
-    together.
-    """
-
-    together: bool
-    charged: int  # less than nothing, as are the others: the largest come first
-    nodes: int
-    replicas: int
-
-
-class _Times(NamedTuple):
-    """A size, so many times."""
-
-    one: _Size
-    times: int
-
-
-def _size_of(room: PoolCapacity, share: Share) -> _Times | None:
-    """Return how much a share takes of a pool; None of no size, as a status may say anything.
-
-    Replicas of which no node has two, and pods of one node each, fit the same way one by one as together.
-    """
-    gpus = min(share.gpus_per_node, room.gpus_per_node)
-    if min(gpus, share.nodes, share.replicas) <= 0:
-        return None
-    charged = room.charged(share.nodes, gpus)
-    alone = (share.nodes == 1 and not share.exclusive_replica_nodes) or room.gpus_per_node // charged == 1
-    each, times = (1, share.replicas) if alone else (share.replicas, 1)
-    return _Times(_Size(not share.exclusive_replica_nodes, -charged, -share.nodes, -each), times)
+def count_in_empty_pool(
+    nodes: int, gpus_per_node: int, demand: Demand, exclusive_nodes: tuple[bool, bool] = (False, False)
+) -> int:
+    """Returns how many of the replicas would fit an empty pool."""
+    return PoolCapacity(nodes, gpus_per_node, exclusive_nodes=exclusive_nodes).count_fitting(demand)
 
 
 def empty_pool(pool: Pool) -> PoolCapacity:
-    """Return a pool of which nothing is held: all nodes that can be used."""
+    """Returns a pool of which nothing is allocated: all usable nodes."""
     return PoolCapacity(
         pool.max_nodes,
         pool.gpus_per_node,
@@ -214,43 +146,98 @@ def empty_pool(pool: Pool) -> PoolCapacity:
 
 
 def exclusive_nodes(pool: Pool) -> tuple[bool, bool]:
-    """Return whether pods of a pool have their nodes to themselves, of replicas of one node and of several."""
+    """Returns whether a pod needs a node to itself, in replicas of one node and in replicas of several."""
     return pool.needs_exclusive_node(1, 0), pool.needs_exclusive_node(2, 0)
 
 
+class Holdings:
+    """What is allocated of one pool by placement, and counted by size, since equal shares are charged at once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._empty = empty_pool(pool)
+        self._grants: dict[str, tuple[Grant, ...]] = {}
+        self._sizes: Counter[_Size] = Counter()
+        self._placements = 0
+        self.rows = 0  # number of grants
+
+    def grants_of(self, key: str) -> tuple[Grant, ...]:
+        """Returns the grants of one placement."""
+        return self._grants.get(key, ())
+
+    def all_grants(self) -> list[Grant]:
+        """Returns the grants of all placements."""
+        return [grant for grants in self._grants.values() for grant in grants]
+
+    def replace(self, key: str, grants: Sequence[Grant]) -> None:
+        """Records the grants of one placement in place of those before."""
+        for each, sign in ((self.grants_of(key), -1), (grants, 1)):
+            self.rows += sign * len(each)
+            for grant in each:
+                if sized := _measure(self._empty, grant.share):
+                    self._placements += sign
+                    self._sizes[sized.size] += sign * sized.times
+        self._grants[key] = tuple(grants)
+
+    def room(self, without: str = "") -> PoolCapacity:
+        """Returns what is left of the pool; `without` is a placement whose grants do not count."""
+        sizes, excluded = self._sizes.copy(), [_measure(self._empty, g.share) for g in self.grants_of(without)]
+        for sized in excluded:
+            if sized:
+                sizes[sized.size] -= sized.times
+        placements = self._placements - sum(1 for sized in excluded if sized)
+        room = replace(self._empty, placements=placements, free={})
+        for size in sorted(size for size, count in sizes.items() if count):
+            _take_sized(room, _Sized(size, sizes[size]))
+        return room
+
+
+class _Size(NamedTuple):
+    """Sorts what is hardest to fit to the front: charged in this order, what was granted one by one fits together.
+
+    Numbers are negative, so that the largest come first.
+    """
+
+    shares_nodes: bool
+    charged: int
+    nodes: int
+    replicas: int
+
+
+class _Sized(NamedTuple):
+    size: _Size
+    times: int
+
+
+def _measure(room: PoolCapacity, share: Share) -> _Sized | None:
+    """Returns what a share takes of a pool; None where it has no size, since a status may hold anything.
+
+    Replicas with exclusive nodes, and pods of one node each, fit the same way one by one as together.
+    """
+    gpus = min(share.gpus_per_node, room.gpus_per_node)
+    if min(gpus, share.nodes, share.replicas) <= 0:
+        return None
+    charged = room.charged(share.nodes, gpus)
+    one_by_one = (share.nodes == 1 and not share.exclusive_replica_nodes) or room.gpus_per_node // charged == 1
+    replicas, count = (1, share.replicas) if one_by_one else (share.replicas, 1)
+    return _Sized(_Size(not share.exclusive_replica_nodes, -charged, -share.nodes, -replicas), count)
+
+
 def take_share(room: PoolCapacity, share: Share) -> PoolCapacity:
-    """Take a share, in place; where it does not fit whole nothing is left: nobody knows where the rest of it runs."""
-    if size := _size_of(room, share):
+    """Takes a share in place. Where it does not fit nothing is left, since it is not known which nodes it uses."""
+    if sized := _measure(room, share):
         room.placements += 1
-        _take_size(room, size)
+        _take_sized(room, sized)
     return room
 
 
-def _take_size(room: PoolCapacity, size: _Times) -> None:
-    together, charged, nodes, replicas = size.one.together, -size.one.charged, -size.one.nodes, -size.one.replicas
-    fit, most = room.gpus_per_node // charged, replicas if together else 1
+def _take_sized(room: PoolCapacity, sized: _Sized) -> None:
+    shares_nodes, size = sized.size.shares_nodes, sized.size
+    charged, nodes, replicas = -size.charged, -size.nodes, -size.replicas
+    per_node, most = room.gpus_per_node // charged, replicas if shares_nodes else 1
     # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
-    at_once = size.times if fit <= most or (nodes == 1 and together) else 1
-    for _ in range(size.times // at_once):
-        lacking = room.take(nodes, charged, replicas * at_once, None if together else 1)
+    at_once = sized.times if per_node <= most or (nodes == 1 and shares_nodes) else 1
+    for _ in range(sized.times // at_once):
+        lacking = room.take(nodes, charged, replicas * at_once, None if shares_nodes else 1)
         if lacking:
             room.free.clear()
-            room.overcommitted_nodes += math.ceil(lacking / (fit if together else 1))
-
-
-def replica_shape(profile: Profile, vram: int | None, pool: Pool) -> Shape | None:
-    """Return the shape of one replica; None where it must be computed and pool or model do not say enough."""
-    if profile.shape is not None:
-        return profile.shape
-    if not vram or not pool.memory_per_gpu:
-        return None
-    return _computed(-(-vram // pool.memory_per_gpu), pool.gpus_per_node)
-
-
-@lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
-def _computed(gpus: int, per_node: int) -> Shape:
-    if gpus > per_node:
-        nodes = -(-gpus // per_node)
-        return Shape(nodes=nodes, gpus_per_node=per_node, parallelism=Parallelism(tensor=per_node, pipeline=nodes))
-    rounded = min(1 << (gpus - 1).bit_length(), per_node)
-    return Shape(nodes=1, gpus_per_node=rounded, parallelism=Parallelism(tensor=rounded))
+            room.overcommitted_nodes += math.ceil(lacking / (per_node if shares_nodes else 1))

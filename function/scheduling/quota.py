@@ -1,172 +1,182 @@
-"""The quota of a namespace: which of its placements are beyond what the platform allows each namespace.
+"""The quota of a namespace: which of its placements exceed what the platform allows each namespace.
 
-What runs, and what was composed, is charged first and stays, whatever the limits became. Then comes, in the ledger's
-order, what asks for more: one that does not fit is beyond the quota, and is not charged to those after it. Every
-placement of a namespace counts, whoever wrote it and wherever it is.
+What has resources is charged first and keeps them, whatever the limits became. Then come further requests, in the order
+of the ledger: one that does not fit exceeds the quota, and is not charged to those after it. Every placement of the
+namespace counts, on every environment, whether a deployment composed it or a user wrote it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeAlias
 
 from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.filters import refuse_over_quota, step_of
+from function.scheduling.filters import find_step, refuse_over_quota
 from function.scheduling.ledger import charge_order
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
+
+_Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _QuotaBook:
-    """What is charged to the quota of a namespace so far: the GPUs of each placement, and of all of them."""
+    """What is charged to the quota of a namespace so far."""
 
     limits: Limits
-    held: dict[tuple[str, str], int]
+    charged: dict[_Key, int]  # GPUs by placement
     gpus: int
 
     @classmethod
-    def of(cls, placements: Mapping[tuple[str, str], Placement], limits: Limits) -> Self:
-        """Return the book in which what was composed is charged with what it has."""
-        held = {key: _allocated_gpus(placement) for key, placement in placements.items() if placement.has_resources}
-        return cls(limits, held, sum(held.values()))
+    def open(cls, placements: Mapping[_Key, Placement], limits: Limits) -> Self:
+        """Returns the book in which everything with resources is charged what its service has."""
+        with_resources = {key: placement for key, placement in placements.items() if placement.has_resources}
+        # While there is no service yet it may still request any number.
+        charged = {key: p.allocated.gpus if p.allocated else 0 for key, p in with_resources.items()}
+        return cls(limits, charged, sum(charged.values()))
 
-    def more(self, key: tuple[str, str], placement: Placement) -> int:
-        """Return the GPUs that a placement asks for beyond what it has."""
-        return max(0, (placement.requested.gpus if placement.requested else 0) - self.held.get(key, 0))
+    def count_more(self, key: _Key, placement: Placement) -> int:
+        """Returns the GPUs that a placement requests beyond what it is charged."""
+        return max(0, (placement.requested.gpus if placement.requested else 0) - self.charged.get(key, 0))
 
-    def charge(self, key: tuple[str, str], placement: Placement) -> bool:
-        """Charge what a placement asks for; tell whether there is room, without which nothing is charged."""
-        more = self.more(key, placement)
-        many = bool(self.limits.placements and key not in self.held and len(self.held) >= self.limits.placements)
-        if many or (self.limits.gpus and more and self.gpus + more > self.limits.gpus):
+    def charge(self, key: _Key, placement: Placement) -> bool:
+        """Charges the request of a placement; False, and nothing charged, where it exceeds the quota."""
+        more = self.count_more(key, placement)
+        is_new = key not in self.charged
+        if not self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more):
             return False
         if placement.has_resources or not placement.deleting:
-            self.held[key], self.gpus = self.held.get(key, 0) + more, self.gpus + more
+            self.charged[key] = self.charged.get(key, 0) + more
+            self.gpus += more
         return True
 
-    def excess(self, namespace: str, wanted: int) -> QuotaUsage:
-        """Return what is taken, beside which so many GPUs are wanted."""
-        holders = sorted(((name, has) for (name, _), has in self.held.items()), key=lambda h: (-h[1], h[0]))
+    def summarize(self, namespace: str, requested: int) -> QuotaUsage:
+        """Returns what the namespace has, with the GPUs that are requested beyond it."""
+        holders = sorted(((name, gpus) for (name, _), gpus in self.charged.items()), key=lambda h: (-h[1], h[0]))
         return QuotaUsage(
             namespace=namespace,
             limits=self.limits,
-            placements=len(self.held),
+            placements=len(self.charged),
             gpus=self.gpus,
-            wanted=wanted,
+            requested=requested,
             holders=tuple(holders),
         )
 
 
 def may_exceed(placement: Placement, limits: Limits) -> bool:
-    """Tell whether other placements of its namespace can leave a placement without room in the quota.
+    """Whether the other placements of its namespace can leave a placement without quota.
 
-    False for one that was composed and asks for no more GPUs than it has: `excess` is None whatever the others have, so
-    that it need not know them.
+    False for one with resources that requests no more GPUs than it has: `find_excess` returns None whatever the others
+    have, so they need not be known.
     """
-    book = _QuotaBook.of({_key(placement): placement}, limits)
-    more = book.more(_key(placement), placement)
+    key = _key(placement)
+    more = _QuotaBook.open({key: placement}, limits).count_more(key, placement)
     return bool((limits.placements and not placement.has_resources) or (limits.gpus and more))
 
 
 def find_excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
-    """Return why a placement is beyond the quota of its namespace; None where it is within. `others` may hold it."""
-    me = _key(placement)
-    every = {_key(p): p for p in others if p.namespace == placement.namespace} | {me: placement}
-    book = _QuotaBook.of(every, limits)
-    for key, each in sorted(every.items(), key=lambda item: charge_order(item[1])):
-        if not book.charge(key, each) and key == me:
-            return book.excess(placement.namespace, book.more(key, each))
+    """Returns why a placement exceeds the quota of its namespace; None where it does not."""
+    own_key = _key(placement)
+    in_namespace = {_key(p): p for p in others if p.namespace == placement.namespace} | {own_key: placement}
+    book = _QuotaBook.open(in_namespace, limits)
+    for key, each in _in_charge_order(in_namespace):
+        if not book.charge(key, each) and key == own_key:
+            return book.summarize(placement.namespace, book.count_more(key, each))
     return None
 
 
-def namespace_usage(namespace: str, there: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
-    """Return what a namespace takes, beside which what is new must find room; None without limits."""
+def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
+    """Returns what a namespace has of its quota; None without limits."""
     if not limits.any:
         return None
-    every = {_key(p): p for p in there if p.namespace == namespace}
-    book = _QuotaBook.of(every, limits)
-    for key, each in sorted(every.items(), key=lambda item: charge_order(item[1])):
+    in_namespace = {_key(p): p for p in placements if p.namespace == namespace}
+    book = _QuotaBook.open(in_namespace, limits)
+    for key, each in _in_charge_order(in_namespace):
         book.charge(key, each)
-    return book.excess(namespace, 0)
+    return book.summarize(namespace, 0)
 
 
-def apply_quota_to_decision(
-    decision: Decision, made: Callable[[Assignment], Placement], there: Sequence[Placement], limits: Limits
+def limit_decision(
+    decision: Decision,
+    to_placement: Callable[[Assignment], Placement],
+    namespace_placements: Sequence[Placement],
+    limits: Limits,
 ) -> Decision:
-    """Return a decision without what the quota has no room for beside those placements that are `there`.
+    """Returns a decision within the quota: new placements that exceed it are refused, existing ones stay as they are.
 
-    What is new is not made, and what is there stays as it is. `made` tells what an assignment would be as a placement.
+    New placements are charged after all existing ones, and after new ones that were decided before.
     """
     if not limits.any:
         return decision
-    kept: list[Assignment] = []
-    stays: list[Placement] = []
-    misses: list[Infeasible] = []
-    charged = [*there]
+    accepted: list[Assignment] = []
+    unchanged: list[Placement] = []
+    refusals: list[Infeasible] = []
+    charged = [*namespace_placements]
     for assignment in sorted(decision.assignments, key=_existing_first):
-        existing, wanted = assignment.placement, made(assignment)
-        # What is new comes after everything that is there, and after what was new before it.
-        wanted = wanted if existing else replace(wanted, created="~" * (1 + len(kept)))
-        beyond = find_excess(wanted, charged, limits) if existing is None or requests_more(existing, wanted) else None
-        keeps = _current_replicas(existing, wanted) if existing and beyond else None
-        if beyond is None:
-            charged.append(wanted)
-            kept.append(assignment)
+        existing, planned = assignment.placement, to_placement(assignment)
+        if existing is None:
+            planned = replace(planned, created="~" * (1 + len(accepted)))  # sorts after every time
+        needs_quota = existing is None or requests_more(existing, planned)
+        excess = find_excess(planned, charged, limits) if needs_quota else None
+        if excess is None:
+            charged.append(planned)
+            accepted.append(assignment)
             continue
-        misses.append(_make_infeasible(assignment, beyond, keeps))
-        if keeps is not None:
-            kept.append(replace(assignment, replicas=keeps))
+        current = _current_replicas(existing, planned) if existing else None
+        refusals.append(_refuse(assignment, excess, current))
+        if current is not None:
+            accepted.append(replace(assignment, replicas=current))
         elif existing:
-            stays.append(existing)
+            unchanged.append(existing)
     return replace(
         decision,
-        assignments=tuple(sorted(kept, key=lambda assignment: assignment.environment)),
-        carried=tuple(sorted((*decision.carried, *stays), key=lambda p: (p.environment, p.name))),
-        refusals=tuple(sorted((*decision.refusals, *misses), key=lambda miss: miss.environment)),
+        assignments=tuple(sorted(accepted, key=lambda assignment: assignment.environment)),
+        carried=tuple(sorted((*decision.carried, *unchanged), key=lambda p: (p.environment, p.name))),
+        refusals=tuple(sorted((*decision.refusals, *refusals), key=lambda infeasible: infeasible.environment)),
     )
 
 
 def find_quota_refusal(decision: Decision) -> QuotaUsage | None:
-    """Return what the namespace takes, where the quota has no room for something new that was decided."""
-    beyond = (miss.refusals[0] for miss in decision.refusals if miss.current_replicas is None)
-    return next((refusal.quota_usage for refusal in beyond if refusal.reason is Refused.QUOTA_EXCEEDED), None)
+    """Returns what the namespace has, where the quota refuses something new that was decided."""
+    refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.current_replicas is None)
+    return next((refusal.quota_usage for refusal in refusals if refusal.reason is Refused.QUOTA_EXCEEDED), None)
 
 
-def requests_more(existing: Placement, wanted: Placement) -> bool:
-    """Tell whether more replicas or another shape are wanted than it has, or was given."""
-    has, asks = _current_replicas(existing, wanted), wanted.requested
-    if asks is None or existing.effective_request is None:
+def requests_more(existing: Placement, planned: Placement) -> bool:
+    """Whether more replicas or another shape are planned than a placement has, or was given."""
+    current, request = _current_replicas(existing, planned), planned.requested
+    if request is None or existing.effective_request is None:
         return False
-    if has is not None:
-        return asks.replicas > has
-    return existing.requested is None or not existing.requested.is_like(asks)
+    if current is not None:
+        return request.replicas > current
+    return existing.requested is None or not existing.requested.is_like(request)
+
+
+def _in_charge_order(placements: Mapping[_Key, Placement]) -> list[tuple[_Key, Placement]]:
+    return sorted(placements.items(), key=lambda item: charge_order(item[1]))
 
 
 def _existing_first(assignment: Assignment) -> tuple[bool, tuple[bool, bool, str, str, str, str] | None]:
-    """Return an order: what is there as the ledger charges it, then what is new as it was decided."""
-    there = assignment.placement
-    return there is None, charge_order(there) if there else None
+    """Sorts existing placements as the ledger charges them, then new ones as they were decided."""
+    existing = assignment.placement
+    return existing is None, charge_order(existing) if existing else None
 
 
-def _current_replicas(existing: Placement, wanted: Placement) -> int | None:
-    """Return how many replicas it has of what is wanted; None where it has another shape, or may have none at all."""
-    has, asks = existing.effective_request, wanted.requested
-    return has.replicas if has and asks and has.is_like(asks) else None
+def _current_replicas(existing: Placement, planned: Placement) -> int | None:
+    """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
+    current, request = existing.effective_request, planned.requested
+    return current.replicas if current and request and current.is_like(request) else None
 
 
-def _make_infeasible(assignment: Assignment, found: QuotaUsage, keeps: int | None) -> Infeasible:
-    """Return why it is not had; nothing else stood in its way, so that no other came nearer."""
-    refusal = refuse_over_quota(assignment.environment, assignment.profile, assignment.pool, assignment.shape, found)
+def _refuse(assignment: Assignment, excess: QuotaUsage, current: int | None) -> Infeasible:
+    refusal = refuse_over_quota(assignment.environment, assignment.profile, assignment.pool, assignment.shape, excess)
     return Infeasible(
-        environment=assignment.environment, refusals=(refusal,), failed_at=step_of(refusal), current_replicas=keeps
+        environment=assignment.environment,
+        refusals=(refusal,),
+        failed_at=find_step(refusal),
+        current_replicas=current,
     )
 
 
-def _key(placement: Placement) -> tuple[str, str]:
+def _key(placement: Placement) -> _Key:
     return placement.name, placement.uid
-
-
-def _allocated_gpus(placement: Placement) -> int:
-    """Return the GPUs that its service has; while there is none yet it may still ask for any number."""
-    return placement.allocated.gpus if placement.allocated else 0

@@ -1,26 +1,4 @@
-"""What stays, what is decided again, and what yields.
-
-A placement that exists stays where it is: also when its environment is not Ready, the capabilities or the
-storage of its pool drifted, a better profile became possible, or its pool is overcommitted and it ever
-served. Where an environment, a pool or a profile is declared but cannot be read, it stays as well: invalid
-input tears nothing down.
-
-It is decided again where its environment or pool is gone or going, its profile is gone or has another
-shape, a selector no longer admits the environment, or it shall run another model than was decided there and the pool
-does not suit that. For VRAM maths the shape is computed again when the
-model's vram is another one, not when the memory of the pool drifted.
-
-It yields where it never served and its environment has no room for it in its turn (see ledger.py): two deployments
-that decided at the same moment took the same room. It yields as well where its environment has not admitted it and
-nothing of it was composed, and would not be chosen any more: nobody waits for what does not come up. One that served
-and has no room for another shape that it was given is decided again, and runs on meanwhile.
-
-How many replicas a placement that stays gets.
-
-Fewer always; more only where its pool has room for all of them beside the others and the planner has storage for
-all of them. Where it has not, the placement keeps the number it has, and the refusal is reported: what runs
-keeps running, and nothing is promised that would overcommit.
-"""
+"""Existing placements: which are kept, with how many replicas, which are rescheduled, and which are evicted."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,66 +8,75 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Profile, Shape, Spread
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.capacity import Demand, replica_shape
+from function.scheduling.capacity import Demand, compute_shape
 from function.scheduling.filters import (
     CHECKS,
+    check_profile_selector,
+    check_selectors,
+    check_shared_storage,
     find_shortage,
-    refused_by_profile_selector,
-    refused_by_selectors,
+    find_step,
+    refuse_unreadable,
     satisfies_requirements,
-    shared_storage,
-    step_of,
-    unreadable_environment,
 )
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, DropCause, Dropped, Field, Infeasible, Refusal, SchedulingRequest
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, DropCause, Dropped, Infeasible, SchedulingRequest
 from function.weights.faults import find_faults_for_existing_claim
 
 
 class Retention(Enum):
-    """What becomes of a placement."""
+    """What is decided about an existing placement."""
 
+    # The default. Also where its environment is not Ready, its pool's capabilities or storage changed, a better profile
+    # became possible, or its pool is overcommitted and it was Ready once. What is declared but cannot be read changes
+    # nothing: invalid input removes no running workload.
     KEEP = "keep"
+    # Its environment, pool or profile is deleted, its shape changed, a selector no longer admits the environment, its
+    # pool does not suit another model, or there is no room for a new shape; it keeps running meanwhile.
     RESCHEDULE = "reschedule"
+    # It was never Ready and its environment has no room for it: two deployments chose the same GPUs at the same moment.
+    # Also if not admitted, nothing composed, and the environment is no longer schedulable.
     EVICT = "evict"
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Own placements by what becomes of them, each by name of its environment; at most one an environment."""
+    """The placements of a deployment by what is decided about them; at most one for each environment is not dropped."""
 
-    retained: tuple[Placement, ...] = ()
+    kept: tuple[Placement, ...] = ()
     to_reschedule: tuple[Placement, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
 
 def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
-    """Sorts placements so that those which shall stay longest come first: who is Ready, was once, has begun."""
-    served, begun = placement.was_ready, placement.has_resources
-    return placement.deleting, not placement.ready, not served, not begun, placement.environment, placement.name
+    """Sorts placements: those that are kept longest come first (Ready, was Ready, has resources, then by name)."""
+    return (
+        placement.deleting,
+        not placement.ready,
+        not placement.was_ready,
+        not placement.has_resources,
+        placement.environment,
+        placement.name,
+    )
 
 
 def retain(
     request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger
 ) -> Retained:
-    """Sort a deployment's own placements; `environments` are those that are not being deleted."""
-    seen: set[str] = set()
+    """Decides which placements of a deployment are kept; `environments` are those that are not being deleted."""
+    used: set[str] = set()
     dropped: list[Dropped] = []
-    by_standing: dict[Retention, list[Placement]] = {standing: [] for standing in Retention}
+    by_retention: dict[Retention, list[Placement]] = {retention: [] for retention in Retention}
     for placement in sorted(own, key=retention_order):
-        if placement.environment in seen:
+        if placement.environment in used:
             dropped.append(Dropped(placement=placement, cause=DropCause.SCALED_DOWN))
             continue
-        seen.add(placement.environment)
+        used.add(placement.environment)
         environment = environments.get(placement.environment)
-        by_standing[_decide_retention(request, environment, placement, ledger)].append(placement)
-    dropped += (Dropped(placement=placement, cause=DropCause.EVICTED) for placement in by_standing[Retention.EVICT])
-    return Retained(tuple(by_standing[Retention.KEEP]), tuple(by_standing[Retention.RESCHEDULE]), tuple(dropped))
-
-
-def find_profile(request: SchedulingRequest, name: str) -> Profile | None:
-    """Return the valid profile of a name, if there is one."""
-    return next((p for p in request.model.profiles if p.name == name), None)
+        by_retention[_decide_retention(request, environment, placement, ledger)].append(placement)
+    dropped += (Dropped(placement=placement, cause=DropCause.EVICTED) for placement in by_retention[Retention.EVICT])
+    return Retained(tuple(by_retention[Retention.KEEP]), tuple(by_retention[Retention.RESCHEDULE]), tuple(dropped))
 
 
 def _decide_retention(
@@ -98,7 +85,7 @@ def _decide_retention(
     if environment is None:
         return Retention.RESCHEDULE
     pool = environment.pool(placement.pool)
-    if pool is not None and not ledger.keeps_place(environment, pool, placement):
+    if pool is not None and not ledger.has_room_in_turn(environment, pool, placement):
         return Retention.EVICT
     if _admission_impossible(environment, placement):
         return Retention.EVICT
@@ -108,17 +95,17 @@ def _decide_retention(
 
 
 def _admission_impossible(environment: Environment, placement: Placement) -> bool:
-    chosen_anew = environment.ready and not environment.broken
-    admitted = not environment.uid or environment.find_grants(placement.uid)
-    return not (chosen_anew or admitted or placement.has_resources)
+    is_schedulable = environment.ready and not environment.broken
+    is_admitted = not environment.uid or environment.find_grants(placement.uid)
+    return not (is_schedulable or is_admitted or placement.has_resources)
 
 
 def _new_shape_rejected(environment: Environment, placement: Placement) -> bool:
-    """Tell whether there is no room for another shape, or in another pool, than those it was admitted for."""
-    asks = placement.requested
-    if asks is None or (placement.uid, placement.pool) not in environment.rejected:
+    """Whether it is rejected with a shape or a pool that it was not admitted for."""
+    request = placement.requested
+    if request is None or (placement.uid, placement.pool) not in environment.rejected:
         return False
-    return not any(grant.share.is_like(asks) for grant in environment.find_grants(placement.uid))
+    return not any(grant.share.is_like(request) for grant in environment.find_grants(placement.uid))
 
 
 def _is_still_valid(
@@ -126,22 +113,17 @@ def _is_still_valid(
 ) -> bool:
     if environment.broken:
         return True
-    if refused_by_selectors(request, environment):
+    if check_selectors(request, environment):
         return False
-    if _is_unreadable(request, environment, placement):
+    broken_profiles = {profile.name for profile in request.model.broken}
+    if placement.profile in broken_profiles or placement.pool in environment.broken_pools:
         return True
-    profile = find_profile(request, placement.profile)
-    if profile is None or pool is None or refused_by_profile_selector(profile, environment) is not None:
+    profile = request.find_profile(placement.profile)
+    if profile is None or pool is None or check_profile_selector(profile, environment) is not None:
         return False
     if placement.model != request.deployment.model and not satisfies_requirements(request, environment, profile, pool):
         return False
     return not _is_reshaped(request, profile, pool, placement)
-
-
-def _is_unreadable(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
-    """Tell whether the profile or the pool is declared in a way that cannot be read."""
-    broken = {profile.name for profile in request.model.broken}
-    return placement.profile in broken or placement.pool in environment.broken_pools
 
 
 def _is_reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, placement: Placement) -> bool:
@@ -150,42 +132,44 @@ def _is_reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, place
     if profile.shape is not None:
         return profile.shape != placement.shape
     if placement.vram is not None and placement.vram == request.model.vram:
-        return False  # whatever became of the pool's memory
-    computed = replica_shape(profile, request.model.vram, pool)
+        return False  # the pool's declared memory may have changed since
+    computed = compute_shape(profile, request.model.vram, pool)
     return computed is not None and computed != placement.shape
 
 
 def scale_existing(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> tuple[Assignment, Infeasible | None]:
-    """Return a placement as it stays, with the replicas that it can have, and why it has not all of them."""
-    wanted, held = request.deployment.replicas, _admitted_replicas(environment, placement)
-    miss = (
-        _why_not_scaled(request, environment, replace(placement, replicas=held), shape, ledger)
-        if wanted > held
-        else None
-    )
-    profile = find_profile(request, placement.profile)
-    computed = profile is not None and profile.shape is None
+    """Returns a kept placement with the replicas that it can have, and why it cannot be scaled up, if so.
+
+    Fewer replicas are always possible; more only where the pool has room and storage for all of them. Otherwise it
+    keeps those that it has: nothing is overcommitted.
+    """
+    desired, current = request.deployment.replicas, _count_current_replicas(environment, placement)
+    infeasible: Infeasible | None = None
+    if desired > current:
+        infeasible = _why_not_scaled(request, environment, replace(placement, replicas=current), shape, ledger)
+    profile = request.find_profile(placement.profile)
+    is_computed = profile is not None and profile.shape is None
     assignment = Assignment(
         environment=placement.environment,
         profile=placement.profile,
         pool=placement.pool,
         shape=shape,
-        replicas=wanted if miss is None else held,
-        vram=request.model.vram if computed else placement.vram,
+        replicas=desired if infeasible is None else current,
+        vram=request.model.vram if is_computed else placement.vram,
         placement=placement,
     )
-    return assignment, miss
+    return assignment, infeasible
 
 
-def _admitted_replicas(environment: Environment, placement: Placement) -> int:
-    """Return how many replicas a placement has, or may still get."""
-    asks = placement.requested
-    if asks is None or (placement.uid, placement.pool) not in environment.rejected:
+def _count_current_replicas(environment: Environment, placement: Placement) -> int:
+    """Returns the replicas of a placement; where it is rejected, no more than it is admitted for."""
+    request = placement.requested
+    if request is None or (placement.uid, placement.pool) not in environment.rejected:
         return placement.replicas
-    granted = (g.share.replicas for g in environment.find_grants(placement.uid) if g.share.is_like(asks))
-    return min(placement.replicas, max(granted, default=0))
+    admitted = (g.share.replicas for g in environment.find_grants(placement.uid) if g.share.is_like(request))
+    return min(placement.replicas, max(admitted, default=0))
 
 
 def _why_not_scaled(
@@ -194,23 +178,30 @@ def _why_not_scaled(
     pool = environment.pool(placement.pool)
     if pool is None or environment.broken:
         field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
-        return replace(unreadable_environment(environment, field), current_replicas=placement.replicas)
-    unread = _refuse_invalid_profile(request, placement)
-    if unread is not None:
-        return Infeasible(environment=environment.name, refusals=(unread,), current_replicas=placement.replicas)
-    unstorable = _refuse_storage(request, environment, pool, placement, shape)
-    full = _refuse_capacity(request, environment, pool, placement, shape, ledger)
-    refusals = (*unstorable, *([full] if full else ()))
+        return replace(refuse_unreadable(environment, field), current_replicas=placement.replicas)
+    invalid_profile = _refuse_invalid_profile(request, placement)
+    if invalid_profile is not None:
+        return Infeasible(
+            environment=environment.name, refusals=(invalid_profile,), current_replicas=placement.replicas
+        )
+    storage = _refuse_storage(request, environment, pool, placement, shape)
+    profile = request.find_profile(placement.profile)
+    spread = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
+    demand = Demand(shape, request.deployment.replicas, spread)
+    capacity = find_shortage(ledger.room(environment, pool), demand, environment.name, placement.profile, pool)
+    refusals = storage if capacity is None else (*storage, capacity)
     if not refusals:
         return None
-    step = step_of(full) if full and not unstorable else CHECKS.index(shared_storage)
     return Infeasible(
-        environment=environment.name, refusals=refusals, failed_at=step, current_replicas=placement.replicas
+        environment=environment.name,
+        refusals=refusals,
+        failed_at=find_step(capacity) if capacity and not storage else CHECKS.index(check_shared_storage),
+        current_replicas=placement.replicas,
     )
 
 
 def _refuse_invalid_profile(request: SchedulingRequest, placement: Placement) -> Refusal | None:
-    """Refuse while its profile cannot be read: what is not carried out is not promised."""
+    """Refuses to scale up while the profile cannot be read, since nothing could be composed."""
     broken = next((profile for profile in request.model.broken if profile.name == placement.profile), None)
     if broken is None:
         return None
@@ -219,16 +210,16 @@ def _refuse_invalid_profile(request: SchedulingRequest, placement: Placement) ->
         field=Field.PROFILE,
         environment=placement.environment,
         profile=placement.profile,
-        found=broken.problems,
+        actual=broken.problems,
     )
 
 
 def _refuse_storage(
     request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
 ) -> tuple[Refusal, ...]:
-    found = request.storage_check(environment, pool, shape, request.deployment.replicas)
+    faults = request.storage_check(environment, pool, shape, request.deployment.replicas)
     if placement.serving_uri or placement.hydration.completed_at:
-        found = find_faults_for_existing_claim(found, placement.claim_mode, shape.nodes, request.deployment.replicas)
+        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, request.deployment.replicas)
     return tuple(
         Refusal(
             reason=fault.reason,
@@ -239,24 +230,5 @@ def _refuse_storage(
             shape=shape,
             storage=fault,
         )
-        for fault in found
-    )
-
-
-def _refuse_capacity(
-    request: SchedulingRequest,
-    environment: Environment,
-    pool: Pool,
-    placement: Placement,
-    shape: Shape,
-    ledger: Ledger,
-) -> Refusal | None:
-    profile = find_profile(request, placement.profile)
-    apart = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
-    return find_shortage(
-        ledger.room(environment, pool),
-        Demand(shape, request.deployment.replicas, apart),
-        placement.environment,
-        placement.profile,
-        pool,
+        for fault in faults
     )

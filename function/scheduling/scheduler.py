@@ -1,14 +1,13 @@
-"""The decision for one deployment: retain, scale down, decide again in place, fill, and let go.
+"""The decision for one deployment: retain, scale down, reschedule in place, choose environments, carry over or drop.
 
-What stays comes first (retain.py). Where that is more than wanted, those that are not Ready go first, of
-them those that never were, then the last by name. Where it is less, a placement that must be decided again
-is updated in place if its own environment still has a pool for it; then environments are filled by name, the
-first pool that satisfies everything wins, or the smallest of all of them where that is preferred
-(preference.py). Who has just yielded takes them in an order of his own.
+Kept placements come first (retention.py). Where there are too many, those that are not Ready are dropped first, of them
+those that never were, then the last by name. Where there are too few, a placement that must be rescheduled is updated
+in place if its own environment still has a pool for it. Then environments are chosen by name, the first feasible one or
+the smallest, as the deployment prefers.
 
-A placement that could neither stay nor be updated in place is carried until as many as wanted are Ready
-without it, so that no move and no list that is briefly empty takes anything down. It is charged as long as
-it exists, and does not count as placed. The order of the inputs means nothing.
+A placement that could neither be kept nor updated in place is carried over until enough others are Ready, so that no
+move, and no list that is briefly empty, removes a running service. It is charged as long as it exists, and does not
+count as placed. The order of the inputs changes nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +19,9 @@ from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Preference
 from function.kube.names import hash_parts
 from function.reasons import Refused
-from function.scheduling.filters import FilterFunc, filter_environment, filter_for_reschedule, smallest_first
+from function.scheduling.filters import FilterFunc, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
+from function.scheduling.refusals import Field, Refusal
 from function.scheduling.retention import Retained, retain, scale_existing
 from function.scheduling.verdicts import (
     Assignment,
@@ -29,9 +29,7 @@ from function.scheduling.verdicts import (
     DropCause,
     Dropped,
     Feasible,
-    Field,
     Infeasible,
-    Refusal,
     SchedulingRequest,
     Verdict,
 )
@@ -43,18 +41,18 @@ NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What is looked at: environments by name save those that go, own placements, what others take."""
+    """Everything that one decision is made from."""
 
     request: SchedulingRequest
-    environments: Mapping[str, Environment]
+    environments: Mapping[str, Environment]  # by name, in this order; without those that are being deleted
     own: tuple[Placement, ...]
-    ledger: Ledger
-    filter_factory: FilterFactory
-    quota: QuotaUsage | None
+    ledger: Ledger  # what others have
+    make_filter: FilterFactory
+    usage: QuotaUsage | None
 
 
 def uncached(_: SchedulingRequest) -> FilterFunc:
-    """Return what judges every request anew."""
+    """Returns the filter that remembers nothing."""
     return filter_environment
 
 
@@ -62,37 +60,43 @@ def schedule(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    judging: FilterFactory = uncached,
-    quota: QuotaUsage | None = None,
+    make_filter: FilterFactory = uncached,
+    usage: QuotaUsage | None = None,
 ) -> Decision:
-    """Decide where a deployment runs.
+    """Decides where a deployment runs.
 
-    `placements` are its own, and all others on environments on which it has one or which keep no ledger; what is free
-    on any other is what that has published. `judging` makes what judges a request, and may remember what that found.
-    `quota` is what the namespace takes of its quota, where it has one: of what is new, what does not fit beside that is
-    looked for in a smaller size.
+    Args:
+        request: What is to be placed.
+        environments: Those to choose from.
+        placements: The deployment's own, and all others on environments where it has one or which publish no ledger.
+            The capacity of every other environment is what it publishes.
+        make_filter: Makes the filter for a request, which may return cached verdicts.
+        usage: What the namespace has of its quota. Where a new placement does not fit it, a smaller shape is tried.
     """
-    scene = _take_snapshot(request, environments, placements, judging, quota)
-    wanted = request.deployment.environments
-    retained = retain(request, scene.environments, scene.own, scene.ledger)
-    staying = retained.retained[:wanted]
-    kept, stunted = _scale_staying(scene, staying)
-    fault = _find_fault(scene)
-    refused = fault is not None
-    again = () if refused else _reschedule_in_place(scene, retained.to_reschedule, wanted - len(staying))
-    taken = frozenset(a.environment for a in again).union(p.environment for p in staying)
-    fresh, misses = ((), ()) if refused else _fill_environments(scene, retained, taken, wanted - len(taken))
-    assignments = tuple(sorted((*kept, *again, *fresh), key=lambda a: a.environment))
-    carried, dropped = _split_carried_and_dropped(retained, staying, assignments, wanted)
+    snapshot = _take_snapshot(request, environments, placements, make_filter, usage)
+    desired = request.deployment.environments
+    retained = retain(request, snapshot.environments, snapshot.own, snapshot.ledger)
+    kept = retained.kept[:desired]
+    scaled, not_scaled = _scale_kept(snapshot, kept)
+    fault = _find_fault(snapshot)
+    rescheduled: tuple[Assignment, ...] = ()
+    chosen: tuple[Assignment, ...] = ()
+    refused: tuple[Infeasible, ...] = ()
+    if fault is None:
+        rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, desired - len(kept))
+        used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
+        chosen, refused = _choose_environments(snapshot, retained, used, desired - len(used))
+    assignments = tuple(sorted((*scaled, *rescheduled, *chosen), key=lambda a: a.environment))
+    carried, dropped = _split_carried_and_dropped(retained, kept, assignments, desired)
     return Decision(
         assignments=assignments,
         carried=carried,
         dropped=dropped,
-        refusals=tuple(sorted((*stunted, *misses), key=lambda m: m.environment)),
+        refusals=tuple(sorted((*not_scaled, *refused), key=lambda infeasible: infeasible.environment)),
         fault=fault,
-        unreadable=frozenset(p.environment for p in staying if p.shape is None),
-        candidates=len(scene.environments),
-        wanted=wanted,
+        unreadable=frozenset(p.environment for p in kept if p.shape is None),
+        candidates=len(snapshot.environments),
+        desired=desired,
     )
 
 
@@ -100,161 +104,181 @@ def _take_snapshot(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    judging: FilterFactory,
-    quota: QuotaUsage | None,
+    make_filter: FilterFactory,
+    usage: QuotaUsage | None,
 ) -> _Snapshot:
     namespace, name = request.deployment.namespace, request.deployment.name
     own: list[Placement] = []
     others: list[Placement] = []
     for placement in placements:
-        mine = placement.deployment == name and placement.namespace == namespace
-        (own if mine else others).append(placement)
+        is_own = placement.deployment == name and placement.namespace == namespace
+        (own if is_own else others).append(placement)
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Snapshot(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), judging, quota)
+    return _Snapshot(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), make_filter, usage)
 
 
-def _find_fault(scene: _Snapshot) -> Refusal | None:
-    """Return what rules out every environment at once."""
-    found = unsatisfiable_storage(scene.request, scene.environments.values())
-    if found is not None:
-        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=found)
-    if not scene.environments:
+def _find_fault(snapshot: _Snapshot) -> Refusal | None:
+    """Returns what rules out every environment at once."""
+    fault = find_unsatisfiable_storage(snapshot.request, snapshot.environments.values())
+    if fault is not None:
+        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=fault)
+    if not snapshot.environments:
         return Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
     return None
 
 
-def unsatisfiable_storage(
+def find_unsatisfiable_storage(
     request: SchedulingRequest,
     environments: Iterable[Environment],
     reasons: Collection[Refused] = (Refused.INVALID_DEPLOYMENT,),
 ) -> StorageFault | None:
-    """Return what the deployment says about its weights where that suits no profile on any environment."""
-    fault = None
+    """Returns a fault of the deployment's storage where it suits no profile on any environment."""
+    first_fault = None
     for environment in [*environments] or [Environment(name="")]:
         for profile in request.model.profiles:
             if profile.shape is None:
-                return None  # what shape it takes is the pool's to say
+                return None  # its shape depends on the pool
             faults = request.storage_check(environment, NO_POOL, profile.shape, request.deployment.replicas)
-            # That of an account is an environment's.
-            blamed = [
-                each for each in faults if each.reason in reasons and each.kind is not FaultKind.EMPTY_DIR_ACCOUNT
-            ]
-            if not blamed:
+            # A service account is set by an environment, so another one may do.
+            faults = tuple(f for f in faults if f.reason in reasons and f.kind is not FaultKind.EMPTY_DIR_ACCOUNT)
+            if not faults:
                 return None
-            fault = fault or blamed[0]
-    return fault
+            first_fault = first_fault or faults[0]
+    return first_fault
 
 
-def _scale_staying(
-    scene: _Snapshot, staying: Iterable[Placement]
+def _scale_kept(
+    snapshot: _Snapshot, kept: Iterable[Placement]
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Return what stays and can be read, and why some of it has fewer replicas than wanted."""
-    found = [
-        scale_existing(scene.request, scene.environments[p.environment], p, p.shape, scene.ledger)
-        for p in staying
+    """Returns the kept placements that can be read, and why some cannot be scaled up."""
+    scaled = [
+        scale_existing(snapshot.request, snapshot.environments[p.environment], p, p.shape, snapshot.ledger)
+        for p in kept
         if p.shape is not None
     ]
-    return tuple(a for a, _ in found), tuple(m for _, m in found if m is not None)
+    return tuple(assignment for assignment, _ in scaled), tuple(reason for _, reason in scaled if reason is not None)
 
 
-def _reschedule_in_place(scene: _Snapshot, placements: Iterable[Placement], room: int) -> tuple[Assignment, ...]:
-    """Decide placements again on their own environments, where those still have a pool for them."""
-    found: list[Assignment] = []
+def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], limit: int) -> tuple[Assignment, ...]:
+    """Reschedules placements on their own environments, where those still have a pool for them."""
+    rescheduled: list[Assignment] = []
     for placement in placements:
-        environment = scene.environments.get(placement.environment)
-        if environment is None or len(found) >= room:
+        environment = snapshot.environments.get(placement.environment)
+        if environment is None or len(rescheduled) >= limit:
             continue
-        verdict = filter_for_reschedule(scene.request, environment, scene.ledger)
+        verdict = filter_for_reschedule(snapshot.request, environment, snapshot.ledger)
         if isinstance(verdict, Feasible):
-            found.append(_make_assignment(scene, verdict, placement))
-    return tuple(found)
+            rescheduled.append(_assign(snapshot, verdict, placement))
+    return tuple(rescheduled)
 
 
-def _fill_environments(
-    scene: _Snapshot, retained: Retained, taken: frozenset[str], room: int
+def _choose_environments(
+    snapshot: _Snapshot, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Choose environments by name until there is enough; what yielded may come back in another shape."""
-    yielded = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
-    found: list[Assignment] = []
-    misses: list[Infeasible] = []
-    verdicts, quota = _filter_in_order(scene, taken, contended=bool(yielded)), _Quota(scene)
-    while len(found) < room and (verdict := next(verdicts, None)) is not None:
-        there = yielded.get(verdict.environment)
-        # What is there is charged already, and is judged with all that is.
-        judged = verdict if there else quota.within(verdict)
-        if isinstance(judged, Infeasible):
-            misses.append(judged)
+    """Chooses environments until there are enough; an evicted placement may be chosen again in another shape."""
+    evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
+    chosen: list[Assignment] = []
+    refused: list[Infeasible] = []
+    quota = _Quota(snapshot)
+    verdicts = _filter_in_order(snapshot, used, after_eviction=bool(evicted))
+    while len(chosen) < limit and (verdict := next(verdicts, None)) is not None:
+        existing = evicted.get(verdict.environment)
+        if existing is None:  # what exists is charged already
+            verdict = quota.check(verdict)
+        if isinstance(verdict, Infeasible):
+            refused.append(verdict)
             continue
-        found.append(_make_assignment(scene, judged, there))
-        if there is None:
-            quota.charge(judged)
-    return tuple(found), tuple(misses)
+        chosen.append(_assign(snapshot, verdict, existing))
+        if existing is None:
+            quota.charge(verdict)
+    return tuple(chosen), tuple(refused)
 
 
 class _Quota:
     """What is left of a namespace's quota while environments are chosen."""
 
-    def __init__(self, scene: _Snapshot) -> None:
-        self._scene, self._taken = scene, scene.quota
-        self._judge: FilterFunc | None = None
+    def __init__(self, snapshot: _Snapshot) -> None:
+        self._snapshot, self._usage = snapshot, snapshot.usage
+        self._filter: FilterFunc | None = None
 
-    def within(self, verdict: Verdict) -> Verdict:
-        """Return a verdict; where what was chosen is beyond the quota, on what takes less on its environment."""
-        if self._taken is None or isinstance(verdict, Infeasible) or self._taken.of(self._gpus(verdict)) is None:
+    def check(self, verdict: Verdict) -> Verdict:
+        """Returns the verdict, or where it exceeds the quota, the verdict on what fits it on the same environment."""
+        usage, snapshot = self._usage, self._snapshot
+        if usage is None or isinstance(verdict, Infeasible) or usage.find_excess(self._gpus(verdict)) is None:
             return verdict
-        scene = self._scene
-        request = replace(scene.request, quota_usage=self._taken)
-        self._judge = self._judge or scene.filter_factory(request)
-        return self._judge(request, scene.environments[verdict.environment], scene.ledger)
+        request = replace(snapshot.request, quota_usage=usage)
+        self._filter = self._filter or snapshot.make_filter(request)
+        return self._filter(request, snapshot.environments[verdict.environment], snapshot.ledger)
 
-    def charge(self, fit: Feasible) -> None:
-        """Charge one that was chosen."""
-        if self._taken is not None:
-            self._taken, self._judge = self._taken.beside(f"its own on {fit.environment}", self._gpus(fit)), None
+    def charge(self, chosen: Feasible) -> None:
+        """Charges what was chosen."""
+        if self._usage is not None:
+            self._usage = self._usage.with_placement(f"its own on {chosen.environment}", self._gpus(chosen))
+            self._filter = None
 
-    def _gpus(self, fit: Feasible) -> int:
-        return fit.shape.gpus * self._scene.request.deployment.replicas
-
-
-def _filter_in_order(scene: _Snapshot, taken: frozenset[str], *, contended: bool) -> Iterator[Verdict]:
-    """Return what is said of environments in the order in which they are chosen: lazily, or all for the smallest."""
-    me, others = scene.request.deployment, [name for name in scene.environments if name not in taken]
-    if contended:
-        # By a hash of the deployment's own, so that those who lost part.
-        others.sort(key=lambda name: hash_parts(me.namespace, me.name, name))
-    filter_environment = scene.filter_factory(scene.request)
-    verdicts = (filter_environment(scene.request, scene.environments[name], scene.ledger) for name in others)
-    return verdicts if me.prefer is Preference.DECLARED else smallest_first(verdicts, by_name=not contended)
+    def _gpus(self, chosen: Feasible) -> int:
+        return chosen.shape.gpus * self._snapshot.request.deployment.replicas
 
 
-def _make_assignment(scene: _Snapshot, fit: Feasible, placement: Placement | None) -> Assignment:
+def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
+    """Returns verdicts in the order in which environments are chosen: lazily, unless the smallest is preferred."""
+    deployment, names = snapshot.request.deployment, [name for name in snapshot.environments if name not in used]
+    if after_eviction:
+        # Deployments that competed for one environment spread by a hash of their own.
+        names.sort(key=lambda name: hash_parts(deployment.namespace, deployment.name, name))
+    filter_cached = snapshot.make_filter(snapshot.request)
+    verdicts = (filter_cached(snapshot.request, snapshot.environments[name], snapshot.ledger) for name in names)
+    if deployment.prefer is Preference.DECLARED:
+        return verdicts
+    return _sort_smallest_first(verdicts, by_name=not after_eviction)
+
+
+def _sort_smallest_first(verdicts: Iterable[Verdict], *, by_name: bool) -> Iterator[Verdict]:
+    """Returns the refusals, then the feasible environments, the smallest first; equals by name, or in their order."""
+    known = [*verdicts]
+    yield from (verdict for verdict in known if isinstance(verdict, Infeasible))
+    feasible = [verdict for verdict in known if isinstance(verdict, Feasible)]
+    yield from sorted(feasible, key=_sort_key_by_name if by_name else _sort_key_by_size)
+
+
+def _sort_key_by_size(feasible: Feasible) -> tuple[int, int, int]:
+    assert feasible.rank is not None  # the smallest is preferred
+    return feasible.rank.size
+
+
+def _sort_key_by_name(feasible: Feasible) -> tuple[tuple[int, int, int], int, str]:
+    assert feasible.rank is not None  # the smallest is preferred
+    return feasible.rank.size, feasible.rank.left, feasible.environment
+
+
+def _assign(snapshot: _Snapshot, verdict: Feasible, placement: Placement | None) -> Assignment:
     return Assignment(
-        environment=fit.environment,
-        profile=fit.profile,
-        pool=fit.pool,
-        shape=fit.shape,
-        replicas=scene.request.deployment.replicas,
-        vram=fit.vram,
+        environment=verdict.environment,
+        profile=verdict.profile,
+        pool=verdict.pool,
+        shape=verdict.shape,
+        replicas=snapshot.request.deployment.replicas,
+        vram=verdict.vram,
         placement=placement,
     )
 
 
 def _split_carried_and_dropped(
-    retained: Retained, staying: tuple[Placement, ...], assignments: tuple[Assignment, ...], wanted: int
+    retained: Retained, kept: tuple[Placement, ...], assignments: tuple[Assignment, ...], desired: int
 ) -> tuple[tuple[Placement, ...], tuple[Dropped, ...]]:
-    """Return what is carried and what is dropped: what moves stays until enough others are Ready."""
+    """Returns the placements that are carried over, and those that are dropped since enough others are Ready."""
     reused = [a.placement for a in assignments if a.placement is not None]
     moving = [p for p in retained.to_reschedule if p not in reused]
-    ready = sum(p.ready and not p.deleting for p in staying)
-    carry = max(0, wanted - ready)
-    going = moving[carry:]
+    ready = sum(p.ready and not p.deleting for p in kept)
+    to_carry = max(0, desired - ready)
+    surplus = moving[to_carry:]
     dropped = (
         *(d for d in retained.dropped if d.placement not in reused),
-        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in retained.retained[len(staying) :]),
-        *(Dropped(placement=p, cause=DropCause.REPLACED) for p in going[:ready]),
-        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in going[ready:]),
+        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in retained.kept[len(kept) :]),
+        *(Dropped(placement=p, cause=DropCause.REPLACED) for p in surplus[:ready]),
+        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in surplus[ready:]),
     )
-    carried = (*(p for p in staying if p.shape is None), *moving[:carry])
+    carried = (*(p for p in kept if p.shape is None), *moving[:to_carry])
     return (
         tuple(sorted(carried, key=lambda p: (p.environment, p.name))),
         tuple(sorted(dropped, key=lambda d: (d.placement.environment, d.placement.name))),

@@ -1,11 +1,10 @@
-"""What a need was told by an environment is told again while neither has changed, nor what others take there.
+"""Caches verdicts by request, environment and allocations.
 
-A deployment that nothing can take asks every environment, at every call, and nearly all answer as before. What is kept
-is an answer with all that it was made from, so that it counts only where judging again would give the same: the need
-(what is asked for, whoever asks), the environment, and what is counted on it, if anything is: who is there himself
-counts, and leaves out his own, where others believe what is published. The needs that were asked about last are kept,
-within two bounds. A memo hands out the same object for the same content, so that looking at objects is enough
-to see that nothing changed.
+A deployment that fits nowhere is compared with every environment in every call, and nearly every verdict is as before.
+A verdict counts as long as everything that it was made from is the same: the request (not the deployment that makes
+it), the environment, and the placements that are counted on it, if any are: deployments with a placement in the
+environment compute capacity themselves, without their own grants; all others use the published ledger. Parsed objects
+are cached too, so that identity is enough to see that nothing changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,55 +19,53 @@ from function.scheduling.filters import FilterFunc, filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.verdicts import SchedulingRequest, Verdict
 
-# As many different needs as may be pending in a fleet. They are compared one by one.
+# As many different requests as may be pending in a fleet. They are compared one by one.
 MAX_REQUESTS = 64
 # A verdict takes 0.6 kB (docs/performance.md), so that all of them take 40 MB.
 MAX_VERDICTS = 64_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Entry:
     environment: Environment
     counted: tuple[tuple[Placement, ...], frozenset[str]] | None
     verdict: Verdict
 
 
 class VerdictCache:
-    """Judges, and remembers."""
+    """The verdicts of the latest requests, within two bounds."""
 
     def __init__(self) -> None:
-        self._needs: list[tuple[SchedulingRequest, dict[str, _Known]]] = []
+        self._requests: list[tuple[SchedulingRequest, dict[str, _Entry]]] = []
         self.stats = CacheStats()
 
     def cached_filter(
         self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = noop
     ) -> FilterFunc:
-        """Return what judges these environments for a request as `judge` does; `pause` is called before each that is
-        not known.
-        """
-        need = _cache_key(request)
-        before: dict[str, _Known] = next((known for asked, known in self._needs if asked == need), {})
-        known = {e.name: before[e.name] for e in environments if e.name in before}
-        others = [each for each in self._needs if each[0] != need][: MAX_REQUESTS - 1]
-        taken = accumulate((len(verdicts) for _, verdicts in others), initial=len(environments))
-        kept = sum(total <= MAX_VERDICTS for total in taken) - 1
-        self._needs = [(need, known), *others[: max(0, kept)]]
+        """Returns `filter_environment` with a cache; `pause` is called before each verdict that is not cached."""
+        key = _cache_key(request)
+        known: dict[str, _Entry] = next((entries for other, entries in self._requests if other == key), {})
+        entries = {e.name: known[e.name] for e in environments if e.name in known}
+        others = [each for each in self._requests if each[0] != key][: MAX_REQUESTS - 1]
+        totals = accumulate((len(verdicts) for _, verdicts in others), initial=len(environments))
+        within_bound = sum(total <= MAX_VERDICTS for total in totals) - 1
+        self._requests = [(key, entries), *others[: max(0, within_bound)]]
 
-        def remembered(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+        def filter_cached(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
             counted = ledger.counted_placements(environment)
-            found = known.get(environment.name)
-            if found is None or found.environment is not environment or found.counted != counted:
+            entry = entries.get(environment.name)
+            if entry is None or entry.environment is not environment or entry.counted != counted:
                 pause()
-                found = _Known(environment, counted, filter_environment(request, environment, ledger))
-                known[environment.name] = found
+                entry = _Entry(environment, counted, filter_environment(request, environment, ledger))
+                entries[environment.name] = entry
                 self.stats.misses += 1
             else:
                 self.stats.hits += 1
-            return found.verdict
+            return entry.verdict
 
-        return remembered
+        return filter_cached
 
 
 def _cache_key(request: SchedulingRequest) -> SchedulingRequest:
-    """Return what verdicts depend on: neither on who asks nor on how many environments are wanted."""
+    """Returns the request without what no verdict depends on."""
     return replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))

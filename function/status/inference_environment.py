@@ -12,7 +12,16 @@ from dataclasses import replace
 
 from function.contract import Condition
 from function.domain.allocation import Grant, Share
-from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable, own_taints
+from function.domain.environment import (
+    Drift,
+    Drifted,
+    Environment,
+    Pool,
+    PoolFacts,
+    Unusable,
+    format_unusable,
+    own_taints,
+)
 from function.domain.model import Problem, SecretKey, Shape
 from function.kube.manifests import JSON, Manifest, listing, prune, text
 from function.kube.messages import format_count, join_with_more
@@ -212,15 +221,6 @@ def _pool(pool: Pool, found: PoolLedger) -> Manifest:
 
 
 _MIB = 2**20
-_UNFIT: Mapping[Unfit, str] = {
-    Unfit.DELETING: "{be} being deleted",
-    Unfit.NOT_READY: "{be} NotReady",
-    Unfit.CORDONED: "cordoned",
-    Unfit.TAINTED: "{have} taint {detail}",
-    Unfit.NO_GPUS: "{have} no {detail} yet",
-    Unfit.TOO_FEW_GPUS: "{have} {detail}",
-}
-_ONE, _MANY = {"be": "is", "have": "has"}, {"be": "are", "have": "have"}
 _UNOBSERVED: Mapping[Unobserved, str] = {
     Unobserved.NEVER: "spec.hardware.observe is Never: pools are taken as declared",
     Unobserved.IN_FILE: "Nodes are not looked at from files: pools are taken as declared",
@@ -312,8 +312,8 @@ def _judged(
         return Status.FALSE, faults[0][0], join_with_more([said for _, said in faults], separator="; ")
     nodes = sum(pool.facts.nodes for pool in pools if pool.facts)
     if not nodes:
-        return Status.TRUE, HardwareAsDeclared.NO_NODES_YET, "No node yet; an autoscaler is to add them"
-    return Status.TRUE, HardwareAsDeclared.AS_DECLARED, f"{nodes} nodes, all usable and none against its declaration"
+        return Status.TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand"
+    return Status.TRUE, HardwareAsDeclared.AS_DECLARED, f"{nodes} nodes, all usable and matching their declaration"
 
 
 _ORDER = tuple(HardwareAsDeclared)
@@ -325,7 +325,7 @@ def _faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:
     drift = [(_FAULTS.get(row.field, HardwareAsDeclared.DRIFTED), drifted(pool.name, row)) for row in pool.facts.drift]
     if not pool.facts.unusable:
         return drift
-    said = f"pool {pool.name}: {unusable(pool.facts.unusable)}"
+    said = f"pool {pool.name}: {format_unusable(pool.facts.unusable)}"
     return [*drift, (HardwareAsDeclared.NODES_UNUSABLE, said)]
 
 
@@ -346,24 +346,12 @@ def drifted(pool: str, row: Drift) -> str:
             return f"pool {pool}: {row.field} is declared as {row.declared}, nodes have {row.observed}{where}"
 
 
-def unusable(rows: Sequence[Unusable]) -> str:
-    """Say which nodes cannot be used, and why."""
-    return join_with_more(list(map(_why, rows)))
-
-
-def _why(row: Unusable) -> str:
-    more = row.count - len(row.nodes)
-    names = ", ".join(row.nodes) + (f" and {more} more" if more > 0 else "")
-    said = _UNFIT[row.reason].format(detail=row.detail, **(_ONE if row.count == 1 else _MANY))
-    return f"{names} {said}"
-
-
 def lost(pool: Pool) -> str:
     """Say that nodes of a pool cannot be used; nothing where all can, or nobody knows."""
     if pool.facts is None or not pool.facts.unusable:
         return ""
     count = sum(row.count for row in pool.facts.unusable)
-    return f"pool {pool.name} lost {count} of {pool.facts.nodes} nodes ({unusable(pool.facts.unusable)})"
+    return f"pool {pool.name} lost {count} of {pool.facts.nodes} nodes ({format_unusable(pool.facts.unusable)})"
 
 
 _WAITS = (ServiceReady.STARTING, ServiceReady.DEGRADED)

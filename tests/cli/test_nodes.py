@@ -48,7 +48,7 @@ def shown(manifest: Manifest) -> Manifest:
 def test_capacity_counts_usable_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
     files = write(tmp_path, *looked(kimi))
     (row,) = cells(output_of("capacity", "-f", files))
-    assert row[4:9] == ["2/4", "3 (h200-4 cordoned)", "16/32", "8", "1 node x 8 GPUs"]
+    assert row[4:9] == ["2/4", "3 (h200-4 is cordoned)", "16/32", "8", "1 node x 8 GPUs"]
     (found,) = json.loads(output_of("capacity", "-f", files, "-o", "json"))
     assert found["nodes"] == {"total": 4, "inUse": 2, "usable": 3, "observed": FACTS}
     assert found["gpus"] == {"total": 32, "inUse": 16, "free": 8}
@@ -66,7 +66,7 @@ def test_picture_hatches_unusable_nodes(kimi: list[Manifest], tmp_path: Path) ->
     assert drawn.count('fill="url(#lost)"') == 8 + 1, "the GPUs of one node, and the legend"
     assert drawn.count(">cannot be used</text>") == 1
     assert "cannot be used: 8" in drawn
-    assert "lost 1 of 4 nodes (h200-4 cordoned)" in drawn
+    assert "lost 1 of 4 nodes (h200-4 is cordoned)" in drawn
 
 
 def test_validate_compares_a_file_with_the_nodes(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def test_explains_a_placement_that_cannot_grow(live: Live, kimi: list[Manifest])
     shown = output_of("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (waiting)" in shown
-    assert "pool h200 has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0" in shown
-    assert "do: Wait until others leave pool h200" in shown
+    assert "pool h200 has no capacity now: 1 replica of 2 nodes x 8 GPUs required, 0 fit" in shown
+    assert "do: Wait until placements leave pool h200" in shown
 
 
 LABELLED = 20
@@ -109,16 +109,16 @@ def test_groups_many_environments_by_reason(hundred: list[str]) -> None:
         == """\
 1. 40 environments: PoolTooSmall (unschedulable)
    e60, e61, e62, e63 and 36 more
-   - e60, profile h200-two-nodes: pool h200 is too small: 1 replica of 2 nodes x 8 GPUs wanted, \
+   - e60, profile h200-two-nodes: pool h200 is too small: 1 replica of 2 nodes x 8 GPUs required, \
 the whole pool (1 node) holds 0
 
 2. 40 environments: NoPoolSatisfiesRequirements (unschedulable)
    e20, e21, e22, e23 and 36 more
-   - e20, profile h200-two-nodes: pool h200 has memoryPerGpu 40Gi, 141Gi wanted (101Gi missing)
+   - e20, profile h200-two-nodes: pool h200 has memoryPerGpu 40Gi, 141Gi required (101Gi missing)
 
 3. 20 environments: NoEnvironmentMatches (unschedulable)
    e00, e01, e02, e03 and 16 more
-   - e00: the model's environmentSelector wants modelplane.ai/tier=production (found no such label)
+   - e00: the model's environmentSelector requires modelplane.ai/tier=production (found no such label)
 
 Every environment: --all
 """

@@ -29,4 +29,4 @@ def test_a_whole_node_is_not_given_away_where_replicas_are_spread_over_all() -> 
     control.settle()
     (ref,) = (r for r in control.all("ModelDeployment") if r.name == "whole")
     assert said(control, ref, "Scheduled") == ("False", "InsufficientCapacity")
-    assert "room for 0: 3 of 3 nodes in use" in text(condition(control.composites[ref], "Scheduled"), "message")
+    assert "0 fit: 3 of 3 nodes in use" in text(condition(control.composites[ref], "Scheduled"), "message")

@@ -54,7 +54,9 @@ def test_waits_for_the_label_of_its_cache_whichever_came_first(first: str) -> No
     control = created(*((cache(), placement) if first == "cache" else (placement, cache())))
     ref = Ref.of(placement)
     assert said(control, ref, "Admitted") == ("False", "LabelMissing")
-    assert f"must have {CACHE_LABEL}: qwen-weights, " in text(condition(control.composites[ref], "Admitted"), "message")
+    assert f"must include {CACHE_LABEL}: qwen-weights; " in text(
+        condition(control.composites[ref], "Admitted"), "message"
+    )
     assert control.store.owned(ref) == {}
     change(control, ref, "metadata.labels", {**mapping(placement, "metadata.labels"), CACHE_LABEL: "qwen-weights"})
     control.settle()

@@ -111,7 +111,7 @@ def test_knows_which_nodes_are_unusable_as_soon_as_the_spec_is_mended(case: Case
     late = Ref("ModelDeployment", "assistants", "late")
     # Two of four nodes are in use and one is cordoned; a replica takes two.
     assert said(control, late, "Scheduled") == ("False", "InsufficientCapacity")
-    assert "3 usable (gpu3 cordoned)" in text(condition(control.composites[late], "Scheduled"), "message")
+    assert "3 usable (gpu3 is cordoned)" in text(condition(control.composites[late], "Scheduled"), "message")
 
 
 def test_reports_why_no_nodes_are_compared_while_no_pool_is_valid() -> None:

@@ -121,7 +121,7 @@ def test_a_cordoned_node_stops_what_is_new_and_leaves_what_serves() -> None:
     late = Ref("ModelDeployment", "assistants", "late")
     assert said(control, late, "Scheduled") == ("False", "InsufficientCapacity")
     message = text(condition(control.store[late], "Scheduled"), "message")
-    assert "room for 0: 4 nodes declared, 3 usable (gpu3 cordoned), 2 in use by 1 placement of others" in message
+    assert "0 fit: 4 nodes declared, 3 usable (gpu3 is cordoned), 2 in use by 1 other placement" in message
     assert message.endswith("See HardwareAsDeclared of InferenceEnvironment h200-east")
     assert kept(control) == before
     show(control, four())
@@ -137,7 +137,7 @@ def test_more_is_in_use_than_can_be_used() -> None:
     control.apply([another("late")])
     control.settle()
     message = text(condition(control.store[Ref("ModelDeployment", "assistants", "late")], "Scheduled"), "message")
-    assert "4 nodes declared, 1 usable (gpu1, gpu2, gpu3 cordoned), 2 in use by 1 placement of others" in message
+    assert "4 nodes declared, 1 usable (gpu1, gpu2, gpu3 are cordoned), 2 in use by 1 other placement" in message
 
 
 def test_what_was_admitted_keeps_its_place_when_its_node_goes() -> None:

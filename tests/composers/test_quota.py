@@ -14,7 +14,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
 from function.scheduling.filters import Candidate, check_capacity
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Refusal, SchedulingRequest
+from function.scheduling.refusals import Refusal
 from tests.e2e import objects
 from tests.support.plane import call, change, fetched, manifests, only, plane, said
 from tools.control_plane import ControlPlane
@@ -141,8 +141,8 @@ def test_a_deployment_that_cannot_grow_within_the_quota_says_so_and_grows_when_i
     control.settle()
     assert said(control, deployment, SCHEDULED) == ("False", "QuotaExceeded")
     told = message(control, deployment, SCHEDULED)
-    assert "1 cannot grow to 5 replicas" in told
-    assert "keeps its replicas (3); profile one-gpu: 2 GPUs wanted; namespace chat has 3 of 4 GPUs" in told
+    assert "1 cannot be scaled up to 5 replicas" in told
+    assert "keeps its replicas (3); profile one-gpu: 2 GPUs required; namespace chat has 3 of 4 GPUs" in told
     assert get(control.composites[deployment], "status.gpus") == 3, "what runs"
     assert said(control, placement, ADMITTED) == ("True", "Admitted")
     change(control, deployment, "spec.scaling.fixed.replicas", 4)
@@ -161,7 +161,7 @@ def test_a_larger_shape_beyond_the_quota_leaves_what_runs_and_says_so() -> None:
     change(control, model, "spec.serving", [profile | {"replicaTopology": topology}])
     control.settle()
     assert said(control, deployment, SCHEDULED) == ("False", "QuotaExceeded")
-    assert "stays on h100-west" in message(control, deployment, SCHEDULED)
+    assert "Kept on h100-west" in message(control, deployment, SCHEDULED)
     assert mapping(control.composites[ref], "spec") == before
     assert said(control, ref, "ServiceReady") == ("True", "Serving")
 
@@ -290,13 +290,13 @@ def test_what_none_is_within_is_said_of_every_environment() -> None:
     rows = {text(row, "environment"): text(row, "reason") for row in listing(control.composites[ref], UNPLACED)}
     assert rows == {"a": "QuotaExceeded", "b": "NoPoolSatisfiesRequirements", "c": "QuotaExceeded"}
     told = message(control, ref, SCHEDULED)
-    assert "a: profile big: 8 GPUs wanted; namespace team has 0 of 4 GPUs that the platform allows it" in told
+    assert "a: profile big: 8 GPUs required; namespace team has 0 of 4 GPUs that the platform allows it" in told
 
 
 def test_one_that_the_quota_never_has_room_for_is_not_told_to_wait() -> None:
     control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
     told = message(control, only(control, "ModelDeployment"), SCHEDULED)
-    assert told.endswith("Ask for less, or have the platform raise its limits"), "nobody holds any of it"
+    assert told.endswith("Request less, or ask the platform team to raise the limits"), "nobody holds any of it"
 
 
 def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> None:
@@ -316,9 +316,9 @@ def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> No
     control.settle()
     told = message(control, ref, SCHEDULED)
     assert (
-        "8 GPUs wanted; namespace team has 4 of 10 GPUs that the platform allows it, held by by-hand (4 GPUs)" in told
+        "8 GPUs required; namespace team has 4 of 10 GPUs that the platform allows it, held by by-hand (4 GPUs)" in told
     )
-    assert told.endswith("Delete a placement of the namespace, or have the platform raise its limits")
+    assert told.endswith("Delete a placement of the namespace, or ask the platform team to raise the limits")
 
 
 @pytest.mark.parametrize("limits", [{"gpusPerNamespace": 5}, {"placementsPerNamespace": 2}], ids=str)
@@ -378,9 +378,9 @@ def test_what_the_quota_refuses_is_judged_once(monkeypatch: pytest.MonkeyPatch) 
     found = fetched(first, control.composites.values())
     looked: list[str] = []
 
-    def counted(request: SchedulingRequest, candidate: Candidate, ledger: Ledger) -> Refusal | None:
+    def counted(candidate: Candidate, ledger: Ledger) -> Refusal | None:
         looked.append(candidate.environment.name)
-        return check_capacity(request, candidate, ledger)
+        return check_capacity(candidate, ledger)
 
     monkeypatch.setattr("function.scheduling.filters.check_capacity", counted)
     once = compose(found)

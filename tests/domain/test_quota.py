@@ -10,7 +10,7 @@ HELD = (("a", 8), ("b", 2))
 def taken(placements: int = 0, gpus: int = 0) -> QuotaUsage:
     """Return two placements with ten GPUs, under these limits."""
     limits = Limits(placements=placements, gpus=gpus)
-    return QuotaUsage(namespace="team", limits=limits, placements=2, gpus=10, wanted=0, holders=HELD)
+    return QuotaUsage(namespace="team", limits=limits, placements=2, gpus=10, requested=0, holders=HELD)
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ def taken(placements: int = 0, gpus: int = 0) -> QuotaUsage:
     ids=str,
 )
 def test_one_more_has_room_or_not(limits: dict[str, int], gpus: int, *, room: bool) -> None:
-    found = taken(**limits).of(gpus)
+    found = taken(**limits).find_excess(gpus)
     assert (found is None) is room
-    assert found is None or found.wanted == gpus
+    assert found is None or found.requested == gpus
 
 
 def test_one_more_is_charged_and_named() -> None:
-    more = taken(gpus=20).beside("c", 4)
+    more = taken(gpus=20).with_placement("c", 4)
     assert (more.placements, more.gpus) == (3, 14)
     assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "most first"

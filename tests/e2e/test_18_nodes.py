@@ -93,7 +93,7 @@ def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
 
 
 def test_three_honest_pools_are_as_declared(world: World, record_property: Callable[[str, object], None]) -> None:
-    assert hardware(world, PLACE, "True/AsDeclared") == "14 nodes, all usable and none against its declaration"
+    assert hardware(world, PLACE, "True/AsDeclared") == "14 nodes, all usable and matching their declaration"
     pools = listing(world.stack.hub.get("InferenceEnvironment", PLACE), "status.pools")
     assert [get(pool, "observed") for pool in pools] == [
         {"nodes": 2, "usable": 2, "gpusPerNode": 2},
@@ -173,7 +173,9 @@ def test_what_is_new_waits_for_a_cordoned_node(world: World, record_property: Ca
     said = hardware(world, "nodes-wide", "False/NodesUnusable")
     assert said == f"pool l40s: {SECOND} cordoned"
     world.apply(deployment(TEAM, "late", "wide", on="nodes-wide"))
-    assert f"2 nodes declared, 1 usable ({SECOND} cordoned)" in scheduled(world, "late", "False/InsufficientCapacity")
+    assert f"2 nodes declared, 1 usable ({SECOND} is cordoned)" in scheduled(
+        world, "late", "False/InsufficientCapacity"
+    )
     world.ready(TEAM, "serves")
     cordon(world, SECOND, unschedulable=False)
     began = time.monotonic()

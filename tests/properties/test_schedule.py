@@ -212,7 +212,7 @@ def test_every_placement_is_kept_carried_or_dropped(
         *(d.placement.name for d in decision.dropped),
     ]
     assert sorted(accounted) == sorted(p.name for p in existing if p.deployment == "chat")
-    assert decision.placed <= decision.wanted
+    assert decision.placed <= decision.desired
     assert len({a.environment for a in decision.assignments}) == len(decision.assignments)
 
 

@@ -10,7 +10,8 @@ from function.domain.model import EngineName, Profile
 from function.reasons import Refused
 from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Feasible, Field, Infeasible, SchedulingRequest, Value
+from function.scheduling.refusals import Field, Value
+from function.scheduling.verdicts import Feasible, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.support.builders import (
     deployment,
@@ -50,8 +51,8 @@ class Case:
     disk: str | None = None
     refused: Refused | None = None
     field: Field | None = None
-    wanted: Value = None
-    found: Value = None
+    required: Value = None
+    actual: Value = None
 
 
 POOL_CASES = (
@@ -68,8 +69,8 @@ POOL_CASES = (
         pool=pool(multi_node=False),
         refused=NO_POOL,
         field=Field.MULTI_NODE,
-        wanted=2,
-        found="false",
+        required=2,
+        actual="false",
     ),
     Case(
         id="as-many-gpus-as-a-node-has",
@@ -83,8 +84,8 @@ POOL_CASES = (
         pool=pool(gpus=4),
         refused=NO_POOL,
         field=Field.GPUS_PER_NODE,
-        wanted=8,
-        found=4,
+        required=8,
+        actual=4,
     ),
     Case(id="memory-just-enough", reason=">=", profile=asking(memory="80Gi")),
     Case(
@@ -93,8 +94,8 @@ POOL_CASES = (
         profile=asking(memory="141Gi"),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
-        wanted=141 * 2**30,
-        found=80 * 2**30,
+        required=141 * 2**30,
+        actual=80 * 2**30,
     ),
     Case(
         id="memory-not-declared",
@@ -103,7 +104,7 @@ POOL_CASES = (
         pool=pool(memory=None),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
-        wanted=2**30,
+        required=2**30,
     ),
     Case(id="nvlink-domain-equal", reason=">=", profile=asking(nvlink_domain=8)),
     Case(id="nvlink-domain-larger", reason=">=", profile=asking(nvlink_domain=4)),
@@ -113,8 +114,8 @@ POOL_CASES = (
         profile=asking(nvlink_domain=72),
         refused=NO_POOL,
         field=Field.NVLINK_DOMAIN,
-        wanted=72,
-        found=8,
+        required=72,
+        actual=8,
     ),
     Case(
         id="nvlink-domain-not-declared",
@@ -123,7 +124,7 @@ POOL_CASES = (
         pool=pool(nvlink_domain=None),
         refused=NO_POOL,
         field=Field.NVLINK_DOMAIN,
-        wanted=8,
+        required=8,
     ),
     Case(id="interconnect-equal", reason="equal", profile=asking(interconnect="nvlink")),
     Case(id="interconnect-better", reason="pcie < nvlink", profile=asking(interconnect="pcie")),
@@ -139,8 +140,8 @@ POOL_CASES = (
         profile=asking(interconnect="nvswitch"),
         refused=NO_POOL,
         field=Field.INTERCONNECT,
-        wanted="nvswitch",
-        found="nvlink",
+        required="nvswitch",
+        actual="nvlink",
     ),
     Case(
         id="interconnect-xgmi-covers-pcie",
@@ -155,8 +156,8 @@ POOL_CASES = (
         pool=pool(interconnect="xgmi"),
         refused=NO_POOL,
         field=Field.INTERCONNECT,
-        wanted="nvlink",
-        found="xgmi",
+        required="nvlink",
+        actual="xgmi",
     ),
     Case(
         id="interconnect-nvswitch-is-no-xgmi",
@@ -165,8 +166,8 @@ POOL_CASES = (
         pool=pool(interconnect="nvswitch"),
         refused=NO_POOL,
         field=Field.INTERCONNECT,
-        wanted="xgmi",
-        found="nvswitch",
+        required="xgmi",
+        actual="nvswitch",
     ),
     Case(
         id="interconnect-not-declared",
@@ -175,7 +176,7 @@ POOL_CASES = (
         pool=pool(interconnect=None),
         refused=NO_POOL,
         field=Field.INTERCONNECT,
-        wanted="pcie",
+        required="pcie",
     ),
     Case(id="type-equal", reason="equal", profile=asking(accelerator_type="nvidia-h100-80gb")),
     Case(
@@ -184,8 +185,8 @@ POOL_CASES = (
         profile=asking(accelerator_type="nvidia-h200-141gb"),
         refused=NO_POOL,
         field=Field.ACCELERATOR_TYPE,
-        wanted="nvidia-h200-141gb",
-        found="nvidia-h100-80gb",
+        required="nvidia-h200-141gb",
+        actual="nvidia-h100-80gb",
     ),
     Case(
         id="type-not-declared",
@@ -194,7 +195,7 @@ POOL_CASES = (
         pool=pool(accelerator_type=""),
         refused=NO_POOL,
         field=Field.ACCELERATOR_TYPE,
-        wanted="nvidia-h100-80gb",
+        required="nvidia-h100-80gb",
     ),
     Case(id="bandwidth-equal", reason="without suffix equal", profile=asking(bandwidth="ib-400g")),
     Case(id="bandwidth-better", reason="suffix = >=", profile=asking(bandwidth="eth-800g-or-better")),
@@ -204,8 +205,8 @@ POOL_CASES = (
         profile=asking(bandwidth="ib-200g"),
         refused=NO_POOL,
         field=Field.BANDWIDTH,
-        wanted=requires(bandwidth="ib-200g").bandwidth,
-        found="ib-400g",
+        required=requires(bandwidth="ib-200g").bandwidth,
+        actual="ib-400g",
     ),
     Case(
         id="bandwidth-lower-on-the-ladder",
@@ -213,8 +214,8 @@ POOL_CASES = (
         profile=asking(bandwidth="ib-800g-or-better"),
         refused=NO_POOL,
         field=Field.BANDWIDTH,
-        wanted=requires(bandwidth="ib-800g-or-better").bandwidth,
-        found="ib-400g",
+        required=requires(bandwidth="ib-800g-or-better").bandwidth,
+        actual="ib-400g",
     ),
     Case(
         id="bandwidth-not-declared",
@@ -223,7 +224,7 @@ POOL_CASES = (
         pool=pool(bandwidth=None),
         refused=NO_POOL,
         field=Field.BANDWIDTH,
-        wanted=requires(bandwidth="eth-10g-or-better").bandwidth,
+        required=requires(bandwidth="eth-10g-or-better").bandwidth,
     ),
     Case(id="precision-superset", reason="superset", profile=asking(precision=("fp8", "bf16"))),
     Case(
@@ -232,8 +233,8 @@ POOL_CASES = (
         profile=asking(precision=("fp8", "fp4")),
         refused=NO_POOL,
         field=Field.PRECISION,
-        wanted=("fp8", "fp4"),
-        found=("bf16", "fp16", "fp8"),
+        required=("fp8", "fp4"),
+        actual=("bf16", "fp16", "fp8"),
     ),
     Case(
         id="precision-not-declared",
@@ -242,7 +243,7 @@ POOL_CASES = (
         pool=pool(precision=None),
         refused=NO_POOL,
         field=Field.PRECISION,
-        wanted=("fp8",),
+        required=("fp8",),
     ),
 )
 
@@ -264,7 +265,7 @@ VRAM_CASES = (
         pool=pool(memory=None),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
-        wanted=80 * 2**30,
+        required=80 * 2**30,
     ),
     Case(
         id="flags-of-a-shape-that-cannot-be-computed",
@@ -326,6 +327,6 @@ def check(case: Case) -> None:
         assert isinstance(verdict, Feasible), case.reason
         return
     assert isinstance(verdict, Infeasible), case.reason
-    found = [(r.reason, r.field, r.wanted, r.found) for r in verdict.refusals]
-    assert found == [(case.refused, case.field, case.wanted, case.found)], case.reason
+    found = [(r.reason, r.field, r.required, r.actual) for r in verdict.refusals]
+    assert found == [(case.refused, case.field, case.required, case.actual)], case.reason
     assert [r.storage and r.storage.kind for r in verdict.refusals] == [case.kind], case.reason

@@ -10,10 +10,11 @@ from function.domain.environment import Environment
 from function.domain.model import BrokenProfile, Problem
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, shared_storage
+from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, check_shared_storage
 from function.scheduling.ledger import Ledger
+from function.scheduling.refusals import Field, PoolUse, Refusal
 from function.scheduling.retention import scale_existing
-from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal, SchedulingRequest
+from function.scheduling.verdicts import Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, deployment, environment, model, placement, pool, profile, shape
 
@@ -46,8 +47,8 @@ def room(reason: Refused, found: int, use: PoolUse) -> Refusal:
         environment="env",
         profile="default",
         pool="pool",
-        wanted=3,
-        found=found,
+        required=3,
+        actual=found,
         shape=ONE,
         use=use,
     )
@@ -64,13 +65,16 @@ def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Infeasible:
         storage=fault,
     )
     return Infeasible(
-        environment="env", refusals=(storage, *refusals), failed_at=CHECKS.index(shared_storage), current_replicas=1
+        environment="env",
+        refusals=(storage, *refusals),
+        failed_at=CHECKS.index(check_shared_storage),
+        current_replicas=1,
     )
 
 
 def unread(field: Field, *broken: str) -> Infeasible:
     refusal = Refusal(
-        reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", found=broken or None
+        reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", actual=broken or None
     )
     return Infeasible(environment="env", refusals=(refusal,), failed_at=FIRST_OF_POOL, current_replicas=1)
 
@@ -96,7 +100,7 @@ UNREADABLE = model(
     broken=(BrokenProfile(name="another", problems=()), BrokenProfile(name="default", problems=FAULTS)),
 )
 UNREAD = Refusal(
-    reason=Refused.INVALID_PROFILE, field=Field.PROFILE, environment="env", profile="default", found=FAULTS
+    reason=Refused.INVALID_PROFILE, field=Field.PROFILE, environment="env", profile="default", actual=FAULTS
 )
 CASES = (
     Case("room", "three of four nodes", FOUR, None, replicas=3),

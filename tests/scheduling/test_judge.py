@@ -13,9 +13,9 @@ from function.domain.settings import Kserve
 from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Feasible, Field, Infeasible, PoolUse, SchedulingRequest
+from function.scheduling.refusals import Field, PoolUse
+from function.scheduling.verdicts import Feasible, Infeasible, SchedulingRequest
 from function.serving.service import find_pool_problems
-from function.status.sentences import sentence
 from tests.support.builders import (
     deployment,
     engine,
@@ -214,7 +214,7 @@ def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
     )
     verdict = filter_environment(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), Ledger(()))
     assert isinstance(verdict, Infeasible)
-    fields = [(r.field, str(r.wanted[0]) if isinstance(r.wanted, tuple) else "") for r in verdict.refusals]
+    fields = [(r.field, str(r.required[0]) if isinstance(r.required, tuple) else "") for r in verdict.refusals]
     assert fields == [
         (Field.DEPLOYMENT_SELECTOR, "team=a"),
         (Field.MODEL_SELECTOR, "tier=production"),
@@ -228,8 +228,8 @@ def test_capacity_tells_never_from_not_now() -> None:
     not_now = filter_environment(twice, environment("env", pool("a", nodes=4)), Ledger((other,)))
     assert isinstance(never, Infeasible)
     assert isinstance(not_now, Infeasible)
-    assert (never.reason, never.refusals[0].wanted, never.refusals[0].found) == (Refused.POOL_TOO_SMALL, 2, 1)
-    assert (not_now.reason, not_now.refusals[0].wanted, not_now.refusals[0].found) == (
+    assert (never.reason, never.refusals[0].required, never.refusals[0].actual) == (Refused.POOL_TOO_SMALL, 2, 1)
+    assert (not_now.reason, not_now.refusals[0].required, not_now.refusals[0].actual) == (
         Refused.INSUFFICIENT_CAPACITY,
         2,
         1,
@@ -261,7 +261,7 @@ def test_flags_that_contradict_the_maths_name_the_argument() -> None:
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.ENGINE_ARGS)
-    assert "engine.args[1]" in str(refusal.found)
+    assert "engine.args[1]" in str(refusal.actual)
 
 
 def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_else() -> None:
@@ -273,9 +273,9 @@ def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_els
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.TLS)
-    assert sentence(refusal) == (
-        "on pool pool engine.image: 'lmsysorg/sglang:v0.5.9' serves no HTTPS, and kserve.tls of the environment asks "
-        "for it; must be SGLang 0.5.10 or later"
+    assert refusal.message == (
+        "on pool pool engine.image: 'lmsysorg/sglang:v0.5.9' cannot serve HTTPS, which kserve.tls of the environment "
+        "requires; must be SGLang 0.5.10 or later"
     )
 
 
@@ -289,7 +289,7 @@ def test_what_a_pools_preset_sets_no_profile_sets() -> None:
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.INTER_NODE)
-    assert sentence(refusal) == (
+    assert refusal.message == (
         "on pool efa spec.serving[wide].engine.env[0]: NCCL_NET must be left out, preset eks-efa of pool efa sets it"
     )
 

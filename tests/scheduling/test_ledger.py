@@ -8,8 +8,8 @@ from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
 from function.scheduling.capacity import Demand, PoolCapacity, take_share
-from function.scheduling.ledger import Ledger, charge_order, pool_use
-from function.scheduling.verdicts import PoolUse
+from function.scheduling.ledger import Ledger, charge_order, measure_use
+from function.scheduling.refusals import PoolUse
 from tests.support.builders import environment, placement, pool, shape
 
 TWO_NODES = pool(nodes=2)
@@ -69,7 +69,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_others_leave_of_four_nodes(case: Case) -> None:
     room = Ledger(case.others).room(environment("env"), FOUR_NODES)
-    assert room.holds(Demand(shape(1, 8), 4)) == case.want, case.reason
+    assert room.count_fitting(Demand(shape(1, 8), 4)) == case.want, case.reason
 
 
 def test_a_pool_is_counted_once() -> None:
@@ -82,7 +82,7 @@ def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     room = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).room(environment("env"), TWO_NODES)
-    assert pool_use(room, TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
+    assert measure_use(room, TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
 
 
 def test_the_order_is_served_then_creation_then_uid_then_name() -> None:
@@ -140,7 +140,7 @@ TURNS = (
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
 def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
-    assert Ledger(turn.others).keeps_place(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
+    assert Ledger(turn.others).has_room_in_turn(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
 
 
 def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
@@ -163,7 +163,7 @@ def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is
     young = other("young", "2026-01-09", uid="young", replicas=3)
     old = other("old", "2026-01-01", uid="old", replicas=2)
     room = Ledger((young, old), (MINE,)).room(there, FOUR_NODES)
-    assert pool_use(room, FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
+    assert measure_use(room, FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
         "the old one does not fit beside it"
     )
 
@@ -173,7 +173,7 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
     left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
     admitted = (grant("a", 3), grant("b", 1, pool="other"))
     there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
-    assert pool_use(Ledger(()).room(there, left), left) == PoolUse(
+    assert measure_use(Ledger(()).room(there, left), left) == PoolUse(
         nodes=4, nodes_in_use=3, placements=1, unusable_nodes=3
     )
 

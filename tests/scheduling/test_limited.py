@@ -10,12 +10,15 @@ from function.domain.placement import Placement
 from function.reasons import Admitted, Refused
 from function.scheduling.admission import Admission, apply_quota
 from function.scheduling.filters import READINESS
-from function.scheduling.quota import apply_quota_to_decision
-from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
+from function.scheduling.quota import limit_decision
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support.builders import environment, placement, pool, shape
 
 ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)
-BEYOND = QuotaUsage(namespace="team", limits=Limits(placements=1), placements=1, gpus=8, wanted=16, holders=(("a", 8),))
+BEYOND = QuotaUsage(
+    namespace="team", limits=Limits(placements=1), placements=1, gpus=8, requested=16, holders=(("a", 8),)
+)
 MINE = placement(uid="me", replicas=2)
 SERVES = replace(MINE, was_ready=True, allocated=ONE)
 GRANTED = environment("env", pool(), uid="e", admitted=(Grant(uid="me", namespace="team", name="chat-env", share=ONE),))
@@ -80,12 +83,12 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
     mine = replace(mine, allocated=mine.requested)
     earlier = Infeasible(environment="d", refusals=(Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
     decision = Decision(
-        assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), wanted=3
+        assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), desired=3
     )
-    found = apply_quota_to_decision(decision, _made, [mine], Limits(placements=2))
+    found = limit_decision(decision, _made, [mine], Limits(placements=2))
     assert [a.environment for a in found.assignments] == ["a", "b"], "one of two new ones beside the one that is there"
     beyond = QuotaUsage(
-        namespace="team", limits=Limits(placements=2), placements=2, gpus=16, wanted=8, holders=(("a", 8), ("b", 8))
+        namespace="team", limits=Limits(placements=2), placements=2, gpus=16, requested=8, holders=(("a", 8), ("b", 8))
     )
     miss, other = found.refusals
     assert other == earlier
@@ -99,7 +102,7 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
             profile="default",
             pool="pool",
             shape=shape(),
-            wanted=8,
+            required=8,
             quota_usage=beyond,
         ),
     )
@@ -109,11 +112,11 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
 def test_what_is_there_stays_whatever_the_quota() -> None:
     there = [placement(name, name=name) for name in "ab"]
     decision = Decision(assignments=tuple(_assigned(each.environment, each) for each in there))
-    assert apply_quota_to_decision(decision, _made, there, Limits(placements=1)) == decision
+    assert limit_decision(decision, _made, there, Limits(placements=1)) == decision
 
 
 def test_what_is_new_comes_after_everything_that_is_there() -> None:
     """Also after what has not begun: else each of two deployments would think that the other waits."""
     waits = placement("z", name="z")
-    found = apply_quota_to_decision(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))
+    found = limit_decision(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))
     assert found.assignments == ()

@@ -81,10 +81,10 @@ def test_reports_the_environment_that_the_fewest_changes_would_do_for(case: Case
         for name in case.full
     ]
     excess = QuotaUsage(
-        namespace="team", limits=Limits(gpus=case.limit), placements=1, gpus=case.taken, wanted=0, holders=()
+        namespace="team", limits=Limits(gpus=case.limit), placements=1, gpus=case.taken, requested=0, holders=()
     )
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
-    decision = schedule(request, case.environments, others, quota=excess)
+    decision = schedule(request, case.environments, others, usage=excess)
     found = explain(replace(request, quota_usage=excess), decision)
     assert found.reason is case.want[1], case.reason
     name, reason = case.want

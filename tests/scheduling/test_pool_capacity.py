@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from function.domain.pods import PodAdditions
 from function.reasons import Refused
-from function.scheduling.capacity import Demand, PoolCapacity, empty_holds
+from function.scheduling.capacity import Demand, PoolCapacity, count_in_empty_pool
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
 from tests.support.builders import environment, pool, shape
@@ -32,8 +32,8 @@ def possible(free: list[int], nodes: int, gpus: int, replicas: int) -> bool:
 
 def test_a_replica_takes_gpus_on_distinct_nodes() -> None:
     """16 free GPUs on one node are not 2 x 8."""
-    assert PoolCapacity(1, 16).holds(Demand(shape(2, 8), 1)) == 0
-    assert PoolCapacity(2, 16).holds(Demand(shape(2, 8), 2)) == 2
+    assert PoolCapacity(1, 16).count_fitting(Demand(shape(2, 8), 1)) == 0
+    assert PoolCapacity(2, 16).count_fitting(Demand(shape(2, 8), 2)) == 2
 
 
 def test_a_sum_of_gpus_is_no_capacity() -> None:
@@ -43,7 +43,7 @@ def test_a_sum_of_gpus_is_no_capacity() -> None:
         room.take(1, 8, 1)
     assert room.nodes_in_use == 4
     room = PoolCapacity(4, 4)
-    assert room.holds(Demand(shape(1, 8), 1)) == 0
+    assert room.count_fitting(Demand(shape(1, 8), 1)) == 0
 
 
 def test_best_fit_fills_the_fullest_node() -> None:
@@ -64,24 +64,24 @@ def test_replicas_fill_a_node_before_they_start_the_next() -> None:
 def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
     """AB, BC, CA: distinct for each replica, though no two nodes alone could hold them."""
     room = PoolCapacity(3, 8)
-    assert room.holds(Demand(shape(2, 4), 3)) == 3
+    assert room.count_fitting(Demand(shape(2, 4), 3)) == 3
     room.take(2, 4, 3)
     assert listed(room) == [0, 0, 0]
 
 
 def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
-    assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6)) == 6
-    assert PoolCapacity(3, 8).holds(Demand(shape(1, 4), 6, exclusive_replica_nodes=True)) == 3
-    assert PoolCapacity(3, 8).holds(Demand(shape(1, 8), 6, exclusive_replica_nodes=True)) == 3
-    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 6, exclusive_replica_nodes=True)) == 2
-    assert PoolCapacity(5, 8).holds(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 1
+    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 4), 6)) == 6
+    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 4), 6, exclusive_replica_nodes=True)) == 3
+    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 8), 6, exclusive_replica_nodes=True)) == 3
+    assert PoolCapacity(5, 8).count_fitting(Demand(shape(2, 4), 6, exclusive_replica_nodes=True)) == 2
+    assert PoolCapacity(5, 8).count_fitting(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 1
 
 
 def test_apart_takes_a_node_for_each_pod() -> None:
     room = PoolCapacity(3, 8)
-    assert room.take(1, 4, 2, together=1) == 0
+    assert room.take(1, 4, 2, max_per_node=1) == 0
     assert listed(room) == [4, 4, 8]
-    assert room.take(1, 2, 4, together=1) == 1, "there is no fourth node"
+    assert room.take(1, 2, 4, max_per_node=1) == 1, "there is no fourth node"
     assert listed(room) == [2, 2, 6]
 
 
@@ -94,20 +94,20 @@ def test_what_runs_beyond_its_pool_takes_it_as_far_as_it_goes() -> None:
 def test_a_pod_that_has_its_node_to_itself_keeps_the_rest_of_it_from_others() -> None:
     """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
     room = PoolCapacity(4, 8, exclusive_nodes=(False, True))
-    assert room.holds(Demand(shape(2, 4), 3)) == 2
-    assert empty_holds(4, 8, Demand(shape(2, 4), 3), room.exclusive_nodes) == 2
+    assert room.count_fitting(Demand(shape(2, 4), 3)) == 2
+    assert count_in_empty_pool(4, 8, Demand(shape(2, 4), 3), room.exclusive_nodes) == 2
     room.take(1, 4, 1)
-    assert room.holds(Demand(shape(2, 4), 2)) == 1
-    assert room.packed(Demand(shape(2, 4), 1)) == 0
-    assert room.packed(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 0
+    assert room.count_fitting(Demand(shape(2, 4), 2)) == 1
+    assert room.count_left_on_fullest(Demand(shape(2, 4), 1)) == 0
+    assert room.count_left_on_fullest(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 0
     assert room.take(2, 4, 2) == 1, "three nodes for four pods"
     assert listed(room) == [0, 0, 0, 4]
-    assert room.holds(Demand(shape(1, 4), 2)) == 1
+    assert room.count_fitting(Demand(shape(1, 4), 2)) == 1
 
 
 def test_what_is_left_of_a_node_is_not_added_up() -> None:
     """Of 8 GPUs two pods of 3 have 6: three nodes hold six of them, and not 24 / 3."""
-    assert PoolCapacity(3, 8).holds(Demand(shape(1, 3), 8)) == 6
+    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 3), 8)) == 6
 
 
 def test_a_pool_too_small_for_pods_with_nodes_of_their_own_says_that_they_are() -> None:
@@ -116,17 +116,17 @@ def test_a_pool_too_small_for_pods_with_nodes_of_their_own_says_that_they_are() 
         room = Ledger(()).room(environment("env", own), own)
         found = find_shortage(room, Demand(shape(1, gpus), 3), "env", "default", own)
         assert found is not None
-        assert (found.reason, found.found, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)
+        assert (found.reason, found.actual, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)
 
 
 def test_an_empty_pool_is_asked_without_counting_who_is_there() -> None:
-    assert empty_holds(3, 8, Demand(shape(2, 8), 2)) == 1
+    assert count_in_empty_pool(3, 8, Demand(shape(2, 8), 2)) == 1
 
 
 def test_thousands_of_nodes_and_replicas_cost_nothing_extra() -> None:
     """20,000 replicas of one GPU exactly fill 2,500 nodes of 8; one more does not fit."""
     room = PoolCapacity(2_500, 8)
-    assert room.holds(Demand(shape(1, 1), 20_001)) == 20_000
+    assert room.count_fitting(Demand(shape(1, 1), 20_001)) == 20_000
     room.take(1, 1, 20_000)
     assert room.free[0] == 2_500
 
@@ -162,4 +162,4 @@ def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_a_pool_without_nodes_holds_nothing(replicas: int) -> None:
-    assert PoolCapacity(0, 8).holds(Demand(shape(1, 1), replicas)) == 0
+    assert PoolCapacity(0, 8).count_fitting(Demand(shape(1, 1), replicas)) == 0

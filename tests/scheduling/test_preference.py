@@ -11,7 +11,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
 from function.scheduling.capacity import Demand, PoolCapacity
-from function.scheduling.filters import filter_candidates, filter_environment, rank
+from function.scheduling.filters import filter_candidates, filter_environment, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, Feasible, Rank, SchedulingRequest
@@ -164,7 +164,7 @@ def test_gpus_left_on_the_fullest_node_used(
 ) -> None:
     room = PoolCapacity(9, 8)
     room.free = {**free}
-    assert room.packed(Demand(wanted, replicas, apart)) == left, reason
+    assert room.count_left_on_fullest(Demand(wanted, replicas, apart)) == left, reason
     assert room.free == free, "looking takes nothing"
 
 
@@ -172,7 +172,7 @@ def test_apart_counts_as_the_profile_says() -> None:
     wanted = model(profile("one", shape(1, 4), replicas_across_nodes=Spread.REQUIRED), vram="60Gi")
     (attempt,) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
     assert attempt.candidate is not None
-    assert rank(attempt.candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
+    assert rank_candidate(attempt.candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
 
 
 def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, int]:

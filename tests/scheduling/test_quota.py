@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
-from function.scheduling.quota import apply_quota_to_decision, find_excess, may_exceed
+from function.scheduling.quota import find_excess, limit_decision, may_exceed
 from function.scheduling.verdicts import Assignment, Decision
 from tests.support import builders
 
@@ -151,7 +151,7 @@ def test_who_is_beyond_the_quota(case: Case) -> None:
         limits=case.limits,
         placements=case.taken[0],
         gpus=case.taken[1],
-        wanted=(case.me.replicas - (case.me.allocated.replicas if case.me.allocated else 0)) * GPUS,
+        requested=(case.me.replicas - (case.me.allocated.replicas if case.me.allocated else 0)) * GPUS,
         holders=case.holders,
     )
     assert found == want, case.reason
@@ -195,4 +195,4 @@ def test_what_is_beyond_and_has_nothing_waits_as_it_is() -> None:
     mine = replace(placement("p2", replicas=5), over_quota=True)
     asked = Assignment(environment="env", profile="default", pool="pool", shape=ONE, replicas=5, placement=mine)
     decision = Decision(assignments=(asked,))
-    assert apply_quota_to_decision(decision, lambda _: mine, (FIRST, mine), Limits(gpus=4)) == decision
+    assert limit_decision(decision, lambda _: mine, (FIRST, mine), Limits(gpus=4)) == decision

@@ -24,7 +24,7 @@ def places(names: str, nodes: int = 4) -> list[Environment]:
 def taken(gpus: int, limit: int, placements: int = 0, most: int = 0) -> QuotaUsage:
     """Return what others of the namespace take."""
     limits = Limits(gpus=limit, placements=most)
-    return QuotaUsage(namespace="team", limits=limits, placements=placements, gpus=gpus, wanted=0, holders=())
+    return QuotaUsage(namespace="team", limits=limits, placements=placements, gpus=gpus, requested=0, holders=())
 
 
 def chosen(decision: Decision) -> list[tuple[str, str]]:
@@ -37,7 +37,7 @@ def test_without_a_quota_the_first_profile_is_chosen_everywhere() -> None:
 
 def test_each_takes_what_those_before_it_left() -> None:
     """Of twenty, eight are taken: eight for the first, two for the second, and two for the third."""
-    decision = schedule(asked(4), places("abcd"), [], quota=taken(8, 20))
+    decision = schedule(asked(4), places("abcd"), [], usage=taken(8, 20))
     assert chosen(decision) == [("a", "big"), ("b", "small"), ("c", "small")]
     (miss,) = decision.refusals
     assert (miss.environment, miss.reason) == ("d", Refused.QUOTA_EXCEEDED)
@@ -47,7 +47,7 @@ def test_each_takes_what_those_before_it_left() -> None:
 
 
 def test_and_no_more_than_there_may_be() -> None:
-    decision = schedule(asked(3), places("abc"), [], quota=taken(0, 0, placements=1, most=2))
+    decision = schedule(asked(3), places("abc"), [], usage=taken(0, 0, placements=1, most=2))
     assert chosen(decision) == [("a", "big")]
     assert [miss.reason for miss in decision.refusals] == [Refused.QUOTA_EXCEEDED] * 2
 
@@ -56,7 +56,7 @@ def test_one_that_is_there_is_not_charged_twice() -> None:
     """Four replicas of one node had no room beside the other; two have, in its place, and two more elsewhere."""
     other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
     own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
-    decision = schedule(asked(2, replicas=2), places("ab", nodes=3), [own, other], quota=taken(32, 48, 1, 2))
+    decision = schedule(asked(2, replicas=2), places("ab", nodes=3), [own, other], usage=taken(32, 48, 1, 2))
     assert chosen(decision) == [("a", "big"), ("b", "big")]
     assert [a.placement for a in decision.assignments] == [own, None]
 
@@ -65,7 +65,7 @@ def test_nor_judged_against_itself() -> None:
     """Its four replicas are charged: two of them are no reason for a smaller profile."""
     other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
     own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
-    decision = schedule(asked(1, replicas=2), places("a", nodes=3), [own, other], quota=taken(32, 40))
+    decision = schedule(asked(1, replicas=2), places("a", nodes=3), [own, other], usage=taken(32, 40))
     assert chosen(decision) == [("a", "big")]
 
 
@@ -77,6 +77,6 @@ def test_what_others_of_the_namespace_take_is_counted_in_the_ledgers_order() -> 
     elsewhere = placement(deployment="elsewhere", uid="e", namespace="other")
     found = quota.namespace_usage("team", [second, elsewhere, first, runs], Limits(gpus=24))
     assert found is not None
-    assert (found.placements, found.gpus, found.wanted) == (2, 24, 0)
+    assert (found.placements, found.gpus, found.requested) == (2, 24, 0)
     assert found.holders == (("runs-env", 16), ("first-env", 8))
     assert quota.namespace_usage("team", [runs], Limits()) is None

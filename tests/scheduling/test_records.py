@@ -16,13 +16,14 @@ from function.scheduling.filters import (
     QUOTA,
     READINESS,
     SELECTION,
+    check_gpus_per_node,
     filter_environment,
     filter_for_reschedule,
-    gpus_per_node,
 )
-from function.scheduling.ledger import Ledger, pool_use
+from function.scheduling.ledger import Ledger, measure_use
+from function.scheduling.refusals import Field, PoolUse, Refusal
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import DropCause, Feasible, Field, Infeasible, PoolUse, Refusal, SchedulingRequest
+from function.scheduling.verdicts import DropCause, Feasible, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,
@@ -53,20 +54,22 @@ def not_selected(field: Field, profile: str = "") -> Infeasible:
         field=field,
         environment="env",
         profile=profile,
-        wanted=EUROPE.requirements,
-        found=(("region", "asia"),),
+        required=EUROPE.requirements,
+        actual=(("region", "asia"),),
     )
     return Infeasible(environment="env", refusals=(refusal,), failed_at=SELECTION)
 
 
 def unready(message: str) -> Infeasible:
-    refusal = Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", found=message or None)
+    refusal = Refusal(
+        reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", actual=message or None
+    )
     return Infeasible(environment="env", refusals=(refusal,), failed_at=READINESS)
 
 
 def unread(*broken: str) -> Infeasible:
     reason = Refused.NO_POOL_SATISFIES_REQUIREMENTS
-    refusal = Refusal(reason=reason, field=Field.NODE_POOLS, environment="env", found=broken or None)
+    refusal = Refusal(reason=reason, field=Field.NODE_POOLS, environment="env", actual=broken or None)
     return Infeasible(environment="env", refusals=(refusal,), failed_at=FIRST_OF_POOL)
 
 
@@ -76,8 +79,8 @@ TOO_WIDE = Refusal(
     environment="env",
     profile="wide",
     pool="pool",
-    wanted=16,
-    found=8,
+    required=16,
+    actual=8,
     shape=shape(1, 16),
 )
 
@@ -96,12 +99,14 @@ FULL = Refusal(
     environment="env",
     profile="default",
     pool="pool",
-    wanted=5,
-    found=4,
+    required=5,
+    actual=4,
     shape=shape(),
     use=PoolUse(nodes=4, nodes_in_use=0, placements=0, unusable_nodes=0, unusable=()),
 )
-TAKES = QuotaUsage(namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, wanted=16, holders=(("other", 4),))
+TAKES = QuotaUsage(
+    namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, requested=16, holders=(("other", 4),)
+)
 
 
 def over_quota(wanted: int, step: int) -> Infeasible:
@@ -112,8 +117,8 @@ def over_quota(wanted: int, step: int) -> Infeasible:
         profile="default",
         pool="pool",
         shape=shape(gpus=wanted),
-        wanted=wanted,
-        quota_usage=replace(TAKES, wanted=wanted),
+        required=wanted,
+        quota_usage=replace(TAKES, requested=wanted),
     )
     return Infeasible(environment="env", refusals=(refusal,), failed_at=step)
 
@@ -134,7 +139,7 @@ CASES = (
     Case("broken pools", asked(), environment("env", broken_pools=("a", "b")), unread("a", "b")),
     Case("no pools", asked(), environment("env"), unread()),
     Case("a check", asked(WIDE), environment("env", pool()),
-         Infeasible(environment="env", refusals=(TOO_WIDE,), failed_at=CHECKS.index(gpus_per_node))),
+         Infeasible(environment="env", refusals=(TOO_WIDE,), failed_at=CHECKS.index(check_gpus_per_node))),
 )  # fmt: skip
 
 
@@ -164,9 +169,9 @@ def test_what_is_decided_again_where_it_is_is_not_asked_about_its_own_quota_twic
 def test_how_full_a_pool_is_says_what_cannot_be_used() -> None:
     facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=Unfit.CORDONED, count=1, nodes=("n",)),))
     room = PoolCapacity(4, 8, unusable_nodes=1)
-    seen = pool_use(room, replace(pool(nodes=4), facts=facts))
+    seen = measure_use(room, replace(pool(nodes=4), facts=facts))
     assert seen == PoolUse(nodes=4, nodes_in_use=0, placements=0, unusable_nodes=1, unusable=facts.unusable)
-    assert pool_use(room, pool(nodes=4)) == replace(seen, unusable=())
+    assert measure_use(room, pool(nodes=4)) == replace(seen, unusable=())
 
 
 def test_what_is_left_is_known_of_the_pools_that_were_published() -> None:
@@ -190,7 +195,7 @@ def test_no_room_is_told_from_not_known_yet(free: dict[str, Free], field: Field)
     found = filter_environment(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
     assert isinstance(found, Infeasible)
     (refusal,) = found.refusals
-    said = (refusal.reason, refusal.field, refusal.environment, refusal.wanted, refusal.found)
+    said = (refusal.reason, refusal.field, refusal.environment, refusal.required, refusal.actual)
     assert said == (Refused.INSUFFICIENT_CAPACITY, field, "env", 1, 0)
 
 
@@ -234,7 +239,7 @@ def test_a_fault_of_the_deployment_starts_nothing_and_says_what_it_is() -> None:
     assert decision.fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
     assert [a.environment for a in decision.assignments] == ["a"]
     assert (decision.carried, decision.dropped) == ((moving,), ())
-    assert (decision.candidates, decision.wanted) == (3, 3)
+    assert (decision.candidates, decision.desired) == (3, 3)
 
 
 def test_a_fault_needs_no_environment_to_be_seen() -> None:

@@ -308,7 +308,7 @@ def test_what_becomes_of_a_placement(case: Case) -> None:
     known = {} if case.environment is None else {"env": case.environment}
     found = retain(request, known, (case.placement,), Ledger(case.others))
     yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.EVICTED)
-    got = {KEEP: found.retained, RESCHEDULE: found.to_reschedule, EVICT: yielded}
+    got = {KEEP: found.kept, RESCHEDULE: found.to_reschedule, EVICT: yielded}
     assert {name for name, placements in got.items() if placements} == {case.want}, case.reason
 
 
@@ -317,7 +317,7 @@ def test_one_placement_an_environment() -> None:
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     ready, other = placement(name="b", ready=True), placement(name="a")
     found = retain(request, {"env": environment("env", pool())}, (other, ready), Ledger(()))
-    assert found.retained == (ready,)
+    assert found.kept == (ready,)
     assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
 
 
@@ -328,7 +328,7 @@ def test_those_that_shall_stay_longest_come_first() -> None:
     own = [placement(name, ready=name in "bc") for name in names]
     own[1] = replace(own[1], deleting=True)
     found = retain(SchedulingRequest(deployment=deployment(), model=MODEL), known, own, Ledger(()))
-    assert [p.environment for p in found.retained] == ["c", "a", "d", "b"]
+    assert [p.environment for p in found.kept] == ["c", "a", "d", "b"]
 
 
 def test_of_those_that_are_not_ready_the_one_that_served_is_carried() -> None:

@@ -10,8 +10,9 @@ from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
+from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, Field, SchedulingRequest
+from function.scheduling.verdicts import Decision, DropCause, SchedulingRequest
 from tests.support.builders import (
     NAMESPACE,
     NO_CACHE,
@@ -325,7 +326,7 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [1]
         (miss,) = decision.refusals
         assert (miss.reason, miss.current_replicas) == (Refused.INSUFFICIENT_CAPACITY, 1)
-        assert (miss.refusals[0].wanted, miss.refusals[0].found) == (4, 3)
+        assert (miss.refusals[0].required, miss.refusals[0].actual) == (4, 3)
 
     def test_no_further_than_its_environment_admitted(self) -> None:
         """Three replicas stand in its spec, two were admitted, and somebody else has the other two of four nodes."""

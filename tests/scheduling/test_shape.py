@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.kube.quantity import round_up
-from function.scheduling.capacity import replica_shape
+from function.scheduling.capacity import compute_shape
 from tests.support.builders import pool, profile, shape
 
 
@@ -91,9 +91,9 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_shape_from_gpu_memory(case: Case) -> None:
     vram = None if case.vram is None else round_up(case.vram)
-    assert replica_shape(profile(), vram, case.pool) == case.want, case.reason
+    assert compute_shape(profile(), vram, case.pool) == case.want, case.reason
 
 
 def test_a_declared_shape_is_taken_as_it_is() -> None:
     """It also stands where the pool could not hold it: that is for the checks to say."""
-    assert replica_shape(profile(shape=shape(2, 16)), None, pool(memory=None)) == shape(2, 16)
+    assert compute_shape(profile(shape=shape(2, 16)), None, pool(memory=None)) == shape(2, 16)

@@ -9,8 +9,9 @@ from function.domain.cache import CacheEntry, Hydration, ManagedCache, ModelCach
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
+from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Field, SchedulingRequest
+from function.scheduling.verdicts import SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
 from tests.support.builders import (
@@ -185,7 +186,7 @@ STORAGE_CASES = (
         pool=pool(memory=None),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
-        wanted=80 * GIB,
+        required=80 * GIB,
     ),
     Case(
         id="cache-on-the-environment",

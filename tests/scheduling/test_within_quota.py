@@ -10,8 +10,9 @@ import pytest
 from function.domain.allocation import Limits, Share
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.quota import apply_quota_to_decision
-from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
+from function.scheduling.quota import limit_decision
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support import builders
 
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
@@ -30,7 +31,7 @@ BEYOND = replace(MINE, over_quota=True)
 class Case:
     """`has`: what is there of it, None where it is new. `kept`: the replicas that are decided; None: none.
 
-    `wanted`: GPUs for which there was no room, None where there was; `keeps`: replicas that the refusal says it keeps.
+    `refused`: GPUs for which there was no room, None where there was; `keeps`: replicas that the refusal says it keeps.
     """
 
     id: str
@@ -40,13 +41,13 @@ class Case:
     gpus: int
     kept: int | None = None
     carried: bool = False
-    wanted: int | None = None
+    refused: int | None = None
     current_replicas: int | None = None
 
 
 CASES = (
     Case(id="new", reason="4 + 4 of 8", has=None, made=NEW, gpus=8, kept=1),
-    Case(id="new-beyond", reason="4 + 4 of 7", has=None, made=NEW, gpus=7, wanted=4),
+    Case(id="new-beyond", reason="4 + 4 of 7", has=None, made=NEW, gpus=7, refused=4),
     Case(id="as-it-is", reason="what runs is not asked", has=MINE, made=MINE, gpus=1, kept=1),
     Case(id="fewer", reason="nor what shrinks", has=replace(MINE, replicas=3), made=MINE, gpus=1, kept=1),
     Case(id="grows", reason="4 + 12 of 16", has=MINE, made=replace(MINE, replicas=3), gpus=16, kept=3),
@@ -57,7 +58,7 @@ CASES = (
         made=replace(MINE, replicas=3),
         gpus=15,
         kept=1,
-        wanted=8,
+        refused=8,
         current_replicas=1,
     ),
     Case(
@@ -67,7 +68,7 @@ CASES = (
         made=replace(BEYOND, replicas=3),
         gpus=15,
         kept=1,
-        wanted=8,
+        refused=8,
         current_replicas=1,
     ),
     Case(id="larger", reason="4 + 4 + 4 of 12", has=MINE, made=replace(MINE, shape=WHOLE), gpus=12, kept=1),
@@ -78,7 +79,7 @@ CASES = (
         made=replace(MINE, shape=WHOLE),
         gpus=11,
         carried=True,
-        wanted=4,
+        refused=4,
     ),
     Case(
         id="larger-and-given",
@@ -117,12 +118,12 @@ def test_what_is_kept_of_a_decision(case: Case) -> None:
         replicas=case.made.replicas,
         placement=case.has,
     )
-    found = apply_quota_to_decision(
+    found = limit_decision(
         Decision(assignments=(asked,)), lambda _: case.made, (OTHER, *filter(None, (case.has,))), Limits(gpus=case.gpus)
     )
     assert found.assignments == (() if case.kept is None else (replace(asked, replicas=case.kept),)), case.reason
     assert found.carried == ((case.has,) if case.carried else ())
-    if case.wanted is None:
+    if case.refused is None:
         assert found.refusals == ()
         return
     (miss,) = found.refusals
@@ -132,7 +133,7 @@ def test_what_is_kept_of_a_decision(case: Case) -> None:
         Refused.QUOTA_EXCEEDED,
         case.current_replicas,
     )
-    assert (refusal.field, refusal.wanted) == (Field.QUOTA, case.wanted)
+    assert (refusal.field, refusal.required) == (Field.QUOTA, case.refused)
 
 
 STAYS = replace(MINE, environment="a", name="z")
@@ -146,7 +147,7 @@ def within(made: dict[str, Placement], *assignments: Assignment, before: tuple[I
     """Return what is kept of some assignments beside the other's and what stays, 4 + 4 GPUs of 12."""
     carried = replace(OTHER, environment="d")
     decision = Decision(assignments=assignments, carried=(carried,), refusals=before)
-    return apply_quota_to_decision(decision, lambda each: made[each.environment], (carried, STAYS), Limits(gpus=12))
+    return limit_decision(decision, lambda each: made[each.environment], (carried, STAYS), Limits(gpus=12))
 
 
 NEWS = {name: replace(NEW, environment=name, name=name) for name in "bc"}
@@ -179,7 +180,7 @@ def test_of_two_that_grow_the_older_one_does() -> None:
     old = replace(STAYS, environment="e", name="old")
     made = {"a": replace(young, replicas=2), "e": replace(old, replicas=2)}
     asks = [replace(asked(each.environment, each), replicas=2) for each in (young, old)]
-    found = apply_quota_to_decision(
+    found = limit_decision(
         Decision(assignments=tuple(asks)), lambda each: made[each.environment], (young, old), Limits(gpus=12)
     )
     assert [(each.environment, each.replicas) for each in found.assignments] == [("a", 1), ("e", 2)]
@@ -189,7 +190,7 @@ def test_what_waits_grows_before_what_came_later() -> None:
     """Neither has anything: 12 GPUs are the older one's."""
     old, young = (replace(NEW, name=name, uid=name, created=f"2026-01-0{day}") for name, day in (("old", 1), ("y", 5)))
     asks = replace(asked("env", old), replicas=3)
-    found = apply_quota_to_decision(
+    found = limit_decision(
         Decision(assignments=(asks,)), lambda _: replace(old, replicas=3), (old, young), Limits(gpus=12)
     )
     assert found.assignments == (asks,)

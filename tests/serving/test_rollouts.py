@@ -95,9 +95,9 @@ def test_what_cannot_be_rolled_out_is_said_as_it_is_written(case: Case) -> None:
 def test_it_says_what_there_is_no_room_for_and_what_to_do() -> None:
     (said,) = _said(scene(ONE_NODE).edited(replicas(1), free(), IMAGE))
     assert said == (
-        "The edit is written, and KServe starts a new pod before it ends an old one: pool h100 of h100-west has no "
-        "room for 1 replica of 1 node x 1 GPU beside those that run, no GPU is free. The old pods serve on until "
-        "there is room, or until replicas were 0 for a moment"
+        "The edit is applied, and KServe starts a new pod before it stops an old one: pool h100 of h100-west has no "
+        "room for 1 replica of 1 node x 1 GPU beside the running ones, no GPU is free. The old pods keep serving "
+        "until there is room, or until you scale to 0 replicas and back"
     )
 
 

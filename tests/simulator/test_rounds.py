@@ -39,8 +39,8 @@ class Asking(Function):
         return response
 
 
-def _reconcile(function: Asking, known: Mapping[str, Selector], *, late: str = "") -> Answered:
-    """Runs one reconcile in which there is a Thing a and no Thing b; `late` is created after the first call."""
+def _reconcile(function: Asking, known: Mapping[str, Selector]) -> Answered:
+    """Run one reconcile in which there is a Thing a and no Thing b."""
     kernel, settings = Kernel(), Settings(lag=0)
     server = ApiServer(kernel, settings)
     cache = Cache(kernel, settings, Random(1), lambda _: None)
@@ -55,13 +55,7 @@ def _reconcile(function: Asking, known: Mapping[str, Selector], *, late: str = "
         )
         ended.append((yield from rounds))
 
-    def create() -> "Process[None]":
-        yield 1.5 * settings.function_seconds
-        server.create({"kind": "Thing", "metadata": {"name": late}})
-
     kernel.spawn(process())
-    if late:
-        kernel.spawn(create())
     kernel.run(10)
     return ended[0]
 
@@ -97,9 +91,3 @@ def test_questions_that_never_repeat_fail_the_reconcile() -> None:
     with pytest.raises(FailedError, match="requirements do not repeat"):
         _reconcile(function, {})
     assert len(function.answered) == 6
-
-
-def test_names_lists_that_change_during_the_reconcile_as_the_cause() -> None:
-    function = Asking(lambda found: tuple(f"n{n}" for n in range(len(found) + 1)))
-    with pytest.raises(FailedError, match="lists change while requirements are resolved"):
-        _reconcile(function, {}, late="n0")

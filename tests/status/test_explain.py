@@ -8,8 +8,7 @@ import pytest
 from function.domain.model import BrokenProfile, Parallelism, Problem
 from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
-from function.status.model_deployment import PHRASES
-from function.status.sentences import joined
+from function.scheduling.refusals import join_messages
 from function.weights.faults import SHARED_STORAGE
 from tests.support.builders import (
     model,
@@ -40,12 +39,12 @@ def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
             "1 selector does not match, 1 no shared storage, 1 insufficient capacity."
         ),
         (
-            "full: profile multinode: pool frontier has no room now: 2 replicas of 2 nodes x 8 GPUs wanted, "
-            "room for 0: 3 of 4 nodes in use by 1 placement of others"
+            "full: profile multinode: pool frontier has no capacity now: 2 replicas of 2 nodes x 8 GPUs required, "
+            "0 fit: 3 of 4 nodes in use by 1 other placement"
         ),
         "bare: profile multinode: multi-node model requires shared storage on the inference environment.",
-        "dev: the model's environmentSelector wants tier=production (found dev)",
-        "Wait until others leave pool frontier of InferenceEnvironment full, or raise its maxNodeCount",
+        "dev: the model's environmentSelector requires tier=production (found dev)",
+        "Wait until placements leave pool frontier of InferenceEnvironment full, or raise its maxNodeCount",
     ]
     assert [(u.environment, u.reason) for u in found.unplaced] == [
         ("bare", Refused.SHARED_STORAGE_MISSING),
@@ -66,7 +65,7 @@ def test_why_half_of_a_node_is_no_room_where_its_ports_are_taken() -> None:
         "0/1 environments can run m: 1 pool too small.",
         (
             "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
-            "(ports of the node's network, or its devices), wanted, the whole pool (2 nodes) holds 2"
+            "(ports of the node's network, or its devices), required, the whole pool (2 nodes) holds 2"
         ),
         "Raise maxNodeCount of pool x of InferenceEnvironment a",
     ]
@@ -77,8 +76,8 @@ def test_nobody_need_leave_a_pool_that_its_environment_has_not_looked_at() -> No
     assert found.message.splitlines() == [
         "0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.",
         (
-            "a: profile multinode: the environment has not published yet what is free in pool frontier: "
-            "1 replica of 2 nodes x 8 GPUs wanted"
+            "a: profile multinode: the environment has not published the free GPUs of pool frontier yet: "
+            "1 replica of 2 nodes x 8 GPUs required"
         ),
     ]
 
@@ -102,7 +101,7 @@ def test_forty_refusals_keep_within_a_kibibyte() -> None:
     assert all("..." in line for line in lines[1:6])
     assert lines[6] == "and 35 more"
     assert len(found.unplaced) == 32
-    assert found.unplaced[0].message.endswith("pool pool does not declare precisionSupport, fp8 wanted")
+    assert found.unplaced[0].message.endswith("pool pool does not declare precisionSupport, fp8 required")
 
 
 def test_what_fits_as_a_whole_is_not_cut() -> None:
@@ -111,7 +110,7 @@ def test_what_fits_as_a_whole_is_not_cut() -> None:
     found = explained(request(), (long, *(site(f"dev-{n}", FRONTIER, labels={"tier": "dev"}) for n in range(4))))
     assert found.message.splitlines()[1:6] == [
         f"mislabelled: {found.unplaced[4].message}",
-        *(f"dev-{n}: the model's environmentSelector wants tier=production (found dev)" for n in range(4)),
+        *(f"dev-{n}: the model's environmentSelector requires tier=production (found dev)" for n in range(4)),
     ]
     assert "..." not in found.message
 
@@ -119,7 +118,7 @@ def test_what_fits_as_a_whole_is_not_cut() -> None:
 def test_more_than_five_that_stay_are_counted() -> None:
     own = tuple(placement(f"env-{n}", ready=True) for n in range(7))
     found = explained(request(7), (), own)
-    assert "it stays on env-0, env-1, env-2, env-3, env-4 and 2 more" in found.message
+    assert "Kept on env-0, env-1, env-2, env-3, env-4 and 2 more" in found.message
 
 
 @pytest.mark.parametrize("length", [60, 253])
@@ -139,7 +138,7 @@ def test_the_order_of_the_inputs_changes_nothing() -> None:
 
 
 def test_every_reason_has_a_phrase() -> None:
-    assert set(PHRASES) == set(Refused)
+    assert all(reason.phrase for reason in Refused)
 
 
 def test_a_changed_split_says_where_it_goes() -> None:
@@ -150,7 +149,7 @@ def test_a_changed_split_says_where_it_goes() -> None:
 
 
 def test_the_sentence_of_the_api_ends_in_its_own_full_stop() -> None:
-    said = joined([SHARED_STORAGE, "pool a is too small", "so is b"])
+    said = join_messages([SHARED_STORAGE, "pool a is too small", "so is b"])
     assert said == f"{SHARED_STORAGE} pool a is too small; so is b"
 
 
@@ -160,7 +159,7 @@ def test_what_runs_on_a_profile_that_cannot_be_read_says_so_where_it_cannot_grow
     found = explained(request(replicas=2, of=broken), (site("a", FRONTIER),), (MINE,))
     assert found.reason is Refused.INVALID_PROFILE
     assert found.message.splitlines() == [
-        "1/1 environments can run kimi-k2-instruct: 1 cannot grow to 2 replicas.",
+        "1/1 environments can run kimi-k2-instruct: 1 cannot be scaled up to 2 replicas.",
         (
             f"a: keeps its replicas (1); profile {MINE.profile}: it is invalid: spec.serving[0].engine.image: must not "
             "be empty, spec.serving[0].a: b"

@@ -11,7 +11,6 @@ from function.scheduling.capacity import Demand
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import as_declared, lost, usable
-from function.status.sentences import remedy, sentence
 from tests.support.builders import environment, placement, shape
 from tests.support.nodes import pool
 
@@ -41,11 +40,11 @@ class Case:
 FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
 CASES = (
     Case("all", "as it shall be", (seen(), seen(name="b")),
-         (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and none against its declaration")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and matching their declaration")),
     Case("unseen", "a pool at which nobody has looked yet has no fault", (seen(), pool("b")),
-         (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and none against its declaration")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and matching their declaration")),
     Case("zero", "an autoscaler has added none yet", (seen(nodes=0),),
-         (TRUE, HardwareAsDeclared.NO_NODES_YET, "No node yet; an autoscaler is to add them")),
+         (TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand")),
     Case("unusable", "three are named and the others counted", (seen(unusable=(GONE, FEW)),),
          (FALSE, HardwareAsDeclared.NODES_UNUSABLE,
           "pool h100: a, b, c and 2 more are NotReady, gpu-3 has 7 of 8 nvidia.com/gpu")),
@@ -107,11 +106,11 @@ def test_a_refusal_says_which_nodes_are_missing() -> None:
     where = environment("env", four)
     found = find_shortage(Ledger((other,)).room(where, four), Demand(shape(2, 8), 1), "env", "default", four)
     assert found is not None
-    assert sentence(found) == (
-        "pool frontier has no room now: 1 replica of 2 nodes x 8 GPUs wanted, room for 0: 4 nodes declared, 3 usable "
-        "(gpu-3 cordoned), 2 in use by 1 placement of others"
+    assert found.message == (
+        "pool frontier has no capacity now: 1 replica of 2 nodes x 8 GPUs required, 0 fit: 4 nodes declared, 3 usable "
+        "(gpu-3 is cordoned), 2 in use by 1 other placement"
     )
-    assert remedy(found) == "See HardwareAsDeclared of InferenceEnvironment env"
+    assert found.remedy == "See HardwareAsDeclared of InferenceEnvironment env"
     never = find_shortage(Ledger(()).room(where, four), Demand(shape(5, 8), 1), "env", "default", four)
     assert never is not None
-    assert "the whole pool (4 nodes declared, 3 usable (gpu-3 cordoned)) holds 0" in sentence(never)
+    assert "the whole pool (4 nodes declared, 3 usable (gpu-3 is cordoned)) holds 0" in never.message

@@ -207,15 +207,15 @@ def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
     assert message.endswith(" and 70 more")
     found = [builders.placement(f"e{n}", phase=Phase.STARTING) for n in range(99)]
     waiting = [*found[:77], replace(found[77], phase=Phase.FAILED), *found[78:]]
-    message = deployments.placements_ready(waiting, 99).message
+    message = deployments.build_placements_ready(waiting, 99).message
     assert len(message.encode()) <= 1024
     assert message.startswith("0 of 99 placements are ready; chat-e77 on e77: Failed; ")
     silent = [replace(p, unreachable=True) for p in waiting]
-    assert " and 94 more: " in deployments.placements_ready(silent, 99).message
+    assert " and 94 more: " in deployments.build_placements_ready(silent, 99).message
 
 
 def test_where_all_that_there_is_is_ready_the_decision_says_why_there_is_no_more() -> None:
-    found = deployments.placements_ready([builders.placement(ready=True)], 2)
+    found = deployments.build_placements_ready([builders.placement(ready=True)], 2)
     assert (found.status, found.reason) == (Status.FALSE, PlacementsReady.STARTING)
     assert found.message == "1 of 2 placements are ready; Scheduled says why there are no more"
 
@@ -223,20 +223,20 @@ def test_where_all_that_there_is_is_ready_the_decision_says_why_there_is_no_more
 def test_what_serves_and_is_not_as_it_shall_be_is_named() -> None:
     serves = builders.placement(ready=True)
     behind = replace(builders.placement("east", ready=True), obstacle="StorageReady is False (DownloadFailed)")
-    found = deployments.placements_ready([serves, behind], 2)
+    found = deployments.build_placements_ready([serves, behind], 2)
     assert (found.status, found.reason) == (Status.TRUE, PlacementsReady.READY)
     assert found.message == (
-        "2 of 2 placements are ready. chat-east on east serves on, and its StorageReady is False (DownloadFailed)"
+        "2 of 2 placements are ready. chat-east on east keeps serving, and its StorageReady is False (DownloadFailed)"
     )
     away = replace(behind, ready=False)
-    assert deployments.placements_ready([serves, away], 1).message == "1 of 1 placements are ready"
+    assert deployments.build_placements_ready([serves, away], 1).message == "1 of 1 placements are ready"
     many = [replace(behind, name="n" * 250, environment=f"e{n}") for n in range(99)]
-    assert len(deployments.placements_ready(many, 99).message.encode()) <= 1024
+    assert len(deployments.build_placements_ready(many, 99).message.encode()) <= 1024
 
 
 def test_an_outage_makes_a_deployment_unknown() -> None:
     placement = replace(builders.placement(environment="east"), unreachable=True)
-    found = deployments.placements_ready([placement], 1)
+    found = deployments.build_placements_ready([placement], 1)
     assert (found.status, found.reason) == (Status.UNKNOWN, PlacementsReady.UNREACHABLE)
     assert "east" in found.message
 

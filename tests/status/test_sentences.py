@@ -52,7 +52,7 @@ CASES = (
         says=(
             (
                 "Placed on b (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs); "
-                "until others are Ready it stays on a"
+                "kept on a until the replacements are Ready"
             ),
         ),
     ),
@@ -71,8 +71,8 @@ CASES = (
         request=request(2),
         environments=(site("a", FRONTIER), site("b", pool("medium", multi_node=False, memory="141Gi"))),
         says=(
-            "1/2 environments can run kimi-k2-instruct (2 wanted): 1 no pool satisfies the requirements.",
-            "b: profile multinode: pool medium is not multiNodeCapable, 2 nodes wanted",
+            "1/2 environments can run kimi-k2-instruct (2 desired): 1 no pool satisfies the requirements.",
+            "b: profile multinode: pool medium is not multiNodeCapable, 2 nodes required",
         ),
     ),
     Case(
@@ -82,8 +82,8 @@ CASES = (
         request=request(2),
         environments=(site("a", FRONTIER),),
         says=(
-            "1/1 environments can run kimi-k2-instruct (2 wanted).",
-            "There is no other: create an InferenceEnvironment, or lower spec.environments",
+            "1/1 environments can run kimi-k2-instruct (2 desired).",
+            "No further environments exist: create an InferenceEnvironment, or lower spec.environments",
         ),
     ),
     Case(
@@ -93,7 +93,7 @@ CASES = (
         placements=(MINE,),
         says=(
             "There is no InferenceEnvironment to run on",
-            "Until others are Ready it stays on a",
+            "Kept on a until the replacements are Ready",
             "Create an InferenceEnvironment",
         ),
     ),
@@ -122,7 +122,7 @@ CASES = (
         environments=(site("a", FRONTIER, labels={}),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 selector does not match.",
-            "a: the model's environmentSelector wants tier=production (found no such label)",
+            "a: the model's environmentSelector requires tier=production (found no such label)",
         ),
     ),
     Case(
@@ -133,7 +133,7 @@ CASES = (
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run m: 1 selector does not match.",
-            "a: profile eu: the profile's environmentSelector wants region=eu (found no such label)",
+            "a: profile eu: the profile's environmentSelector requires region=eu (found no such label)",
         ),
     ),
     Case(
@@ -168,7 +168,7 @@ CASES = (
         environments=(site("a", pool("x", memory=None)),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
-            "a: profile multinode: pool x does not declare memoryPerGpu, 141Gi wanted",
+            "a: profile multinode: pool x does not declare memoryPerGpu, 141Gi required",
             "Declare memoryPerGpu on pool x of InferenceEnvironment a",
         ),
     ),
@@ -192,11 +192,11 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
             (
-                "a: profile multinode: pool x has acceleratorCount 4, 8 wanted (4 missing); "
-                "pool x has memoryPerGpu 80Gi, 141Gi wanted (61Gi missing); "
-                "pool x has nvlinkDomainSize 4, 8 wanted (4 missing); "
-                "pool x has interNodeBandwidth eth-100g, ib-400g-or-better wanted; "
-                "pool x has precisionSupport bf16, fp8 wanted (fp8 missing)"
+                "a: profile multinode: pool x has acceleratorCount 4, 8 required (4 missing); "
+                "pool x has memoryPerGpu 80Gi, 141Gi required (61Gi missing); "
+                "pool x has nvlinkDomainSize 4, 8 required (4 missing); "
+                "pool x has interNodeBandwidth eth-100g, ib-400g-or-better required; "
+                "pool x has precisionSupport bf16, fp8 required (fp8 missing)"
             ),
         ),
     ),
@@ -209,7 +209,7 @@ CASES = (
         says=(
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
             # 141 x 10^9 - 80000 x 2^20 = 57113920000, no multiple of 2^20
-            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G wanted (57113920000 missing)",
+            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (57113920000 missing)",
         ),
     ),
     Case(
@@ -346,7 +346,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 pool too small.",
             (
-                "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs wanted, "
+                "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
             ),
             "Raise maxNodeCount of pool tiny of InferenceEnvironment a",
@@ -371,13 +371,13 @@ CASES = (
         environments=(site("a", FRONTIER),),
         placements=(MINE, placement("a", "frontier", deployment="other")),
         says=(
-            "1/1 environments can run kimi-k2-instruct: 1 cannot grow to 2 replicas.",
+            "1/1 environments can run kimi-k2-instruct: 1 cannot be scaled up to 2 replicas.",
             (
-                "a: keeps its replicas (1); profile multinode: pool frontier has no room now: "
-                "2 replicas of 2 nodes x 8 GPUs wanted, "
-                "room for 1: 1 of 4 nodes in use by 1 placement of others"
+                "a: keeps its replicas (1); profile multinode: pool frontier has no capacity now: "
+                "2 replicas of 2 nodes x 8 GPUs required, "
+                "1 fit: 1 of 4 nodes in use by 1 other placement"
             ),
-            "Wait until others leave pool frontier of InferenceEnvironment a, or raise its maxNodeCount",
+            "Wait until placements leave pool frontier of InferenceEnvironment a, or raise its maxNodeCount",
         ),
     ),
 )

@@ -1,0 +1,279 @@
+"""Refusals: why a deployment is not placed on an environment, with everything that is said about each.
+
+A refusal is data: the reason, what was compared, what is required and what was found. Everything that users read about
+a decision is worded from these records: conditions, `status.unplaced`, and the tables of the command line, so that a
+decision and its explanation cannot disagree. `Refused` has one row for each reason, `Field` one for each thing that is
+compared.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from function.domain.allocation import QuotaUsage, format_replicas
+from function.domain.environment import Unusable, format_unusable
+from function.domain.hardware import BandwidthRequirement
+from function.domain.model import Problem, Shape
+from function.kube.messages import format_count
+from function.kube.quantity import exact
+from function.kube.selectors import Requirement
+from function.reasons import Refused
+from function.weights.faults import SHARED_STORAGE, StorageFault
+
+Value: TypeAlias = (
+    int
+    | str
+    | BandwidthRequirement
+    | tuple[str, ...]
+    | tuple[Requirement, ...]
+    | tuple[Problem, ...]
+    | tuple[tuple[str, str], ...]
+    | None
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """How full a pool is without the deployment that is decided."""
+
+    nodes: int  # declared
+    nodes_in_use: int  # with at least one GPU taken
+    placements: int
+    unusable_nodes: int = 0  # of those declared
+    unusable: tuple[Unusable, ...] = ()  # why, where that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One reason why an environment or pool cannot be chosen."""
+
+    reason: Refused
+    field: "Field"
+    environment: str = ""
+    profile: str = ""
+    pool: str = ""
+    required: Value = None
+    actual: Value = None  # None: not declared
+    shape: Shape | None = None  # of one replica, where nodes and capacity count
+    use: PoolUse | None = None  # where capacity counts
+    exclusive_node: bool = False  # GPUs that a pod leaves on its node are not available to others
+    storage: StorageFault | None = None  # for Field.STORAGE
+    quota_usage: QuotaUsage | None = None  # for Field.QUOTA
+
+    @property
+    def message(self) -> str:
+        """What is wrong, with the required and the actual value."""
+        return self.field.value.message(self)
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """What is required and what was found, short enough for a column."""
+        return self.field.value.columns(self)
+
+    @property
+    def remedy(self) -> str:
+        """The one change that clears it; empty where there are several."""
+        if self.storage is not None:
+            return self.storage.remedy(self.environment)
+        if self.field is Field.LEDGER:
+            return ""
+        if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
+            return f"Declare {self.field} on pool {self.pool} of InferenceEnvironment {self.environment}"
+        if self.quota_usage is not None and self.quota_usage.exceeds_limit:
+            return "Request less, or ask the platform team to raise the limits"
+        if self.reason is Refused.INSUFFICIENT_CAPACITY and self.use and self.use.unusable_nodes:
+            return f"See HardwareAsDeclared of InferenceEnvironment {self.environment}"
+        return self.reason.remedy.format(pool=self.pool, environment=self.environment)
+
+    @property
+    def replicas(self) -> str:
+        """The replicas that are required, with their size."""
+        assert self.shape is not None
+        assert isinstance(self.required, int)
+        return format_replicas(
+            self.required, self.shape.nodes, self.shape.gpus_per_node, exclusive_node=self.exclusive_node
+        )
+
+    @property
+    def unmet_labels(self) -> list[tuple[Requirement, str | None]]:
+        """The label requirements that are not met, each with the value of the label, None where it is missing."""
+        labels: dict[str, str] = dict(pair for pair in _items(self.actual) if isinstance(pair, tuple))
+        return [(item, labels.get(item.key)) for item in _items(self.required) if isinstance(item, Requirement)]
+
+
+def join_messages(messages: Iterable[str]) -> str:
+    """Joins messages into one; the API's sentence on shared storage already ends in a full stop."""
+    return "; ".join(messages).replace(f"{SHARED_STORAGE};", SHARED_STORAGE)
+
+
+def _items(value: Value) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _format(refusal: Refusal, value: Value) -> str:
+    if isinstance(value, int) and refusal.field is Field.MEMORY_PER_GPU:
+        return exact(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _describe_requirement(refusal: Refusal) -> str:
+    if refusal.required is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
+    required = _format(refusal, refusal.required)
+    if refusal.actual is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, {required} required"
+    has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, refusal.actual)}"
+    return f"{has}, {required} required{_describe_missing(refusal)}"
+
+
+def _describe_missing(refusal: Refusal) -> str:
+    required, actual = refusal.required, refusal.actual
+    if isinstance(required, int) and isinstance(actual, int):
+        return f" ({_format(refusal, required - actual)} missing)"
+    if isinstance(required, tuple) and isinstance(actual, tuple):
+        return f" ({', '.join(str(item) for item in required if item not in actual)} missing)"
+    return ""
+
+
+def _describe_selector(refusal: Refusal) -> str:
+    labels = ((r, "no such label" if label is None else label) for r, label in refusal.unmet_labels)
+    return f"the {refusal.field} requires {', '.join(f'{r} (found {label})' for r, label in labels)}"
+
+
+def _describe_problems(refusal: Refusal) -> str:
+    return f"on pool {refusal.pool} {', '.join(map(str, _items(refusal.actual)))}"
+
+
+def _describe_pools(refusal: Refusal) -> str:
+    broken = ", ".join(map(str, _items(refusal.actual)))
+    return f"node pools are invalid: {broken}, see its condition PoolsValid" if broken else "it has no GPU node pools"
+
+
+def _describe_storage(refusal: Refusal) -> str:
+    assert refusal.storage is not None
+    return refusal.storage.describe_on(refusal.pool)
+
+
+def _describe_capacity(refusal: Refusal) -> str:
+    use = refusal.use
+    assert use is not None
+    nodes = format_count(use.nodes, "node")
+    if use.unusable_nodes:
+        why = f" ({format_unusable(use.unusable)})" if use.unusable else ""
+        nodes += f" declared, {use.nodes - use.unusable_nodes} usable{why}"
+    if refusal.reason is Refused.POOL_TOO_SMALL:
+        holds = f"the whole pool ({nodes}) holds {refusal.actual}"
+        return f"pool {refusal.pool} is too small: {refusal.replicas} required, {holds}"
+    in_use = f"{nodes}, {use.nodes_in_use} in use" if use.unusable_nodes else f"{use.nodes_in_use} of {nodes} in use"
+    by = f"by {format_count(use.placements, 'other placement')}"
+    return f"pool {refusal.pool} has no capacity now: {refusal.replicas} required, {refusal.actual} fit: {in_use} {by}"
+
+
+def _describe_unpublished(refusal: Refusal) -> str:
+    unpublished = f"the environment has not published the free GPUs of pool {refusal.pool} yet"
+    return f"{unpublished}: {refusal.replicas} required"
+
+
+def _describe_readiness(refusal: Refusal) -> str:
+    if refusal.actual is None:
+        return "the environment has not reported Ready yet"
+    return f"the environment is not Ready: {refusal.actual}"
+
+
+def _describe_quota(refusal: Refusal) -> str:
+    assert refusal.quota_usage is not None
+    return f"{format_count(refusal.quota_usage.requested, 'GPU')} required; {refusal.quota_usage.message}"
+
+
+def _compare_values(refusal: Refusal) -> tuple[str, str]:
+    required = "" if refusal.required is None else f" {_format(refusal, refusal.required)}"
+    return f"{refusal.field}{required}", "not declared" if refusal.actual is None else _format(refusal, refusal.actual)
+
+
+def _compare_labels(refusal: Refusal) -> tuple[str, str]:
+    unmet = refusal.unmet_labels
+    labels = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in unmet]
+    return ", ".join(str(requirement) for requirement, _ in unmet), ", ".join(labels)
+
+
+def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
+    assert isinstance(refusal.required, int)
+    use = refusal.use
+    in_use = f", {use.nodes_in_use} of {format_count(use.nodes, 'node')} in use" if use else ""
+    return format_count(refusal.required, "replica"), f"room for {refusal.actual}{in_use}"
+
+
+def _compare_storage(refusal: Refusal) -> tuple[str, str]:
+    assert refusal.storage is not None
+    return refusal.storage.columns
+
+
+def _compare_with(required: str, missing: str = "") -> "Compare":
+    """Returns columns with a fixed requirement; `missing` is what was found where the refusal has no actual value."""
+
+    def compare(refusal: Refusal) -> tuple[str, str]:
+        actual = missing if refusal.actual is None else _format(refusal, refusal.actual)
+        return required.format(_format(refusal, refusal.required)), actual
+
+    return compare
+
+
+def _always(message: str) -> Callable[[Refusal], str]:
+    return lambda _: message
+
+
+Compare: TypeAlias = Callable[[Refusal], tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    """Everything that is said about one thing that is compared."""
+
+    name: str  # as users know it
+    message: Callable[[Refusal], str] = _describe_requirement
+    columns: Compare = _compare_values
+
+
+class Field(Enum):
+    """What is compared: one row each, in the order of the filters."""
+
+    ENVIRONMENTS = FieldRow("environments", _always("There is no InferenceEnvironment to run on"))
+    DEPLOYMENT_SELECTOR = FieldRow("deployment's environmentSelector", _describe_selector, _compare_labels)
+    MODEL_SELECTOR = FieldRow("model's environmentSelector", _describe_selector, _compare_labels)
+    PROFILE_SELECTOR = FieldRow("profile's environmentSelector", _describe_selector, _compare_labels)
+    PROFILE = FieldRow("profile", lambda refusal: f"it is invalid: {', '.join(map(str, _items(refusal.actual)))}")
+    VRAM = FieldRow(
+        "spec.resources.vram",
+        _always("no replicaTopology, and the model has no spec.resources.vram"),
+        _compare_with("spec.resources.vram", "not set"),
+    )
+    ENGINE_ARGS = FieldRow("engine.args", _describe_problems, _compare_with("arguments that agree"))
+    INTER_NODE = FieldRow("interNode", _describe_problems, _compare_with("what its preset allows"))
+    TLS = FieldRow("kserve.tls", _describe_problems, _compare_with("an engine that serves HTTPS"))
+    ENVIRONMENT = FieldRow(
+        "environment",
+        _always("its spec is invalid, see its conditions"),
+        _compare_with("a valid environment", "spec is invalid"),
+    )
+    NODE_POOLS = FieldRow("nodePools", _describe_pools, _compare_with("a valid GPU pool", "none"))
+    MULTI_NODE = FieldRow(
+        "multiNodeCapable",
+        lambda refusal: f"pool {refusal.pool} is not multiNodeCapable, {refusal.required} nodes required",
+        _compare_with("multiNodeCapable for {} nodes", "not declared"),
+    )
+    GPUS_PER_NODE = FieldRow("acceleratorCount")
+    MEMORY_PER_GPU = FieldRow("memoryPerGpu")
+    NVLINK_DOMAIN = FieldRow("nvlinkDomainSize")
+    INTERCONNECT = FieldRow("interconnect")
+    ACCELERATOR_TYPE = FieldRow("acceleratorType")
+    BANDWIDTH = FieldRow("interNodeBandwidth")
+    PRECISION = FieldRow("precisionSupport")
+    STORAGE = FieldRow("storage", _describe_storage, _compare_storage)
+    REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
+    LEDGER = FieldRow("ledger", _describe_unpublished, _compare_capacity)
+    READY = FieldRow("Ready", _describe_readiness, _compare_with("Ready", "not reported"))
+    QUOTA = FieldRow("limits", _describe_quota)
+
+    def __str__(self) -> str:
+        return self.value.name
