@@ -88,7 +88,7 @@ class Auditor:
         if now and (_ready(now) or _ready(now, "ServiceReady")):
             self._ready.add(now.uid)
             # A service without replicas is ready as well, and serves nothing (history 40782).
-            if text(condition(now.manifest, "ServiceReady"), "reason") == "Serving":
+            if text(condition(now.manifest, "ServiceReady"), "reason") != "ScaledToZero":
                 self._served.add(now.uid)
         going = before is not None and not before.deleting and (now is None or now.deleting)
         if going and before and before.uid in self._served and not self._may_go(before):
