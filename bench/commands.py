@@ -15,7 +15,7 @@ import click
 import yaml
 
 from bench.fleet import DEPLOYMENT, FLEET, MODEL
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, mapping
 
 PROGRAM = str(Path(sys.executable).with_name("modelplane"))
 LOCAL = "127.0.0.1:0"
@@ -60,8 +60,11 @@ def serving() -> str:
 
 
 def fleet(manifests: Sequence[Manifest]) -> str:
-    """Return the manifests as a file of YAML; environments without status, as people write them."""
-    written = [{key: value for key, value in manifest.items() if key != "status"} for manifest in manifests]
+    """Return the manifests as a file of YAML, as people write them: without statuses and identities."""
+    written = []
+    for manifest in manifests:
+        metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key != "uid"}
+        written.append({**{key: manifest[key] for key in manifest if key != "status"}, "metadata": metadata})
     return yaml.dump_all(written, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
 
 

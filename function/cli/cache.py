@@ -8,7 +8,7 @@ that is deleted when it is done. Only a directory that a download of ours filled
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -74,7 +74,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
 
     def render() -> str:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
-        return _format_entries(list(_list_entries(inventory.store, inventory.namespace)), form)
+        return _format_rows(list(_list_rows(inventory.store, inventory.namespace)), form)
 
     print_watched(render, watch=watch)
     if form.for_people:
@@ -294,65 +294,55 @@ def _name_user(manifest: Manifest) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A ModelCache on one environment; without an environment it has not reported any."""
-
-    namespace: str
-    name: str
-    model: str
-    size: str
-    created: str
-    environment: str = ""
-    phase: str = ""
-    claim: str = ""
-    path: str = ""
-    message: str = ""
-    usedBy: list[str]  # noqa: N815  # as it is written
-
-
-def _list_entries(store: Store, namespace: str) -> Iterator[Entry]:
-    """Return the caches of a namespace, of all where it is empty."""
+def _list_rows(store: Store, namespace: str) -> Iterator[Manifest]:
+    """Return a row for each environment of the caches of a namespace, of all where it is empty."""
     for ref in [ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace)]:
         manifest = store[ref]
-        entry = Entry(
-            namespace=ref.namespace,
-            name=ref.name,
-            model=text(manifest, "spec.modelRef.name"),
-            size=text(manifest, "status.size"),
-            created=text(manifest, "metadata.creationTimestamp"),
-            usedBy=sorted(_find_users(store, ref)),
-        )
-        rows = listing(manifest, "status.environments")
-        for row in rows:
-            yield replace(
-                entry,
-                environment=text(row, "name"),
-                phase=text(row, "phase"),
-                claim=text(row, "claimName"),
-                path=text(row, "path"),
-                message=text(row, "message"),
-            )
-        if not rows:
-            yield entry
+        for row in listing(manifest, "status.environments") or [{}]:
+            yield {
+                "namespace": ref.namespace,
+                "name": ref.name,
+                "model": text(manifest, "spec.modelRef.name"),
+                "size": text(manifest, "status.size"),
+                "created": text(manifest, "metadata.creationTimestamp"),
+                "environment": text(row, "name"),
+                "phase": text(row, "phase"),
+                "claim": text(row, "claimName"),
+                "path": text(row, "path"),
+                "message": text(row, "message"),
+                "usedBy": [*sorted(_find_users(store, ref))],
+            }
 
 
-def _format_entries(entries: list[Entry], form: Form) -> str:
+def _format_rows(rows: list[Manifest], form: Form) -> str:
     if form is Form.NAME:
-        return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{entry.name}" for entry in entries))
+        return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{text(row, 'name')}" for row in rows))
     if not form.for_people:
-        return format_data(form, [asdict(entry) for entry in entries])
-    if not entries:
+        return format_data(form, [*rows])
+    if not rows:
         return "There is no ModelCache"
-    headers = ["NAMESPACE", "NAME", "MODEL", "ENVIRONMENT", "STATE", "SIZE", "USED BY", "AGE"]
-    headers += ["CLAIM", "PATH", "MESSAGE"] if form is Form.WIDE else []
-    rows = []
-    for e in entries:
-        users = ", ".join(user.rpartition("/")[2] for user in e.usedBy)
-        state = paint(e.phase, _COLOURS.get(Phase(e.phase), WAIT)) if e.phase in tuple(Phase) else e.phase
-        row = [e.namespace, e.name, e.model, e.environment, state, e.size, users, format_age(e.created)]
-        rows.append([*row, *([e.claim, e.path, e.message] if form is Form.WIDE else [])])
-    return format_table(headers, rows)
+    columns = {
+        "namespace": "NAMESPACE",
+        "name": "NAME",
+        "model": "MODEL",
+        "environment": "ENVIRONMENT",
+        "phase": "STATE",
+    }
+    columns |= {"size": "SIZE", "usedBy": "USED BY", "created": "AGE"}
+    columns |= {"claim": "CLAIM", "path": "PATH", "message": "MESSAGE"} if form is Form.WIDE else {}
+    return format_table([*columns.values()], ([_format_cell(row, key) for key in columns] for row in rows))
+
+
+def _format_cell(row: Manifest, key: str) -> str:
+    match key, row[key]:
+        case "phase", str(phase) if phase in tuple(Phase):
+            return paint(phase, _COLOURS.get(Phase(phase), WAIT))
+        case "created", str(created):
+            return format_age(created)
+        case "usedBy", list(users):
+            return ", ".join(str(user).rpartition("/")[2] for user in users)
+        case _, value:
+            return str(value)
 
 
 # A directory that does not exist is removed already.
