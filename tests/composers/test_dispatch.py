@@ -23,7 +23,7 @@ def _answer(story: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", ["example.org/v1alpha1", "modelplane.ai/v2", "v1", ""])
 @pytest.mark.parametrize("name", STORIES)
-def test_a_kind_of_another_group_or_version_is_not_ours(name: str, version: str) -> None:
+def test_rejects_kind_of_other_group_or_version(name: str, version: str) -> None:
     story = _story(name)
     story["xr"]["apiVersion"] = version
     answer = _answer(story)
@@ -47,7 +47,7 @@ SAID = (
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_slips_in_the_settings_are_said_at_rest(name: str) -> None:
+def test_reports_problems_of_settings(name: str) -> None:
     plain, slipped = _story(name), _story(name)
     slipped["input"] = SLIPS
     before, after = _answer(plain), _answer(slipped)
@@ -59,7 +59,7 @@ def test_slips_in_the_settings_are_said_at_rest(name: str) -> None:
     ], "a slip changes nothing else"
 
 
-def test_many_slips_leave_room_for_the_condition_itself() -> None:
+def test_settings_problems_leave_room_for_condition() -> None:
     story = _story("ModelPlacement/serving")
     story["input"] = {f"field{i}": "ü" * 50 for i in range(100)}
     message = _answer(story)["conditions"][0]["message"]

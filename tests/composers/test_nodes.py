@@ -93,7 +93,7 @@ def kept(control: ControlPlane) -> dict[Ref, Manifest]:
     }
 
 
-def test_facts_reach_the_status() -> None:
+def test_publishes_node_facts() -> None:
     control = at_rest()
     environment = only(control, "InferenceEnvironment")
     assert said(control, environment, "HardwareAsDeclared") == ("False", "NoNodes")
@@ -102,7 +102,7 @@ def test_facts_reach_the_status() -> None:
     assert [pool["observed"] for pool in pools(control)] == [{"nodes": 4, "usable": 4, "gpusPerNode": 8}]
 
 
-def test_a_control_plane_without_the_kind_composes_no_collection() -> None:
+def test_composes_no_collection_without_its_crd() -> None:
     control = at_rest(served=False)
     environment = only(control, "InferenceEnvironment")
     assert COLLECTION not in control.store
@@ -111,7 +111,7 @@ def test_a_control_plane_without_the_kind_composes_no_collection() -> None:
     assert "observed" not in pools(control)[0]
 
 
-def test_a_cordoned_node_stops_what_is_new_and_leaves_what_serves() -> None:
+def test_cordoned_node_blocks_only_new_placements() -> None:
     control = at_rest()
     cordoned = four(gpu3=node("gpu3", H200, cordoned=True))
     show(control, cordoned)
@@ -129,7 +129,7 @@ def test_a_cordoned_node_stops_what_is_new_and_leaves_what_serves() -> None:
     assert before.items() <= kept(control).items()
 
 
-def test_more_is_in_use_than_can_be_used() -> None:
+def test_reports_more_allocated_than_usable() -> None:
     """What runs on a cordoned node is in use: two of four nodes, of which one is left for what is new."""
     control = at_rest()
     show(control, four())
@@ -140,7 +140,7 @@ def test_more_is_in_use_than_can_be_used() -> None:
     assert "4 nodes declared, 1 usable (gpu1, gpu2, gpu3 are cordoned), 2 in use by 1 other placement" in message
 
 
-def test_what_was_admitted_keeps_its_place_when_its_node_goes() -> None:
+def test_keeps_admission_when_node_disappears() -> None:
     """Both placements hold two nodes each; then none can be used, and both stay, served or not."""
     control = at_rest(another("second"))
     show(control, four())
@@ -150,7 +150,7 @@ def test_what_was_admitted_keeps_its_place_when_its_node_goes() -> None:
     assert kept(control) == before
 
 
-def test_turned_off_it_is_as_before() -> None:
+def test_drops_facts_when_observation_is_turned_off() -> None:
     control = at_rest()
     environment = only(control, "InferenceEnvironment")
     show(control, four(gpu3=node("gpu3", H200, cordoned=True)))
@@ -164,7 +164,7 @@ def test_turned_off_it_is_as_before() -> None:
     assert call(off) == call(request_of(plain, environment))
 
 
-def test_while_the_cluster_is_away_it_is_as_last_known() -> None:
+def test_keeps_facts_while_cluster_is_unreachable() -> None:
     control = at_rest()
     show(control, four(gpu3=node("gpu3", H200, cordoned=True)))
     request = request_of(control, only(control, "InferenceEnvironment"))
@@ -176,7 +176,7 @@ def test_while_the_cluster_is_away_it_is_as_last_known() -> None:
     assert struct_to_dict(response.desired.composite.resource)["status"] == before
 
 
-def test_a_heartbeat_changes_no_byte() -> None:
+def test_heartbeat_changes_nothing() -> None:
     control = at_rest()
     environment = only(control, "InferenceEnvironment")
     show(control, four())
@@ -186,7 +186,7 @@ def test_a_heartbeat_changes_no_byte() -> None:
         assert call(request_of(control, environment)) == first
 
 
-def test_a_placement_that_waits_says_which_node_is_lost() -> None:
+def test_waiting_placement_names_unusable_node() -> None:
     control = at_rest()
     show(control, four(gpu2=node("gpu2", H200, ready="Unknown")))
     request = request_of(control, only(control, "ModelPlacement"))
@@ -237,7 +237,7 @@ def two() -> ControlPlane:
 
 @QUICK
 @given(history=EVENTS)
-def test_no_history_of_nodes_moves_or_drops_what_served(two: ControlPlane, history: list[list[str]]) -> None:
+def test_node_changes_never_move_serving_placements(two: ControlPlane, history: list[list[str]]) -> None:
     control = copy.deepcopy(two)
     before = kept(control)
     assert len(control.all("ModelPlacement")) == 2
@@ -246,7 +246,7 @@ def test_no_history_of_nodes_moves_or_drops_what_served(two: ControlPlane, histo
         assert kept(control) == before
 
 
-def test_a_fault_in_how_nodes_are_looked_at_is_said_where_it_belongs() -> None:
+def test_reports_invalid_hardware_settings() -> None:
     control = at_rest()
     change(control, only(control, "InferenceEnvironment"), "spec.hardware", {"observe": "Sometimes"})
     control.settle()
@@ -254,7 +254,7 @@ def test_a_fault_in_how_nodes_are_looked_at_is_said_where_it_belongs() -> None:
     assert text(found, "message").startswith('spec.hardware.observe: "Sometimes" is not ')
 
 
-def test_two_pools_with_equal_labels_overlap() -> None:
+def test_pools_with_equal_labels_overlap() -> None:
     """Every node has the labels of both pools and counts for the first, so that none is left for the second."""
     control = at_rest()
     ref = only(control, "InferenceEnvironment")

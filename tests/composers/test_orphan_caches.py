@@ -52,7 +52,7 @@ class Scene:
         )
 
 
-def test_what_is_not_observed_is_composed_as_at_rest_and_only_as_what_was_seen() -> None:
+def test_adopts_orphan_objects_of_cache() -> None:
     scene = Scene()
     rest, lost = scene.outcome(scene.objects), scene.outcome()
     assert lost.composed.keys() == rest.composed.keys() == scene.objects.keys()
@@ -64,7 +64,7 @@ def test_what_is_not_observed_is_composed_as_at_rest_and_only_as_what_was_seen()
 
 
 @pytest.mark.parametrize("selector", [None, {}], ids=["selects-another", "says-two-things"])
-def test_what_is_not_selected_any_more_stays_until_it_is_observed(selector: JSON) -> None:
+def test_keeps_orphans_of_deselected_environment_until_observed(selector: JSON) -> None:
     scene = Scene()
     nowhere: list[JSON] = ["nowhere"]
     mapping(scene.xr, "spec").update({"environments": nowhere, "environmentSelector": selector})

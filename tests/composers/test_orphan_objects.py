@@ -85,7 +85,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE, ON_A_CACHE])
-def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
+def test_adopts_orphan_objects_of_placement(story: str) -> None:
     scene = Scene(story)
     rest, lost = scene.at_rest(), scene.outcome()
     assert lost.composed.keys() == rest.composed.keys()
@@ -95,7 +95,7 @@ def test_what_is_not_observed_is_composed_as_at_rest(story: str) -> None:
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE, ON_A_CACHE])
-def test_at_rest_only_the_list_of_its_own_objects_is_asked_for(story: str) -> None:
+def test_requires_only_its_own_objects(story: str) -> None:
     scene = Scene(story)
     (asked,) = [wanted for wanted in scene.at_rest().requirements.values() if wanted.kind in {"Object", "Usage"}]
     owner = {"modelplane.ai/owner": text(scene.xr, "metadata.name")}
@@ -128,7 +128,7 @@ def _no_class(scene: Scene) -> None:
     change(scene.control, environment, "spec.storage", None)
 
 
-def test_what_neither_list_nor_status_names_is_found_by_its_label() -> None:
+def test_finds_orphans_by_label() -> None:
     """With lists a second late a placement whose environment went lost sight of its claim in every second call."""
     scene = Scene(SEVERAL_NODES)
     _lost_environment(scene)
@@ -140,7 +140,7 @@ def test_what_neither_list_nor_status_names_is_found_by_its_label() -> None:
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ON_A_CACHE])
 @pytest.mark.parametrize("harm", [_edited_model, _lost_model, _lost_environment, _other_revision, _no_class])
-def test_a_closed_gate_loses_nothing(harm: Callable[[Scene], None], story: str) -> None:
+def test_keeps_orphans_while_service_may_not_be_composed(harm: Callable[[Scene], None], story: str) -> None:
     scene = Scene(story)
     harm(scene)
     kept, lost = scene.at_rest(), scene.outcome()
@@ -158,7 +158,7 @@ def _of_nothing(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("harm", [_unreadable, _of_nothing])
-def test_a_placement_that_cannot_be_read_loses_nothing(harm: Callable[[Scene], None]) -> None:
+def test_keeps_orphans_of_invalid_placement(harm: Callable[[Scene], None]) -> None:
     scene = Scene(SEVERAL_NODES)
     harm(scene)
     kept, lost = scene.at_rest(), scene.outcome()
@@ -170,7 +170,7 @@ def test_a_placement_that_cannot_be_read_loses_nothing(harm: Callable[[Scene], N
     ("harm", "story"),
     [(lambda _: None, SEVERAL_NODES), (lambda _: None, ON_A_CACHE), (_unreadable, SEVERAL_NODES)],
 )
-def test_a_call_that_comes_to_no_end_loses_nothing(harm: Callable[[Scene], None], story: str) -> None:
+def test_keeps_orphans_after_internal_error(harm: Callable[[Scene], None], story: str) -> None:
     scene = Scene(story)
     harm(scene)
     kept, lost = scene.recovered(observed=scene.objects), scene.recovered()
@@ -178,7 +178,7 @@ def test_a_call_that_comes_to_no_end_loses_nothing(harm: Callable[[Scene], None]
     assert lost.composed == {k: scene.only(item) for k, item in kept.composed.items() if k != "cache-usage"}
 
 
-def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is_observed() -> None:
+def test_deletes_orphan_service_of_other_shape_when_observed() -> None:
     scene = Scene(SEVERAL_NODES)
     earlier = scene.service()
     mapping(mapping(scene.xr, "spec"), "topology")["nodes"] = 4
@@ -191,7 +191,7 @@ def test_a_service_of_another_shape_is_found_by_the_status_and_leaves_when_it_is
     assert [key for key in lost.composed if key.startswith("service-")] == [earlier], "one at a time"
 
 
-def test_a_service_of_another_shape_beside_the_one_that_serves_goes_and_starts_no_pod_again() -> None:
+def test_orphan_service_of_other_shape_starts_no_pods() -> None:
     """Histories, seed 1279: with a list 7 s late a call wrote one without it, and its pods ran on for ever."""
     scene = Scene(SEVERAL_NODES)
     change(scene.control, scene.environment(), "metadata.uid", None)
@@ -206,7 +206,7 @@ def test_a_service_of_another_shape_beside_the_one_that_serves_goes_and_starts_n
     assert scene.outcome(observed=scene.objects).composed == rest.composed, "observed, it goes"
 
 
-def test_what_the_composites_list_names_is_looked_for_too() -> None:
+def test_adopts_orphan_that_composite_lists() -> None:
     scene = Scene(SEVERAL_NODES)
     refs: list[JSON] = [
         {"apiVersion": m["apiVersion"], "kind": m["kind"], "name": text(m, "metadata.name")}
@@ -241,7 +241,7 @@ def _of_another_manager(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("harm", [_of_somebody_else, _not_controlled, _deleting, _nameless, _of_another_manager])
-def test_what_is_not_ours_or_is_going_is_no_orphan(harm: Callable[[Manifest], None]) -> None:
+def test_ignores_foreign_and_deleting_objects(harm: Callable[[Manifest], None]) -> None:
     scene = Scene(SEVERAL_NODES)
     _lost_model(scene)
     for manifest in scene.objects.values():
@@ -249,7 +249,7 @@ def test_what_is_not_ours_or_is_going_is_no_orphan(harm: Callable[[Manifest], No
     assert not scene.outcome().composed
 
 
-def test_nothing_is_dropped_while_an_answer_is_outstanding() -> None:
+def test_drops_nothing_while_objects_are_pending() -> None:
     scene = Scene(SEVERAL_NODES)
     _other_revision(scene)
     observed = {key: m for key, m in scene.objects.items() if not key.startswith("service-")}

@@ -86,7 +86,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_an_orphan_is_composed_again(case: Case) -> None:
+def test_adopts_orphan_placement(case: Case) -> None:
     deployment, placement, there = at_rest()
     more: dict[str, JSON] = {"deletionTimestamp": "2026-01-01T00:00:09Z"} if case.deleting else {}
     orphan = owned(placement, by=case.by, served=case.was_ready, created="2026-01-01T00:00:05Z", **more)
@@ -106,7 +106,7 @@ def test_an_orphan_is_composed_again(case: Case) -> None:
 
 @pytest.mark.parametrize("there", [[], ["ClusterModel"]], ids=["model-gone", "model-there"])
 @pytest.mark.parametrize("labels", [True, False], ids=["labelled", "label-gone"])
-def test_an_orphan_stays_ours_whatever_becomes_of_its_label_and_of_the_model(there: list[str], *, labels: bool) -> None:
+def test_adopts_orphan_without_label_or_model(there: list[str], *, labels: bool) -> None:
     """Histories, seed 1409: a tenant took both away, and its deployment knew no more of what served."""
     deployment, placement, fetchable = at_rest()
     deployment["status"] = {"placements": [{"environment": "h200-east", "name": text(placement, "metadata.name")}]}
@@ -122,7 +122,7 @@ def test_an_orphan_stays_ours_whatever_becomes_of_its_label_and_of_the_model(the
     assert asked == {None}, "what is observed is not asked for by its name"
 
 
-def test_of_a_status_that_names_thousands_no_more_are_asked_for_than_a_deployment_may_have() -> None:
+def test_bounds_placements_required_by_name() -> None:
     """Whoever may write its status would have core fetch all of them; 100 is `maximum` of spec.environments."""
     deployment, _, there = at_rest()
     deployment["status"] = {"placements": [{"name": f"p-{number}"} for number in range(5000)]}
@@ -133,7 +133,7 @@ def test_of_a_status_that_names_thousands_no_more_are_asked_for_than_a_deploymen
 FOREIGN = "another-namespace"
 
 
-def test_an_owner_of_another_namespace_is_nobodys() -> None:
+def test_ignores_forged_owner_in_other_namespace() -> None:
     """An owner's uid can be written by anybody; Crossplane composes in the composite's namespace only."""
     deployment, placement, there = at_rest()
     forged = owned(placement, by=ME, served=True, created="2026-01-01T00:00:01Z", namespace=FOREIGN)
@@ -143,7 +143,7 @@ def test_an_owner_of_another_namespace_is_nobodys() -> None:
     }
 
 
-def test_an_orphan_does_not_take_the_name_of_what_is_observed() -> None:
+def test_orphan_does_not_take_name_of_observed_placement() -> None:
     deployment, placement, there = at_rest()
     seen = owned(placement, by=ME, served=True, created="2026-01-01T00:00:05Z", uid="b")
     lost = owned(placement, by=ME, served=False, created="2026-01-01T00:00:01Z", uid="a", name="lost")
@@ -154,7 +154,7 @@ def test_an_orphan_does_not_take_the_name_of_what_is_observed() -> None:
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_of_two_orphans_the_oldest_uid_has_the_name(turn: int) -> None:
+def test_orphan_with_lowest_uid_keeps_the_name(turn: int) -> None:
     deployment, placement, there = at_rest()
     both = [
         owned(placement, by=ME, served=False, created="2026-01-01T00:00:05Z", uid=uid, name=f"lost-{uid}")

@@ -75,7 +75,7 @@ def _answer(case: Case, request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionRes
 
 
 @pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)
-def test_what_others_desire_stays_as_they_desire_it(case: Case) -> None:
+def test_keeps_resources_that_other_steps_desire(case: Case) -> None:
     request = _request(case)
     wanted = {"data": {"key": "another value"}}
     for name, manifest in THEIRS.items():
@@ -86,13 +86,13 @@ def test_what_others_desire_stays_as_they_desire_it(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)
-def test_what_others_drop_goes(case: Case) -> None:
+def test_drops_resources_that_other_steps_drop(case: Case) -> None:
     desired = _answer(case, _request(case)).desired.resources
     assert not THEIRS.keys() & desired.keys(), case.reason
 
 
 @pytest.mark.parametrize("case", CASES_, ids=lambda c: c.id)
-def test_what_is_ours_stays_without_its_label_too(case: Case) -> None:
+def test_keeps_own_resources_without_label(case: Case) -> None:
     request = _request(case)
     ours = set(request.observed.resources) - THEIRS.keys()
     for name in ours:

@@ -46,12 +46,12 @@ WANT: Manifest = {
 }
 
 
-def test_a_decision_is_recorded_whole() -> None:
+def test_records_complete_decision() -> None:
     deployment = builders.deployment(cache=NamedCache(name="weights"))
     assert build_placement(deployment, DECIDED, {"name": "weights"}) == WANT
 
 
-def test_what_is_not_known_is_not_written() -> None:
+def test_omits_unknown_fields() -> None:
     bare = replace(DECIDED, shape=None, vram=None)
     made = build_placement(builders.deployment(), bare, None)
     labels = mapping(WANT, "metadata.labels")
@@ -68,7 +68,7 @@ def test_what_is_not_known_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("vram", [None, "80Gi"])
-def test_the_ledger_reads_what_was_written_of_replicas_apart(vram: str | None) -> None:
+def test_ledger_reads_exclusive_nodes_annotation(vram: str | None) -> None:
     apart = replace(builders.placement(vram=vram), exclusive_replica_nodes=True)
     found = parse_placement(build_placement(builders.deployment(), apart, None)).value
     assert found

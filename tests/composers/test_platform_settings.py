@@ -19,7 +19,7 @@ OLD_SGLANG: JSON = {"name": "SGLang", "image": "lmsysorg/sglang:v0.4.0"}
     ],
     ids=["account", "tls"],
 )
-def test_what_the_platform_rules_out_is_not_placed(settings: Manifest, reason: str, words: str) -> None:
+def test_platform_settings_prevent_placement(settings: Manifest, reason: str, words: str) -> None:
     control = ControlPlane(renderer=Engine(call, settings), world=World())
     control.apply(manifests("gemma-one-gpu"))
     model, deployment = only(control, "ClusterModel"), only(control, "ModelDeployment")

@@ -24,7 +24,7 @@ def call(model: Manifest, environment: Manifest, deployment: Manifest, placement
     return fetched(first, (model, environment, placement))
 
 
-def test_a_model_that_is_invalid_leaves_its_deployment_unready() -> None:
+def test_deployment_of_invalid_model_is_not_ready() -> None:
     """What serves is kept as it is; the deployment is not what it says it is."""
     model, environment, deployment, placement = at_rest()
     mapping(model, "spec")["source"] = "Torrent"
@@ -36,7 +36,7 @@ def test_a_model_that_is_invalid_leaves_its_deployment_unready() -> None:
     assert outcome.composed.keys() == {"placement-h200-east"}
 
 
-def test_what_does_not_answer_is_not_counted() -> None:
+def test_unreachable_placement_is_not_counted() -> None:
     model, environment, deployment, placement = at_rest()
     ready: Manifest = {"type": "Ready", "status": "True"}
     silent: Manifest = {"type": "ServiceReady", "status": "Unknown", "reason": "Unreachable"}
@@ -48,7 +48,7 @@ def test_what_does_not_answer_is_not_counted() -> None:
     assert get(outcome.status, "environments") == {"desired": 1, "placed": 1, "ready": 0}
 
 
-def test_an_environment_that_vanished_still_answers() -> None:
+def test_deleted_environment_keeps_its_placements() -> None:
     model, environment, deployment, placement = at_rest()
     mapping(environment, "metadata")["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     mapping(placement, "status")["conditions"] = [{"type": "Ready", "status": "True"}]

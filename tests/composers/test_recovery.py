@@ -20,7 +20,7 @@ def _crash(_: Call) -> Outcome:
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
-def test_requirements_and_status_stay(name: str) -> None:
+def test_recovery_keeps_requirements_and_status(name: str) -> None:
     request = request_of(document(CASES / f"{name}.yaml"))
     recovered = asyncio.run(Runner(compose=_crash).RunFunction(request.SerializeToString(), None))
     assert recovered.requirements == call(request).requirements
@@ -29,7 +29,7 @@ def test_requirements_and_status_stay(name: str) -> None:
     assert {k: v for k, v in status.fields.items() if k != "conditions"} == dict(kept.fields)
 
 
-def test_an_invalid_composite_asks_for_as_little() -> None:
+def test_recovery_of_invalid_composite_requires_nothing_new() -> None:
     for kind in ("InferenceEnvironment", "ModelDeployment", "ModelPlacement", "ModelCache", "Model", "Other"):
         request = request_of({"xr": {"apiVersion": "modelplane.ai/v1alpha1", "kind": kind, "spec": "odd"}})
         recovered = asyncio.run(Runner(compose=_crash).RunFunction(request.SerializeToString(), None))

@@ -14,13 +14,13 @@ CONFIG: Manifest = {
 }
 
 
-def test_what_has_no_spec_gets_none() -> None:
+def test_carries_over_resource_without_spec() -> None:
     kept = desired_from_observed(CONFIG)
     assert kept.manifest == {**CONFIG, "metadata": {"name": "east"}}
     assert kept.ready, "a ClusterProviderConfig has no conditions"
 
 
-def test_the_data_of_a_secret_is_never_written_back() -> None:
+def test_drops_data_of_secrets() -> None:
     secret: Manifest = {"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"a": "x"}, "type": "Opaque"}
     observed = ObjectWriter(owner="a", namespace="b", provider_config="east", watch=True, observed={}).compose(
         "token-a", secret, ManagementPolicy.FULL
@@ -30,7 +30,7 @@ def test_the_data_of_a_secret_is_never_written_back() -> None:
     assert kept == {"kind": "Secret", "type": "Opaque"}
 
 
-def test_what_is_written_back_has_nothing_of_crossplanes_own() -> None:
+def test_drops_status_and_crossplane_metadata() -> None:
     ours: Manifest = {"app.kubernetes.io/managed-by": "modelplane"}
     placement: Manifest = {
         "apiVersion": "modelplane.ai/v1alpha1",
@@ -85,5 +85,5 @@ LOST: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o ti
         ),
     ],
 )
-def test_what_is_repeated_is_as_ready_as_it_shows(manifest: Manifest, *, want: bool, reason: str) -> None:
+def test_carries_over_observed_readiness(manifest: Manifest, *, want: bool, reason: str) -> None:
     assert desired_from_observed(manifest).ready is want, reason

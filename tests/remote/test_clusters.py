@@ -25,7 +25,7 @@ def without_pools(found: Scene) -> None:
 
 
 @pytest.mark.parametrize("edits", [(another,), (another, without_pools)], ids=["alike", "without-its-pool"])
-def test_another_environment_moves_nothing(edits: tuple[Edit, ...]) -> None:
+def test_keeps_objects_when_environment_reference_changes(edits: tuple[Edit, ...]) -> None:
     rest = at_rest(SEVERAL_NODES)
     changed = rest.edited(*edits)
     said = changed.said("ReferencesResolved")
@@ -38,7 +38,7 @@ def test_another_environment_moves_nothing(edits: tuple[Edit, ...]) -> None:
     assert changed.composed("") == rest.composed(""), "what runs is kept where it is"
 
 
-def test_an_environment_that_was_made_again_is_the_same() -> None:
+def test_accepts_recreated_environment() -> None:
     def again(found: Scene) -> None:
         found.answers["environment"]["status"] = {}
         mapping(found.answers["environment"], "metadata")["uid"] = "another"
@@ -47,7 +47,7 @@ def test_an_environment_that_was_made_again_is_the_same() -> None:
     assert rest.edited(again).said("ReferencesResolved").status is Status.TRUE
 
 
-def test_a_name_that_its_status_keeps_counts_as_well() -> None:
+def test_accepts_provider_config_of_environment_status() -> None:
     def named(found: Scene) -> None:
         put(found.answers["environment"], "status.providerConfigRef.name", "of-an-earlier-release")
 
@@ -59,7 +59,7 @@ def test_a_name_that_its_status_keeps_counts_as_well() -> None:
     assert kept.said("ReferencesResolved").status is Status.TRUE
 
 
-def test_what_is_on_another_cluster_is_named() -> None:
+def test_finds_objects_on_other_cluster() -> None:
     def on(config: str) -> Manifest:
         return {"spec": {"providerConfigRef": {"name": config}} if config else {"of": {"kind": "ModelCache"}}}
 

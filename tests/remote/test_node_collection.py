@@ -11,16 +11,16 @@ _MEMBER = len("-0123456")
 
 
 @pytest.mark.parametrize("environment", ["east", "e" * 253, "a.b" * 80])
-def test_names_of_members_fit(environment: str) -> None:
+def test_collection_name_leaves_room_for_provider_suffix(environment: str) -> None:
     """The provider's kinds have names of at most 63 characters, and so have the values of labels."""
     assert len(name_collection(environment)) + _MEMBER <= 63
 
 
-def test_long_names_stay_apart() -> None:
+def test_long_collection_names_stay_distinct() -> None:
     assert name_collection("e" * 100) != name_collection("e" * 101)
 
 
-def test_one_that_somebody_relabelled_is_known_by_its_name() -> None:
+def test_recognises_relabelled_collection_by_name() -> None:
     labels: Manifest = {"app.kubernetes.io/managed-by": "helm"}
     found: Manifest = {
         "apiVersion": API_VERSION,
@@ -32,12 +32,12 @@ def test_one_that_somebody_relabelled_is_known_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(("status", "want"), [("True", True), ("False", False), (None, False)])
-def test_a_definition_serves_once_it_is_established(status: str | None, want: bool) -> None:  # a table
+def test_collections_are_served_once_crd_is_established(status: str | None, want: bool) -> None:  # a table
     conditions: Manifest = {"type": "Established", "status": status}
     assert serves_collections({"status": {"conditions": [conditions] if status else []}}) is want
 
 
-def test_a_collection_observes_the_nodes_that_a_selector_finds() -> None:
+def test_builds_collection_for_selector() -> None:
     writer = ObjectWriter(owner="h200-east", namespace="team", provider_config="east", watch=True, observed={})
     selector: Manifest = {"matchLabels": {"modelplane.ai/pool": "h200"}}
     made = build_collection(writer, selector)

@@ -99,11 +99,11 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_pods_can_start(case: Case) -> None:
+def test_unusable_reason(case: Case) -> None:
     assert find_unusable_reason(parse_node(case.node), case.pool) == case.want, case.reason
 
 
-def test_what_has_no_shape_is_a_node_all_the_same() -> None:
+def test_parses_node_with_missing_or_malformed_fields() -> None:
     """What a cluster wrote is never trusted to have a shape."""
     empty = parse_node({"spec": {"taints": "none"}, "status": {"allocatable": [], "conditions": 7}})
     assert find_unusable_reason(empty, pool()) == (Unfit.NOT_READY, "")

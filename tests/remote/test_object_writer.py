@@ -43,7 +43,7 @@ def an_object(key: str, manifest: Manifest, policies: list[JSON], **spec: JSON) 
     }
 
 
-def test_a_manifest_becomes_an_object() -> None:
+def test_composes_object_for_manifest() -> None:
     made = WRITER.compose("job-a", MAP, ManagementPolicy.OBSERVE_DELETE)
     assert (made.manifest, made.ready) == (an_object("job-a", MAP, ["Observe", "Delete"]), False)
     watched = replace(WRITER, watch=True).compose("job-a", MAP, ManagementPolicy.OBSERVE_ONLY)
@@ -60,7 +60,7 @@ def test_a_manifest_becomes_an_object() -> None:
     assert scoped.manifest["metadata"] != made.manifest["metadata"], "clusters of one composite are told apart"
 
 
-def test_it_is_ready_where_the_remote_object_is_there_and_up() -> None:
+def test_object_is_ready_when_remote_object_is_healthy() -> None:
     claim: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
     there: Manifest = {"status": {"atProvider": {"manifest": claim}}}
     assert replace(WRITER, observed={"a": there}).compose("a", MAP, ManagementPolicy.FULL).ready
@@ -69,13 +69,13 @@ def test_it_is_ready_where_the_remote_object_is_there_and_up() -> None:
     assert not replace(WRITER, observed={"a": silent}).compose("a", MAP, ManagementPolicy.FULL).ready
 
 
-def test_a_namespace_is_made_and_never_deleted() -> None:
+def test_namespace_is_created_and_never_deleted() -> None:
     manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
     kept: list[JSON] = ["Observe", "Create", "Update", "LateInitialize"]
     assert compose_namespace("lab", WRITER).manifest == an_object(NAMESPACE, manifest, kept)
 
 
-def test_a_copy_refers_to_its_secret_and_holds_none_of_it() -> None:
+def test_secret_copy_holds_reference_and_no_data() -> None:
     source = SecretKey(name="hf", namespace="builds", key="HF_TOKEN")
     secret: Manifest = {
         "apiVersion": "v1",
@@ -92,7 +92,7 @@ def test_a_copy_refers_to_its_secret_and_holds_none_of_it() -> None:
         assert copy.label == "builds/hf (key HF_TOKEN)"
 
 
-def test_what_is_copied_is_what_is_not_on_the_cluster_yet() -> None:
+def test_copies_only_secrets_of_the_control_plane() -> None:
     source = SecretKey(name="mirror", namespace="builds", key=".dockerconfigjson")
     pulled = list_pull_secret_copies([PullSecret(name="copy", source=source), PullSecret(name="there")])
     assert pulled == (SecretCopy(name="copy", origin=source, type="kubernetes.io/dockerconfigjson"),)

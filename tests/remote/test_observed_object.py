@@ -84,13 +84,13 @@ def test_states(case: Case) -> None:
     assert not remote.present
 
 
-def test_not_composed_not_looked_at_and_present() -> None:
+def test_unseen_and_present_objects() -> None:
     assert read(None).state is read(_object(None)).state is State.UNSEEN
     assert read(_object(None, REMOTE)).present
 
 
 @pytest.mark.parametrize("part", ["a", "1:", ":1", "a:1->", " a:1->", "\n"])
-def test_a_long_message_costs_no_time(part: str) -> None:
+def test_classifies_long_message_in_linear_time(part: str) -> None:
     started = time.perf_counter()
     found = read(_object(f"observe failed: {part * 16000} dial tcp"))
     assert time.perf_counter() - started < 0.2, "every Object is read on every call"
@@ -98,7 +98,7 @@ def test_a_long_message_costs_no_time(part: str) -> None:
     assert found.state is State.UNREACHABLE, "the cause of wrapped errors stands last"
 
 
-def test_ports_of_a_broken_connection_are_left_out() -> None:
+def test_removes_ports_from_messages() -> None:
     message = "observe failed: read tcp 10.0.0.9:{}->10.0.0.1:6443: read: connection reset by peer"
     first, second = (read(_object(message.format(port))).message for port in (40001, 40002))
     assert first == second == "observe failed: read tcp 10.0.0.1:6443: read: connection reset by peer", (

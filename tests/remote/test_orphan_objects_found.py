@@ -56,7 +56,7 @@ FOREIGN = {
 }
 
 
-def test_only_what_this_composite_composed_is_found() -> None:
+def test_finds_only_own_orphan_objects() -> None:
     found = find_orphan_objects(CALL, answer(*FOREIGN.values(), LOST, an_object("job-lost", spec={})))
     assert found == {"job-lost": LOST}, [reason for reason, m in FOREIGN.items() if m in found.values()]
     unnamed = Call(xr={"metadata": {"name": "chat-env", "namespace": "team"}})
@@ -64,7 +64,7 @@ def test_only_what_this_composite_composed_is_found() -> None:
     assert find_orphan_objects(unnamed, answer(LOST, owned_by_none)) == {}, "a composite without uid owns nothing"
 
 
-def test_what_is_observed_is_not_read_again() -> None:
+def test_does_not_load_observed_objects() -> None:
     def unread() -> Manifest:
         raise AssertionError("it is observed")
 
@@ -73,7 +73,7 @@ def test_what_is_observed_is_not_read_again() -> None:
     assert find_orphan_objects(call, (again, *answer(LOST))) == {"job-lost": LOST}
 
 
-def test_one_on_which_the_label_was_changed_is_known_by_its_name() -> None:
+def test_recognises_relabelled_orphan_by_name() -> None:
     label: JSON = {"app.kubernetes.io/managed-by": "helm"}
     ours = an_object("job-k", metadata__labels=label, metadata__name=object_name("chat-env", "job-k"))
     assert find_orphan_objects(CALL, answer(ours)) == {"job-k": ours}
@@ -84,7 +84,7 @@ def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:
     return {key: get(item.manifest, "metadata.resourceVersion") for key, item in composed.items()}
 
 
-def test_nothing_leaves_while_one_is_not_observed() -> None:
+def test_keeps_orphan_until_it_is_observed() -> None:
     lost = {"job-lost": LOST}
     call = observe_orphans(CALL, lost)
     assert call == replace(CALL, observed={**CALL.observed, **lost})
@@ -101,7 +101,7 @@ def test_nothing_leaves_while_one_is_not_observed() -> None:
     assert adopt_objects({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
 
 
-def test_nothing_changes_while_a_service_that_shall_go_is_not_observed() -> None:
+def test_keeps_everything_while_orphan_service_is_deleted() -> None:
     lost = {"service-lost": an_object("service-lost")}
     new = {"service-new": Composed(manifest={"metadata": {"name": "new"}, "spec": {}})}
     held = adopt_objects(new, observe_orphans(CALL, lost), lost)
@@ -110,7 +110,7 @@ def test_nothing_changes_while_a_service_that_shall_go_is_not_observed() -> None
     assert policies == {"service-lost": ["Observe", "Delete"], "job-seen": None}
 
 
-def test_everything_is_carried_over_with_the_orphans() -> None:
+def test_carries_over_everything_with_orphans() -> None:
     kept = carry_over_all(CALL, answer(LOST))
     assert versions(kept) == {"job-lost": "7", "job-seen": "7"}
     assert {key: item.manifest["spec"] for key, item in kept.items()} == dict.fromkeys(kept, LOST["spec"])

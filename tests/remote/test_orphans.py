@@ -45,18 +45,18 @@ def listed(name: str, *, uid: str = "1", key: str = "", **fields: object) -> tup
         ([(listed("a")[0], None)], {}, "it cannot be read"),
     ],
 )
-def test_which_are_composed_again(
+def test_finds_orphan_placements_and_their_names(
     found: list[tuple[RequiredResource, Placement | None]], want: dict[str, str], reason: str
 ) -> None:
     lost = find_orphan_placements(XR, OBSERVED, found)
     assert {key: text(manifest, "metadata.name") for key, manifest in lost.items()} == want, reason
 
 
-def test_a_composite_without_uid_owns_nothing() -> None:
+def test_composite_without_uid_has_no_orphans() -> None:
     assert find_orphan_placements({"metadata": {"namespace": "team"}}, {}, [listed("a", owner="")]) == {}
 
 
-def test_an_orphan_is_composed_over_what_was_seen_of_it_and_nothing_else_is() -> None:
+def test_applies_only_orphans_over_seen_version() -> None:
     item = Composed(manifest={"metadata": {"name": "a"}, "spec": {}})
     over = Composed(manifest={"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}})
     lost: dict[str, Manifest] = {"lost": {"metadata": {"resourceVersion": "7"}}, "gone": {"metadata": {}}}

@@ -17,7 +17,7 @@ OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_everything_that_is_composed_is_ours(path: Path) -> None:
+def test_recognises_everything_that_is_composed(path: Path) -> None:
     for name, composed in mapping(document(path), "desired.resources").items():
         manifest = mapping({"of": composed}, "of.resource")
         assert is_own("", name, manifest), "its label says so"
@@ -60,12 +60,12 @@ def test_ownership(case: Case) -> None:
     assert bool(select_own(call).observed) is case.want, case.reason
 
 
-def test_what_an_earlier_step_desires_is_its_own() -> None:
+def test_ignores_resources_desired_by_earlier_steps() -> None:
     observed = {"job-x": _manifest(CASES[0])}
     assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({"job-x"}))).observed == {}
 
 
-def test_an_object_of_ours_on_which_somebody_changed_the_label_is_not_lost() -> None:
+def test_keeps_relabelled_objects() -> None:
     """Its name is a hash of the composite and of the composed resource; a service would go with the label."""
     serving = at_rest("model-cache")
     before = serving.outcome().composed
@@ -76,7 +76,7 @@ def test_an_object_of_ours_on_which_somebody_changed_the_label_is_not_lost() -> 
     assert objects <= serving.outcome().composed.keys()
 
 
-def test_an_object_of_a_cache_on_which_somebody_changed_the_label_is_known_by_its_name() -> None:
+def test_recognises_relabelled_object_of_cache_by_name() -> None:
     named: Manifest = {
         "name": object_name("cache", "job-x", "east"),
         "labels": {"app.kubernetes.io/managed-by": "helm"},

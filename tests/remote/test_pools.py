@@ -80,7 +80,7 @@ def test_drift(case: Case) -> None:
     assert facts(case.node, of=case.pool).drift == case.want, case.reason
 
 
-def test_a_pool_of_two() -> None:
+def test_facts_of_pool_with_two_nodes() -> None:
     """What is shown is what both are: the fewest GPUs, the least memory."""
     more = {POOL: "h100", **H100, "nvidia.com/gpu.memory": "95830", "nvidia.com/gpu.product": "NVIDIA-H100-NVL"}
     assert facts(labelled(), node("gpu-2", more), of=pool()) == PoolFacts(
@@ -92,24 +92,24 @@ def test_a_pool_of_two() -> None:
     )
 
 
-def test_a_domain_over_two_nodes() -> None:
+def test_nvlink_domain_over_two_nodes() -> None:
     """Both say that they are of one domain, which has the 16 GPUs that are declared."""
     labels = {POOL: "h100", **H100, "nvidia.com/gpu.clique": "fabric.1"}
     assert facts(node("gpu-1", labels), node("gpu-2", labels), of=pool(nvlink_domain=16)).drift == ()
 
 
-def test_counts_by_allocatable_where_nothing_is_labelled() -> None:
+def test_counts_allocatable_gpus_without_label() -> None:
     assert facts(node(gpus="4")).gpus_per_node == 4
     assert facts(node(gpus=None)).gpus_per_node is None
 
 
-def test_three_are_named_and_the_others_counted() -> None:
+def test_names_three_nodes_and_counts_the_others() -> None:
     names = [f"gpu-{number}" for number in range(5)]
     found = facts(*(node(name, cordoned=True) for name in names), of=pool(max_nodes=5))
     assert found.unusable == (Unusable(reason=Unfit.CORDONED, count=5, nodes=("gpu-0", "gpu-1", "gpu-2")),)
 
 
-def test_kinds_of_reasons_are_bounded() -> None:
+def test_bounds_reasons_of_unusable_nodes() -> None:
     """Each node with another taint: eight rows, the last of which counts the rest."""
     nodes = [node(f"gpu-{number:02}", taints=(taint(f"taint-{number:02}"),)) for number in range(20)]
     found = facts(*nodes, of=pool(max_nodes=20))
@@ -117,7 +117,7 @@ def test_kinds_of_reasons_are_bounded() -> None:
     assert found.unusable[-1].detail == ""
 
 
-def test_a_node_of_two_pools_belongs_to_the_first() -> None:
+def test_counts_shared_node_for_first_pool() -> None:
     both = {POOL: "h100", "tier": "gold"}
     gold = Pool(name="gold", gpus_per_node=8, max_nodes=1, labels=(("tier", "gold"),))
     found = summarize_pools(environment(ONE, gold), [parse_node(node(labels=both))])
@@ -158,7 +158,7 @@ ABSENT = (
 
 
 @pytest.mark.parametrize("case", ABSENT, ids=lambda c: c.id)
-def test_nodes_that_are_not_there(case: Absent) -> None:
+def test_reports_missing_nodes(case: Absent) -> None:
     assert facts(*case.nodes, of=case.pool).drift == case.want, case.reason
 
 

@@ -38,12 +38,12 @@ def placed(response: fnv1.RunFunctionResponse) -> bool:
     return len(response.desired.resources) == 1
 
 
-def test_without_a_certificate_content_counts(server: Running) -> None:
+def test_identifies_items_by_content_without_certificate(server: Running) -> None:
     assert placed(server.call(request(environment(1))))
     assert not placed(server.call(request(edited()))), "a file that was edited keeps its version"
 
 
-def test_with_a_certificate_the_version_counts(tmp_path: Path, certificates: Path) -> None:
+def test_identifies_items_by_version_with_certificate(tmp_path: Path, certificates: Path) -> None:
     with (
         started(tmp_path, "--tls-server-certs-dir", str(certificates)) as server,
         grpc.secure_channel(server.address, shown(certificates)) as channel,

@@ -17,7 +17,7 @@ with started(pathlib.Path(sys.argv[1]), "--insecure") as running:
 """
 
 
-def test_a_server_ends_with_the_tests_that_are_killed(tmp_path: Path) -> None:
+def test_server_ends_with_killed_tests(tmp_path: Path) -> None:
     command = (sys.executable, "-c", KILLED, str(tmp_path))
     done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=False, timeout=60)
     host, port = done.stdout.split(":")

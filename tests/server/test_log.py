@@ -42,7 +42,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_no_secret_in_the_log(tmp_path: Path, case: Case) -> None:
+def test_logs_no_secret(tmp_path: Path, case: Case) -> None:
     with started(tmp_path, program=STANDIN) as server:
         server.call(request("ModelPlacement", case.name))
         lines = server.log()[1:]
@@ -55,7 +55,7 @@ def test_no_secret_in_the_log(tmp_path: Path, case: Case) -> None:
     assert "HF_TOKEN" not in written
 
 
-def test_a_line_says_what_and_how_long(server: Running) -> None:
+def test_logs_kind_and_duration_of_call(server: Running) -> None:
     server.call(request("ModelPlacement", "kimi"))
     line = server.log()[-1]
     assert line["msg"] == "composed"

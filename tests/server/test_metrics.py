@@ -81,7 +81,7 @@ def request(xr: Manifest, **required: list[Manifest]) -> fnv1.RunFunctionRequest
     )
 
 
-def test_every_call_is_counted_once(watched: Watched) -> None:
+def test_counts_every_call_once(watched: Watched) -> None:
     model = request(MODEL)
     first = request(DEPLOYMENT)
     responses = [watched.running.call(each) for each in (model, first)]
@@ -108,7 +108,7 @@ def reconcile(server: Running, xr: Manifest, have: dict[str, list[Manifest]]) ->
     raise AssertionError("the requirements do not come to rest")
 
 
-def test_a_reconcile_counts_once_and_what_it_left_is_known_to_the_next(watched: Watched) -> None:
+def test_counts_reconcile_once_and_cache_hits_of_the_next(watched: Watched) -> None:
     have = {"ClusterModel": [MODEL], "InferenceEnvironment": [environment(n) for n in range(3)]}
     rounds = [reconcile(watched.running, DEPLOYMENT, have) for _ in range(2)]
     found = watched.samples()
@@ -118,7 +118,7 @@ def test_a_reconcile_counts_once_and_what_it_left_is_known_to_the_next(watched: 
     assert found["memory_lookups_total", "environments", "hit"] >= 3
 
 
-def test_bytes_that_are_no_request_are_counted(watched: Watched) -> None:
+def test_counts_malformed_requests(watched: Watched) -> None:
     with grpc.insecure_channel(watched.running.address) as channel:
         run = channel.unary_unary("/apiextensions.fn.proto.v1.FunctionRunnerService/RunFunction")
         with pytest.raises(grpc.RpcError):
@@ -148,7 +148,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_how_a_call_ended(case: Case) -> None:
+def test_counts_how_call_ended(case: Case) -> None:
     metrics = Metrics()
     runner = Runner(case.composing, case.recovering, metrics=metrics)
     response = asyncio.run(runner.RunFunction(request(MODEL).SerializeToString(), None))
@@ -169,7 +169,7 @@ ROUNDS = (
 
 
 @pytest.mark.parametrize(("asked", "answered", "want", "reason"), ROUNDS)
-def test_only_the_last_round_of_a_reconcile_counts(
+def test_counts_only_last_round_of_reconcile(
     asked: AbstractSet[str], answered: AbstractSet[str], want: int, reason: str
 ) -> None:
     metrics = Metrics()
@@ -184,7 +184,7 @@ def test_only_the_last_round_of_a_reconcile_counts(
     assert found.get(said, 0) == found.get(("reconciles_total", "ModelDeployment"), 0) == want, reason
 
 
-def test_what_is_true_is_not_counted() -> None:
+def test_does_not_count_true_conditions() -> None:
     metrics = Metrics()
     condition = Condition(type=ConditionType.SCHEDULED, status=Status.TRUE, reason="Placed")
     metrics.count_conditions("ModelDeployment", Call(xr={}), Outcome(conditions=(condition,)))
@@ -209,7 +209,7 @@ MINE = st.sampled_from(sorted(WORDS)) | st.text()
 
 
 @given(kind=MINE, reason=MINE, type_=st.sampled_from(ConditionType), status=st.sampled_from(Status))
-def test_no_text_of_a_request_becomes_a_label(kind: str, reason: str, type_: ConditionType, status: Status) -> None:
+def test_labels_contain_no_text_of_request(kind: str, reason: str, type_: ConditionType, status: Status) -> None:
     metrics = Metrics()
     metrics.count_call(kind, CallResult.COMPOSED, 0.1, 1, 1)
     metrics.count_conditions(
@@ -227,7 +227,7 @@ def test_no_text_of_a_request_becomes_a_label(kind: str, reason: str, type_: Con
     assert labels <= WORDS
 
 
-def test_two_processes_do_not_share_a_port(watched: Watched) -> None:
+def test_two_processes_do_not_share_metrics_port(watched: Watched) -> None:
     address = f"127.0.0.1:{watched.port}"
     ended = refused("--insecure", "--metrics-address", address)
     assert ended.returncode != 0
@@ -251,12 +251,12 @@ def _link(descriptor: Path) -> str:
     return ""
 
 
-def test_off_is_off(watched: Watched, server: Running) -> None:
+def test_metrics_can_be_turned_off(watched: Watched, server: Running) -> None:
     assert listening(watched.running.process.pid) == 2
     assert listening(server.process.pid) == 1
 
 
-def test_who_reads_slowly_or_goes_away_is_in_nobodys_way(watched: Watched, tmp_path: Path) -> None:
+def test_slow_scraper_delays_no_call(watched: Watched, tmp_path: Path) -> None:
     for said in (b"", b"GET /metrics HTTP/1.1\r\n", b"nonsense\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", watched.port)) as gone:
             gone.sendall(said)
@@ -279,7 +279,7 @@ NAMES = {
 }
 
 
-def test_what_is_exposed_is_documented_and_what_the_dashboard_asks_for() -> None:
+def test_metrics_are_documented_and_on_the_dashboard() -> None:
     metrics = Metrics()
     metrics.count_call("Model", CallResult.COMPOSED, 0.1, 1, 1)
     condition = Condition(type=ConditionType.MODEL_VALID, status=Status.FALSE, reason="InvalidSource")
@@ -292,7 +292,7 @@ def test_what_is_exposed_is_documented_and_what_the_dashboard_asks_for() -> None
     assert asked <= NAMES
 
 
-def test_the_process_itself_is_told_of(watched: Watched) -> None:
+def test_exposes_process_metrics(watched: Watched) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{watched.port}/metrics", timeout=10) as answer:
         said = answer.read().decode()
     assert {"process_resident_memory_bytes", "process_cpu_seconds", "process_open_fds", "python_info"} <= {

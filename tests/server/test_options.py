@@ -66,14 +66,14 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_refusals(case: Case) -> None:
+def test_refuses_invalid_options(case: Case) -> None:
     ended = refused(*case.options, variables=case.variables)
     assert ended.returncode != 0, case.reason
     assert case.want in ended.stderr.splitlines()[-1], case.reason
     assert "Traceback" not in ended.stderr
 
 
-def test_certificates_that_are_none(tmp_path: Path) -> None:
+def test_refuses_unreadable_certificates(tmp_path: Path) -> None:
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (tmp_path / name).write_text("not a certificate")
     ended = refused("--tls-server-certs-dir", str(tmp_path), "--address", "127.0.0.1:0")
@@ -81,13 +81,13 @@ def test_certificates_that_are_none(tmp_path: Path) -> None:
     assert "bad certificates" in ended.stderr.splitlines()[-1]
 
 
-def test_an_address_in_use(server: Running) -> None:
+def test_refuses_address_in_use(server: Running) -> None:
     ended = refused("--insecure", "--address", server.address)
     assert ended.returncode != 0, "sharing the port in silence would take half of the calls"
     assert f"cannot listen on {server.address}" in ended.stderr.splitlines()[-1]
 
 
-def test_two_servers_side_by_side(server: Running, tmp_path: Path) -> None:
+def test_two_servers_run_side_by_side(server: Running, tmp_path: Path) -> None:
     with started(tmp_path, "--insecure") as other:
         assert other.address != server.address
         assert other.call(RunFunctionRequest()) == server.call(RunFunctionRequest())

@@ -35,7 +35,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
     return mounted, old, new
 
 
-def test_new_certificates_need_no_restart(tmp_path: Path, folders: tuple[Path, Path, Path]) -> None:
+def test_uses_new_certificates_without_restart(tmp_path: Path, folders: tuple[Path, Path, Path]) -> None:
     mounted, old, new = folders
     with started(tmp_path, "--tls-server-certs-dir", str(mounted)) as server:
         _call(server, old)
@@ -46,7 +46,7 @@ def test_new_certificates_need_no_restart(tmp_path: Path, folders: tuple[Path, P
 
 
 @pytest.mark.parametrize("half", [("tls.crt",), ("ca.crt", "tls.key"), ()])
-def test_half_of_new_certificates_breaks_nothing(
+def test_ignores_partly_written_certificates(
     tmp_path: Path, folders: tuple[Path, Path, Path], half: tuple[str, ...]
 ) -> None:
     mounted, old, new = folders

@@ -51,7 +51,7 @@ def test_run_function(server: Running) -> None:
     assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL], "waiting is never fatal"
 
 
-def test_run_function_of_the_older_protocol(server: Running) -> None:
+def test_runs_function_of_v1beta1(server: Running) -> None:
     older = fnv1beta1.RunFunctionRequest.FromString(request().SerializeToString())
     with grpc.insecure_channel(server.address) as channel:
         response = BetaFunctionRunnerServiceStub(channel).RunFunction(older, timeout=30)
@@ -65,7 +65,7 @@ def test_health(server: Running, service: str) -> None:
     assert answer.status == HealthCheckResponse.SERVING
 
 
-def test_health_of_an_unknown_service(server: Running) -> None:
+def test_reports_unknown_service_to_health_checks(server: Running) -> None:
     with grpc.insecure_channel(server.address) as channel, pytest.raises(grpc.RpcError) as caught:
         HealthStub(channel).Check(HealthCheckRequest(service="unknown"), timeout=30)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
@@ -78,7 +78,7 @@ def test_reflection(server: Running) -> None:
     assert tuple(sorted(s.name for s in answer.list_services_response.service)) == SERVICES
 
 
-def test_a_large_request(server: Running) -> None:
+def test_accepts_large_request(server: Running) -> None:
     # gRPC's own limit is 4 MiB, which about 1,140 environments exceed.
     assert server.call(request(padding=6 * 2**20)).meta.tag == "a tag"
 
@@ -88,7 +88,7 @@ def test_a_large_request(server: Running) -> None:
     [(("--max-recv-message-size", "1"), {}), ((), {"MAX_RECV_MESSAGE_SIZE": "1"})],
     ids=["by-flag", "by-variable"],
 )
-def test_the_limit_can_be_set(tmp_path: Path, options: tuple[str, ...], variables: dict[str, str]) -> None:
+def test_request_limit_can_be_set(tmp_path: Path, options: tuple[str, ...], variables: dict[str, str]) -> None:
     with started(tmp_path, "--insecure", *options, variables=variables) as server:
         with pytest.raises(grpc.RpcError) as caught:
             server.call(request(padding=2**20))
@@ -97,7 +97,7 @@ def test_the_limit_can_be_set(tmp_path: Path, options: tuple[str, ...], variable
 
 
 @pytest.mark.parametrize("service", SERVICES[:2])
-def test_malformed_bytes_are_the_callers_fault(server: Running, service: str) -> None:
+def test_answers_malformed_bytes_with_invalid_argument(server: Running, service: str) -> None:
     item = fnv1.RunFunctionRequest(required_resources={"model": fnv1.Resources()}).SerializeToString()
     broken = item.replace(b"model\x12\x00", b"model\x12\x03\x0a\x01\xff").replace(b"\x42\x09", b"\x42\x0c")
     for sent, said in (

@@ -19,7 +19,7 @@ SLOW = RunFunctionRequest(observed=State(composite=Resource(resource=dict_to_str
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_calls_that_have_arrived_are_answered(tmp_path: Path, number: signal.Signals) -> None:
+def test_answers_arrived_calls_while_stopping(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path, program=STANDIN) as server:
         with grpc.insecure_channel(server.address) as channel:
             stub = FunctionRunnerServiceStub(channel)
@@ -33,7 +33,7 @@ def test_calls_that_have_arrived_are_answered(tmp_path: Path, number: signal.Sig
         assert (tmp_path / "stderr").read_text() == "", "ending as asked is no error"
 
 
-def test_all_that_have_arrived_are_answered_and_new_ones_refused_at_once(tmp_path: Path) -> None:
+def test_answers_all_arrived_calls_and_refuses_new_ones(tmp_path: Path) -> None:
     with started(tmp_path, program=STANDIN) as server, ExitStack() as stack:
         channels = [stack.enter_context(grpc.insecure_channel(server.address)) for _ in range(3)]
         stubs = [FunctionRunnerServiceStub(channel) for channel in channels]
@@ -51,11 +51,11 @@ def test_all_that_have_arrived_are_answered_and_new_ones_refused_at_once(tmp_pat
         assert server.process.wait(30) == 0
 
 
-def test_it_ends_within_the_pods_grace() -> None:
+def test_ends_within_grace_period_of_pod() -> None:
     assert ARRIVED_SECONDS + GRACE_SECONDS < 30, "what Kubernetes gives a pod"
 
 
-def test_health_turns_first(tmp_path: Path) -> None:
+def test_health_is_not_serving_before_calls_are_refused(tmp_path: Path) -> None:
     with started(tmp_path, program=STANDIN) as server, grpc.insecure_channel(server.address) as channel:
         states = HealthStub(channel).Watch(HealthCheckRequest(), timeout=30)
         assert next(states).status == HealthCheckResponse.SERVING

@@ -75,7 +75,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_replicas_follow_what_is_admitted(case: Case) -> None:
+def test_replicas_follow_admission(case: Case) -> None:
     edits = (runs(case.runs), *case.edits, admitted(case.admits), placement("replicas", case.asks))
     outcome = scene(SEVERAL_NODES).edited(*edits).outcome()
     services = remote(outcome, "service-").values()
@@ -85,9 +85,7 @@ def test_replicas_follow_what_is_admitted(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("admits", "version"), [(3, "7"), (2, None), (1, "7")])
-def test_replicas_change_and_stay_beyond_what_is_admitted_only_over_what_was_seen(
-    admits: int, version: str | None
-) -> None:
+def test_changes_replicas_only_over_seen_version(admits: int, version: str | None) -> None:
     """Two readings of a list that is late would take turns."""
     seen = observed("service-", "metadata.resourceVersion", "7")
     found = scene(SEVERAL_NODES).edited(runs(2), seen, admitted(admits), placement("replicas", 3)).outcome()
@@ -96,7 +94,7 @@ def test_replicas_change_and_stay_beyond_what_is_admitted_only_over_what_was_see
 
 
 @pytest.mark.parametrize("there", [0, 2], ids=["no-service", "service"])
-def test_what_images_are_pulled_with_stays_while_a_service_waits(there: int) -> None:
+def test_keeps_pull_secrets_while_service_waits(there: int) -> None:
     def pulled(found: Scene) -> None:
         found.observed["pull-a"] = copy.deepcopy(next(m for k, m in found.observed.items() if k.startswith("claim-")))
         put(found.observed["pull-a"], "spec.forProvider.manifest", {"kind": "Secret", "metadata": {"name": "a"}})

@@ -67,7 +67,7 @@ def test_affinity(case: Case) -> None:
     assert build_affinity(asked, "kimi", case.nodes) == want, case.reason
 
 
-def test_the_gpus_key_and_every_taint_are_tolerated() -> None:
+def test_tolerates_gpu_key_and_every_taint() -> None:
     tainted = replace(
         pool(),
         gpu_resource="amd.com/gpu",

@@ -181,7 +181,7 @@ def _line(process: "subprocess.Popen[str]", wanted: str) -> str:
 
 
 @pytest.mark.parametrize(("case", "index"), PODS)
-def test_arguments_arrive_whole_and_the_engine_is_told_to_stop(
+def test_engine_gets_arguments_unchanged_and_is_stopped(
     case: Case, index: int, place: Place, running: list["subprocess.Popen[str]"]
 ) -> None:
     process = place.begin(_launch(case.group(*AWKWARD), index), index)
@@ -201,7 +201,7 @@ def test_arguments_arrive_whole_and_the_engine_is_told_to_stop(
 
 
 @pytest.mark.parametrize(("case", "index"), [pod for pod in PODS if "preset" not in str(pod.id)])
-def test_a_line_that_a_pools_preset_begins_with_changes_nothing(
+def test_start_line_of_preset_keeps_arguments(
     case: Case, index: int, place: Place, running: list["subprocess.Popen[str]"]
 ) -> None:
     (place.directory / "profile.sh").write_text("export NCCL_NET=gIB\n")
@@ -222,7 +222,7 @@ def test_a_line_that_a_pools_preset_begins_with_changes_nothing(
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_ranks_know_their_leader_and_their_first_rank(
+def test_ranks_get_leader_address_and_first_rank(
     index: int, place: Place, running: list["subprocess.Popen[str]"]
 ) -> None:
     process = place.begin(_launch(Case("", DATA, engine(image=VLLM_RANKS)).group(), index), index)
@@ -242,7 +242,7 @@ def test_ranks_know_their_leader_and_their_first_rank(
     ],
     ids=["ray-leader", "ranks-leader", "ranks-worker"],
 )
-def test_who_waits_for_others_hears_it_too(
+def test_waiting_script_ends_on_signal(
     case: Case, index: int, more: dict[str, str], place: Place, running: list["subprocess.Popen[str]"]
 ) -> None:
     process = place.begin(_launch(case.group(), index), index, **more)
@@ -253,7 +253,7 @@ def test_who_waits_for_others_hears_it_too(
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_an_image_without_ray_says_so_at_once(index: int, place: Place) -> None:
+def test_image_without_ray_fails_at_once(index: int, place: Place) -> None:
     place.without("ray")
     process = place.begin(_launch(Case("", PIPELINE, engine(image=VLLM_OLD)).group(), index), index)
     out, err = process.communicate(timeout=60)
@@ -261,7 +261,7 @@ def test_an_image_without_ray_says_so_at_once(index: int, place: Place) -> None:
     assert err == "This image has no Ray: no program called ray is in it\n"
 
 
-def test_ranks_give_up(place: Place) -> None:
+def test_ranks_fail_after_timeout(place: Place) -> None:
     launch = _launch(Case("", DATA, engine(image=VLLM_RANKS)).group(), 1)
     (place.directory / "bin" / "sleep").write_text("#!/bin/sh\n")
     shorter = Launch(command=tuple(word.replace("{1..360}", "{1..3}") for word in launch.command), args=launch.args)

@@ -162,7 +162,7 @@ SERVE_FILE = (f"/mnt/models/{FILE}", *SERVE[1:])
          Group(leader=sglang(f"--model-path=/mnt/models/{FILE}", *SGLANG_ARGS[1:]))),
     ],
 )  # fmt: skip
-def test_weights_of_one_file(reason: str, shape: Shape, engine: Engine, want: Group) -> None:
+def test_starts_with_weights_of_one_file(reason: str, shape: Shape, engine: Engine, want: Group) -> None:
     assert start_group(Run(engine=engine, shape=shape, names=NAMES, file=FILE)) == want, reason
 
 
@@ -217,7 +217,7 @@ AWKWARD = (
 
 
 @pytest.mark.parametrize("mode", [ONE_GPU, DATA], ids=["one-node", "data"])
-def test_awkward_arguments_pass_the_presets_shell_unchanged(path_with_vllm: str, mode: Shape) -> None:
+def test_preset_shell_keeps_special_characters(path_with_vllm: str, mode: Shape) -> None:
     assert through_preset(path_with_vllm, mode, *AWKWARD) == list(AWKWARD)
 
 
@@ -226,5 +226,5 @@ TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), m
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(args=st.lists(TEXT, max_size=4))
-def test_any_argument_passes_the_presets_shell_unchanged(path_with_vllm: str, args: list[str]) -> None:
+def test_preset_shell_keeps_any_argument(path_with_vllm: str, args: list[str]) -> None:
     assert through_preset(path_with_vllm, ONE_GPU, *args) == args

@@ -45,7 +45,7 @@ def runs(replicas: int) -> Edit:
 
 @MISSING
 @pytest.mark.parametrize("asks", [1, 0])
-def test_fewer_replicas_need_nothing_that_is_missing(missing: Edit, asks: int) -> None:
+def test_scales_down_while_a_reference_is_missing(missing: Edit, asks: int) -> None:
     there = scene(SEVERAL_NODES).edited(runs(3))
     held = there.edited(missing, placement("replicas", asks))
     assert held.said("ReferencesResolved").status is Status.FALSE
@@ -60,7 +60,7 @@ def test_fewer_replicas_need_nothing_that_is_missing(missing: Edit, asks: int) -
 
 
 @MISSING
-def test_more_replicas_wait_for_what_is_missing(missing: Edit) -> None:
+def test_scales_up_only_when_references_resolve(missing: Edit) -> None:
     there = scene(SEVERAL_NODES).edited(runs(1), missing)
     more = there.edited(placement("replicas", 3))
     assert more.composed() == there.composed()
@@ -69,14 +69,14 @@ def test_more_replicas_wait_for_what_is_missing(missing: Edit) -> None:
 
 
 @MISSING
-def test_none_that_run_are_not_said_to_serve(missing: Edit) -> None:
+def test_service_without_running_replicas_is_not_serving(missing: Edit) -> None:
     """KServe says Ready of a service without replicas."""
     more = scene(SEVERAL_NODES).edited(runs(0), missing, placement("replicas", 2))
     said = more.said("ServiceReady")
     assert (said.status, said.reason, said.message) == (Status.FALSE, "Starting", "The service has no replicas yet")
 
 
-def test_a_placement_with_a_fault_of_its_own_asks_for_no_number_that_could_be_trusted() -> None:
+def test_keeps_replicas_of_invalid_placement() -> None:
     faulty = scene(SEVERAL_NODES).edited(runs(3), placement("topology", "two nodes"), placement("replicas", 0))
     assert faulty.said("ReferencesResolved").reason == "InvalidPlacement"
     assert [get(service, "spec.replicas") for service in faulty.composed().values()] == [3]
@@ -84,7 +84,7 @@ def test_a_placement_with_a_fault_of_its_own_asks_for_no_number_that_could_be_tr
 
 
 @pytest.mark.parametrize(("asks", "want"), [(0, 0), (1, 3)])
-def test_a_service_of_another_group_has_another_number_unless_none_are_asked_for(asks: int, want: int) -> None:
+def test_keeps_replicas_of_other_group_unless_scaled_to_zero(asks: int, want: int) -> None:
     """One replica of the larger group is no reason to serve with fewer of the smaller one until it comes."""
     there = scene(SEVERAL_NODES).edited(runs(3), REVISION, LARGER, placement("replicas", asks))
     assert [get(service, "spec.replicas") for service in there.composed().values()] == [want]
@@ -92,7 +92,7 @@ def test_a_service_of_another_group_has_another_number_unless_none_are_asked_for
     assert get(confirmed.outcome().status, "service.replicas") == want
 
 
-def test_a_service_that_is_refused_is_not_ready_without_replicas() -> None:
+def test_refused_service_is_not_ready_at_zero() -> None:
     none = scene(SEVERAL_NODES).edited(runs(3), NO_MODEL, placement("replicas", 0))
     refused = observed(
         "service-", "status.atProvider.manifest.status.conditions", [{"type": "PresetsCombined", "status": "False"}]
@@ -101,6 +101,6 @@ def test_a_service_that_is_refused_is_not_ready_without_replicas() -> None:
         assert [item.ready for key, item in found.outcome().composed.items() if key.startswith("service-")] == [ready]
 
 
-def test_none_that_are_asked_for_are_none_that_are_waited_for() -> None:
+def test_service_scaled_to_zero_is_ready() -> None:
     said = scene(SEVERAL_NODES).edited(runs(0), placement("replicas", 0)).said("ServiceReady")
     assert (said.status, said.reason) == (Status.TRUE, "ScaledToZero")

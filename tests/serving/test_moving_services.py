@@ -109,20 +109,20 @@ def test_keeps_old_service_at_its_replicas_while_new_shape_downloads(case: Case,
         assert get(outcome.status, "service.gpusPerNode") == 8, "the old shape is what runs"
 
 
-def test_fewer_replicas_of_the_old_shape_are_carried_out_while_the_new_one_downloads() -> None:
+def test_scales_down_old_shape_while_new_shape_downloads() -> None:
     found = scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 1), grants((OLD, 3), (HALF, 1)), REVISION)
     (service,) = remote(found.outcome(), "service-").values()
     assert get(service, "spec.replicas") == 1
 
 
-def test_new_shape_begins_with_the_replicas_admitted_for_it() -> None:
+def test_new_shape_starts_with_its_admitted_replicas() -> None:
     """The old one has three, of which the new shape may have two."""
     found = scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 3), grants((OLD, 3), (HALF, 2)))
     (service,) = remote(found.outcome(), "service-").values()
     assert get(service, "spec.replicas") == 2
 
 
-def test_old_shape_is_charged_until_the_cluster_has_the_new_one() -> None:
+def test_old_shape_is_allocated_until_cluster_has_new_shape() -> None:
     """Behind an outage the old pods run on: their GPUs are no other placement's."""
     written = scene(SEVERAL_NODES).edited(runs(2), asks(HALF, 2), grants((OLD, 2), (HALF, 2)))
     assert held(written) == {**OLD, "replicas": 2}, "the new one is only desired"
@@ -133,7 +133,7 @@ def test_old_shape_is_charged_until_the_cluster_has_the_new_one() -> None:
     assert held(there) == {**HALF, "replicas": 2}
 
 
-def test_old_group_is_charged_while_its_object_is_being_deleted() -> None:
+def test_old_group_is_allocated_while_its_object_is_deleted() -> None:
     """Crossplane does not list it any more, and its pods run until it is gone (history 25)."""
     moving = scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     (old,) = (copy.deepcopy(m) for key, m in moving.observed.items() if key.startswith("service-"))
@@ -143,14 +143,14 @@ def test_old_group_is_charged_while_its_object_is_being_deleted() -> None:
     assert held(after) == {**WIDE, "replicas": 1}, "it is gone"
 
 
-def test_old_replicas_are_charged_until_the_cluster_has_fewer() -> None:
+def test_old_replicas_are_allocated_until_cluster_has_fewer() -> None:
     fewer = scene(SEVERAL_NODES).edited(runs(3), asks(OLD, 1), grants((OLD, 3)))
     assert [get(service, "spec.replicas") for service in fewer.composed().values()] == [1]
     assert held(fewer) == {**OLD, "replicas": 3}, "what the cluster was last seen to have"
     assert held(fewer.edited(observed("service-", f"{MIRRORED}.spec.replicas", 1))) == {**OLD, "replicas": 1}
 
 
-def test_another_group_is_charged_while_it_is_observed() -> None:
+def test_other_group_is_allocated_while_it_is_observed() -> None:
     """The old object is desired no more, and its pods are there until it is gone."""
     moving = scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     assert held(moving) == {**OLD, "replicas": 1}
@@ -158,7 +158,7 @@ def test_another_group_is_charged_while_it_is_observed() -> None:
     assert held(gone) == {**WIDE, "replicas": 1}
 
 
-def test_records_the_labels_of_the_nodes_that_it_runs_on() -> None:
+def test_records_labels_of_allocated_nodes() -> None:
     rest = scene(SEVERAL_NODES).edited(asks(OLD, 1), grants((OLD, 1)))
     (pool,) = (p for p in listing(rest.answers["environment"], "spec.nodePools") if text(p, "name") == "h200")
     assert get(rest.outcome().status, "service.nodeSelector") == pool["labels"]

@@ -19,7 +19,7 @@ def test_name_and_digest_are_those_of_the_running_service(story: str) -> None:
     assert compute_service_identity(call, BUILT_IN) == (text(observed, "metadata.name"), digest)
 
 
-def test_there_is_no_digest_where_nothing_can_be_planned() -> None:
+def test_no_digest_without_plan() -> None:
     without = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "EmptyDir"}))
     call = read_call(split_request(without.request().SerializeToString()))
     assert compute_service_identity(call, BUILT_IN) is None

@@ -31,7 +31,7 @@ def build_leader(asked: ServingRequest) -> Manifest:
     return build_pods(replace(asked, uri="hf://org/kimi:main"))[0]
 
 
-def test_the_smallest_pod() -> None:
+def test_builds_smallest_pod() -> None:
     bare = replace(FRONTIER, labels=())
     assert build_leader(request(ONE_GPU, pool=bare)) == {
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
@@ -51,19 +51,19 @@ def test_the_smallest_pod() -> None:
     }
 
 
-def test_variables_of_the_author_pass_through() -> None:
+def test_keeps_variables_of_author() -> None:
     env: Manifest = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     assert get_main(build_leader(request(run=engine(env=(env,)))))["env"] == [env]
 
 
-def test_the_pools_own_gpus_are_asked_for_on_its_nodes() -> None:
+def test_requests_gpus_of_pool_on_its_nodes() -> None:
     amd = replace(pool(), gpu_resource="amd.com/gpu", labels=(("a", "1"), ("b", "2")))
     made = build_leader(request(shape(1, 4), pool=amd))
     assert made["nodeSelector"] == {"a": "1", "b": "2"}
     assert get(get_main(made), "resources.limits") == {"amd.com/gpu": "4"}
 
 
-def test_what_an_engine_requests_counts_over_the_models() -> None:
+def test_engine_resources_override_model_resources() -> None:
     asked = EngineResources(cpu="1", memory="2Gi", ephemeral_storage="3Gi", shm="4Gi")
     made = build_leader(request(ONE_GPU, replace(engine(), resources=asked)))
     requests = get(get_main(made), "resources.requests")

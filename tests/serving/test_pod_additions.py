@@ -82,7 +82,7 @@ def _said(container: Manifest) -> list[Manifest]:
 
 
 @pytest.mark.parametrize("asked", [request(PIPELINE, pool=pool()), request(DATA, pool=pool())])
-def test_leader_and_worker_get_all_of_it(asked: ServingRequest) -> None:
+def test_leader_and_worker_get_pool_additions(asked: ServingRequest) -> None:
     for made in pods(asked):
         one = {key: made[key] for key in ONE if key in made}
         assert one == ONE
@@ -108,7 +108,7 @@ ONE: Manifest = {
 }
 
 
-def test_labels_and_annotations_go_where_kserve_takes_those_of_pods_from() -> None:
+def test_labels_and_annotations_reach_pods() -> None:
     built = service(request(PIPELINE, pool=pool()))
     assert get(built, "spec.labels") == {
         "team": "x",
@@ -122,13 +122,13 @@ def test_labels_and_annotations_go_where_kserve_takes_those_of_pods_from() -> No
     assert get(service(request(pool=pool())), "spec.annotations") == {"example.com/a": "b"}
 
 
-def test_an_authors_variable_counts_over_the_pools() -> None:
+def test_author_variable_overrides_pool_variable() -> None:
     author = engine(env=({"name": "B", "value": "author"},))
     found = _said(main(pods(request(PIPELINE, author, pool=pool()))[0]))
     assert found == [{"name": "A", "value": "pool"}, {"name": "B", "value": "author"}]
 
 
-def test_one_node_has_nobody_to_reach() -> None:
+def test_inter_node_settings_do_not_apply_to_one_node() -> None:
     plain, over_nodes = (service(request(ONE_NODE, pool=p)) for p in (FRONTIER, between("coreweave-infiniband")))
     assert plain == over_nodes
 
@@ -171,7 +171,7 @@ ENGINES = [engine("--a b", "--c={}"), engine(image=VLLM_OLD), engine("--x='y'", 
 
 
 @pytest.mark.parametrize("author", ENGINES, ids=lambda e: e.image)
-def test_a_presets_line_is_read_before_our_commands_and_leaves_them_whole(author: Engine, tmp_path: Path) -> None:
+def test_start_line_of_preset_precedes_own_command(author: Engine, tmp_path: Path) -> None:
     plain = pods(request(PIPELINE, author))
     gke = pods(request(PIPELINE, author, pool=between("gke-rdma", PresetInputs(networks=("rdma-0",)))))
     script = tmp_path / "set_nccl_env.sh"
@@ -226,6 +226,6 @@ def test_refused(case: Refused) -> None:
     assert find_service_problems(case.request) == case.want, case.reason
 
 
-def test_on_one_node_the_variable_is_the_authors() -> None:
+def test_author_may_set_preset_variable_on_one_node() -> None:
     author = engine(env=({"name": "NCCL_NET", "value": "Socket"},))
     assert find_service_problems(request(ONE_NODE, author, pool=between("coreweave-infiniband"))) == ()

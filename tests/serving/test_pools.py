@@ -31,24 +31,24 @@ EDITED = (
 
 
 @pytest.mark.parametrize("case", EDITED, ids=lambda case: case.id)
-def test_an_edit_of_a_pool_reaches_its_services_at_once(case: Edited) -> None:
+def test_edited_pool_changes_its_services(case: Edited) -> None:
     edited = only(scene(SEVERAL_NODES).edited(environment(case.field, case.value)))
     assert [case.shown in str(get(edited, f"spec.{part}")) for part in ("template", "worker")] == [True, True]
 
 
-def test_who_may_fall_back_to_sockets_is_let_at_once() -> None:
+def test_allowing_fallback_changes_services() -> None:
     assert "NCCL_NET'" in str(running(scene(SEVERAL_NODES)))
     opened = scene(SEVERAL_NODES).edited(environment(f"{POOL}.interNode.failClosed", value=False))
     assert "NCCL_NET'" not in str(only(opened))
 
 
-def test_between_nodes_is_nothing_to_a_service_of_one() -> None:
+def test_inter_node_edit_keeps_service_on_one_node() -> None:
     rest = scene(ONE_NODE)
     edited = rest.edited(environment(f"{POOL}.interNode", {"preset": "coreweave-infiniband"}))
     assert only(edited) == running(rest)
 
 
-def test_another_releases_preset_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_preset_keeps_running_service(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = get_preset("network-operator-shared")
     news = replace(preset, pod=PodAdditions(env=({"name": "NEWS", "value": "1"},)), nccl_net="Other")
     monkeypatch.setattr(node_pool, "get_preset", {preset.name: news}.__getitem__)

@@ -33,7 +33,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_startup_grows_with_the_weights(case: Case) -> None:
+def test_startup_budget_grows_with_weights(case: Case) -> None:
     shape = ONE_GPU if case.nodes == 1 else PIPELINE
     asked = request(shape, weights=case.weights, bandwidth=case.bandwidth)
     assert get(get_main(build_pods(asked)[0]), "startupProbe.failureThreshold") == case.want, case.reason

@@ -49,7 +49,7 @@ def pulled_with(pod: Manifest) -> list[str]:
     return [text(entry, "name") for entry in listing(pod, "imagePullSecrets")]
 
 
-def test_every_pod_of_an_engine_is_pulled_with_copies_and_what_is_there() -> None:
+def test_pods_use_copied_and_existing_pull_secrets() -> None:
     control = settled()
     found = copies(control, PULL)
     assert sorted(found.values()) == [("builds", "team-registry"), ("modelplane-system", "mirror")]
@@ -58,7 +58,7 @@ def test_every_pod_of_an_engine_is_pulled_with_copies_and_what_is_there() -> Non
         assert pulled_with(mapping(made, f"spec.{part}")) == sorted([*found, "there-already"]), part
 
 
-def test_the_job_is_pulled_with_the_environments_alone_and_its_copy_goes_after_it() -> None:
+def test_job_uses_pull_secrets_of_environment_until_done() -> None:
     control = settled()
     placement = only(control, "ModelPlacement")
     (job,) = remote(control, placement, "job-").values()
@@ -71,7 +71,7 @@ def test_the_job_is_pulled_with_the_environments_alone_and_its_copy_goes_after_i
     assert names[1] not in copies(control, PULL), "the engine's pods have one of their own"
 
 
-def test_a_shared_download_carries_the_name_of_no_placement() -> None:
+def test_shared_download_has_name_of_no_placement() -> None:
     names = {}
     caches: tuple[Manifest, ...] = ({"type": "PVC", "retain": True}, {"claimName": "mine"})
     for cache in caches:
@@ -83,7 +83,7 @@ def test_a_shared_download_carries_the_name_of_no_placement() -> None:
     assert len(set(names.values())) == 2, "a download into another claim is another one"
 
 
-def test_a_missing_secret_is_said_before_the_download_and_beside_a_service_that_does_not_come_up() -> None:
+def test_reports_missing_pull_secret() -> None:
     control = settled(world=Slow(absent=frozenset({"Secret/mirror"})))
     placement = control.composites[only(control, "ModelPlacement")]
     said = text(condition(placement, "StorageReady"), "message")
@@ -98,7 +98,7 @@ def test_a_missing_secret_is_said_before_the_download_and_beside_a_service_that_
     assert "Images cannot be pulled: Secret modelplane-system/mirror" in asked.said("ServiceReady").message
 
 
-def test_what_serves_stays_until_a_secret_is_asked_for_and_then_gets_it() -> None:
+def test_new_pull_secret_reaches_running_service() -> None:
     before = service(scene(STORY))
     after = service(scene(STORY).edited(model("serving.0.engine.imagePullSecrets", OWN)))
     assert pulled_with(mapping(before, "spec.template")) == []
@@ -108,7 +108,7 @@ def test_what_serves_stays_until_a_secret_is_asked_for_and_then_gets_it() -> Non
     assert changed == {"template", "worker"}
 
 
-def test_a_variable_may_come_from_what_is_on_the_cluster_and_nothing_is_copied() -> None:
+def test_variable_from_existing_secret_copies_nothing() -> None:
     sources: tuple[Manifest, ...] = (
         {"secretKeyRef": {"name": "keys", "key": "k", "optional": True}},
         {"configMapKeyRef": {"name": "settings", "key": "k", "optional": False}},

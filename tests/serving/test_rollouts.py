@@ -86,13 +86,13 @@ def _said(found: Scene) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_cannot_be_rolled_out_is_said_as_it_is_written(case: Case) -> None:
+def test_reports_blocked_rollout(case: Case) -> None:
     edited = scene(case.story).edited(*case.edits)
     assert bool(_said(edited)) is case.stuck, case.reason
     assert _said(edited.settled()) == [], "it is news once"
 
 
-def test_it_says_what_there_is_no_room_for_and_what_to_do() -> None:
+def test_blocked_rollout_names_missing_capacity() -> None:
     (said,) = _said(scene(ONE_NODE).edited(replicas(1), free(), IMAGE))
     assert said == (
         "The edit is applied, and KServe starts a new pod before it stops an old one: pool h100 of h100-west has no "
@@ -101,5 +101,5 @@ def test_it_says_what_there_is_no_room_for_and_what_to_do() -> None:
     )
 
 
-def test_a_file_says_nothing_of_room() -> None:
+def test_environment_in_file_blocks_no_rollout() -> None:
     assert _said(scene(ONE_NODE).edited(replicas(1), IMAGE)) == []

@@ -65,7 +65,7 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize("case", ENDINGS, ids=lambda c: c.id)
-def test_how_pods_end(case: Ending) -> None:
+def test_pre_stop_and_grace_period(case: Ending) -> None:
     found = build_pods(request(case.shape, case.engine))
     stops = [get(listing(pod, "containers")[0], "lifecycle.preStop.exec.command") for pod in found]
     assert stops == [pause and ["/bin/sleep", str(pause)] for pause in case.pauses], case.reason
@@ -74,7 +74,7 @@ def test_how_pods_end(case: Ending) -> None:
 
 @pytest.mark.parametrize("shape", [ONE_GPU, PIPELINE, DATA])
 @pytest.mark.parametrize("image", [VLLM_NEW, VLLM_RANKS])
-def test_no_service_puts_an_address_into_a_variable(shape: Shape, image: str) -> None:
+def test_pods_have_no_service_links(shape: Shape, image: str) -> None:
     assert all(pod["enableServiceLinks"] is False for pod in build_pods(request(shape, engine(image=image))))
 
 
@@ -92,7 +92,7 @@ READY = "VLLM_ENGINE_READY_TIMEOUT_S"
         ("SGLang has no such variable", request(RANKS, engine(image=SGLANG), uri=HUB_URI), [None]),
     ],
 )
-def test_several_servers_wait_as_long_as_the_probe(reason: str, asked: ServingRequest, want: list[str | None]) -> None:
+def test_api_servers_wait_as_long_as_startup_probe(reason: str, asked: ServingRequest, want: list[str | None]) -> None:
     found = build_pods(replace(asked, weights=100 * GIB))
     assert [variables(pod).get(READY) for pod in found] == want, reason
     if "7" not in want and want[0]:
@@ -107,14 +107,14 @@ CACHES = {
 
 
 @pytest.mark.parametrize("asked", [request(), request(PIPELINE), request(ONE_GPU, engine(image=SGLANG))])
-def test_on_a_claim_no_hub_is_asked_and_caches_can_be_written(asked: ServingRequest) -> None:
+def test_engine_on_claim_is_offline_with_writable_cache(asked: ServingRequest) -> None:
     for pod in build_pods(asked):
         assert variables(pod) == {"HF_HUB_OFFLINE": "1", **CACHES}
         assert {"name": "engine-cache", "emptyDir": {}} in listing(pod, "volumes")
         assert {"name": "engine-cache", "mountPath": "/var/cache/engine"} in listing(get_main(pod), "volumeMounts")
 
 
-def test_elsewhere_nothing_is_added() -> None:
+def test_adds_no_variables_without_claim() -> None:
     (pod,) = build_pods(request(uri=HUB_URI))
     assert variables(pod) == {}
     assert "volumes" not in pod
@@ -133,7 +133,7 @@ def test_elsewhere_nothing_is_added() -> None:
     ],
     ids=["tokenizer", "config", "draft", "code", "token", "said"],
 )
-def test_who_speaks_of_the_hub_may_ask_it(run: Engine) -> None:
+def test_engine_with_hub_settings_is_not_offline(run: Engine) -> None:
     (pod,) = build_pods(request(run=run, source=HUB))
     assert variables(pod).get("HF_HUB_OFFLINE") in {None, "0"}
     assert variables(pod).keys() >= CACHES.keys()

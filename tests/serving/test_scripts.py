@@ -12,7 +12,7 @@ from function.serving import engine as scripts
 
 
 @pytest.mark.parametrize("script", [scripts.RAY_LEADER, scripts.RAY_WORKER, scripts.RANKS])
-def test_nobody_but_the_shell_expands_anything_in_a_script(script: str) -> None:
+def test_scripts_contain_nothing_that_others_expand(script: str) -> None:
     assert "{{" not in script, "KServe's Go template"
     assert "$(" not in script, "the kubelet"
     assert "$$" not in script, "the kubelet's escape"
@@ -79,7 +79,7 @@ class Run:
         return (self.directory / "calls").read_text().splitlines()
 
 
-def test_the_leader_starts_the_engine_once_all_have_joined(run: Run) -> None:
+def test_leader_starts_engine_when_all_nodes_joined(run: Run) -> None:
     args = ("vllm", "serve", "/mnt/models", '--x={"a b": $HOME}', "")
     code, last = run(scripts.RAY_LEADER, *args)
     assert code == 0, last
@@ -88,19 +88,19 @@ def test_the_leader_starts_the_engine_once_all_have_joined(run: Run) -> None:
     assert run.calls == ["start --head --port=6379"]
 
 
-def test_the_leader_gives_up(run: Run) -> None:
+def test_leader_fails_after_timeout(run: Run) -> None:
     assert run(scripts.RAY_LEADER, "vllm", size=3) == (1, "Fewer than 3 nodes have joined Ray")
 
 
-def test_the_leader_ends_where_ray_does_not_start(run: Run) -> None:
+def test_leader_fails_when_ray_does_not_start(run: Run) -> None:
     assert run(scripts.RAY_LEADER, "vllm", failures=1) == (1, "")
 
 
-def test_a_worker_waits_for_the_head(run: Run) -> None:
+def test_worker_waits_for_head(run: Run) -> None:
     code, _ = run(scripts.RAY_WORKER, failures=2)
     assert code == 0
     assert run.calls == ["start --address=kimi-0.kimi.team:6379 --block"] * 3
 
 
-def test_a_worker_gives_up(run: Run) -> None:
+def test_worker_fails_after_timeout(run: Run) -> None:
     assert run(scripts.RAY_WORKER, failures=9) == (1, "No Ray on kimi-0.kimi.team")

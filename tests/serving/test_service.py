@@ -178,7 +178,7 @@ def test_field(case: Case) -> None:
     assert get(built(case.request), case.path) == case.want, case.reason
 
 
-def test_sglang_on_one_node_brings_command_and_probes() -> None:
+def test_sglang_on_one_node_has_command_and_probes() -> None:
     container = main(built(request(ONE_GPU, engine(image=SGLANG))))
     assert container["command"] == ["python3", "-m", "sglang.launch_server"]
     assert get(container, "readinessProbe.httpGet.scheme") == "HTTP"
@@ -212,7 +212,7 @@ def test_refused(case: Fault) -> None:
     assert find_service_problems(request(case.shape, case.engine)) == case.want, case.reason
 
 
-def test_what_no_living_service_can_change_is_its_identify_service() -> None:
+def test_identity_is_mode_and_group_size() -> None:
     assert identify_service(ONE_NODE) == identify_service(ONE_GPU), "GPUs of one pod may change"
     assert identify_service(PIPELINE) == ("pipeline", "2")
     assert len({identify_service(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4

@@ -62,7 +62,7 @@ HELD = (
 
 
 @pytest.mark.parametrize("case", HELD, ids=lambda case: case.id)
-def test_a_service_serves_on_unchanged_until_other_bytes_are_there(case: Held) -> None:
+def test_keeps_service_while_new_revision_downloads(case: Held) -> None:
     rest = scene(SEVERAL_NODES)
     assert only(rest.edited(*case.edits)) == running(rest), case.reason
     grown = rest.edited(*case.edits, placement("replicas", 3))
@@ -70,7 +70,7 @@ def test_a_service_serves_on_unchanged_until_other_bytes_are_there(case: Held) -
     assert only(grown) == scaled(running(rest), replicas), "replicas are no matter of bytes, except on other nodes"
 
 
-def test_an_edit_arrives_with_its_bytes() -> None:
+def test_applies_edit_together_with_its_weights() -> None:
     found = scene(SEVERAL_NODES).edited(REVISION, model(f"{ENGINE}.image", "vllm:v9"))
     assert only(_downloaded(found)) != running(found)
     assert "vllm:v9" in str(only(_downloaded(found)))
@@ -106,7 +106,7 @@ DERIVED: tuple[tuple[str, str, Edit], ...] = (
 
 
 @pytest.mark.parametrize(("story", "edit"), [row[1:] for row in DERIVED], ids=[row[0] for row in DERIVED])
-def test_what_is_derived_restarts_nothing(story: str, edit: Edit) -> None:
+def test_derived_values_restart_nothing(story: str, edit: Edit) -> None:
     rest = scene(story)
     assert only(rest.edited(edit)) == running(rest)
 
@@ -175,13 +175,13 @@ INPUTS = (
 
 
 @pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
-def test_shared_memory_that_is_asked_for_no_longer_goes_back_at_once(story: str) -> None:
+def test_removed_shared_memory_returns_to_default(story: str) -> None:
     asked = scene(story).edited(model(f"{ENGINE}.resources.shm", "33Gi")).settled()
     assert only(asked.edited(model(f"{ENGINE}.resources.shm", None)))["spec"] == running(scene(story))["spec"]
 
 
 @pytest.mark.parametrize("case", INPUTS, ids=lambda case: case.id)
-def test_what_is_asked_for_reaches_the_pods(case: Input) -> None:
+def test_requested_changes_reach_pods(case: Input) -> None:
     rest = scene(case.story)
     assert case.shown not in str(running(rest)), "it must be news"
     edited = rest.edited(case.edit)
@@ -189,7 +189,7 @@ def test_what_is_asked_for_reaches_the_pods(case: Input) -> None:
     assert only(edited.settled()) == only(edited), "and stays"
 
 
-def test_no_gateway_changes_the_service() -> None:
+def test_disabled_gateway_changes_service() -> None:
     closed = only(scene(ONE_NODE).edited(environment("kserve.gateway", False)))
     assert "router" not in mapping(closed, "spec")
 
@@ -229,7 +229,7 @@ def test_only_replicas_follow_inputs_outside_the_digest(edits: dict[str, Edit], 
     assert only(found) == scaled(running(rest), replicas)
 
 
-def test_earlier_bytes_stay_while_nothing_is_known_of_the_service() -> None:
+def test_keeps_previous_weights_while_service_state_is_unknown() -> None:
     rest = scene(SEVERAL_NODES)
     restored = rest.edited(without_status("service-"), REVISION).outcome()
     for prefix in ("claim-", "job-"):
@@ -237,7 +237,7 @@ def test_earlier_bytes_stay_while_nothing_is_known_of_the_service() -> None:
         assert before <= restored.composed.keys(), "the service may read them"
 
 
-def test_earlier_bytes_that_nothing_served_go_once_the_composite_says_what_is_planned_now() -> None:
+def test_deletes_unserved_weights_once_status_has_new_plan() -> None:
     """Before it says so, a call that was not heard of may have written a service that reads them."""
     found = scene(SEVERAL_NODES).edited(REVISION)
     for key in [key for key in found.observed if key.startswith("service-")]:
@@ -288,13 +288,13 @@ def _refused(found: Scene) -> None:
         ("KServe cannot make pods of it", [_not_combined], False),
     ],
 )
-def test_only_what_may_run_is_spared(reason: str, edits: list[Edit], stays: bool) -> None:  # a row
+def test_rebuilds_service_that_has_no_pods(reason: str, edits: list[Edit], stays: bool) -> None:  # a row
     rest = scene(SEVERAL_NODES).edited(*edits)
     found = only(rest.edited(model("resources.disk", "1500Gi")))
     assert (found == running(rest)) == stays, reason
 
 
-def test_one_that_cannot_be_written_leaves_what_runs() -> None:
+def test_keeps_service_when_new_one_is_invalid() -> None:
     rest = scene(SEVERAL_NODES)
     split = model(f"{ENGINE}.args", ["--tensor-parallel-size=8"])
     narrower: JSON = {"nodes": 2, "gpusPerNode": 4, "parallelism": {"tensor": 4, "pipeline": 2}}
@@ -314,7 +314,7 @@ ANOTHER_GROUP = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelis
         ("it cannot be planned", [UNPLANNABLE]),
     ],
 )
-def test_what_only_waits_is_repeated_over_what_was_seen_or_not(reason: str, edits: list[Edit]) -> None:
+def test_reapplies_waiting_service_over_seen_version(reason: str, edits: list[Edit]) -> None:
     rest = scene(SEVERAL_NODES).edited(observed("service-", "metadata.resourceVersion", "7"))
     (repeated,) = (m for key, m in rest.edited(*edits).outcome().composed.items() if key.startswith("service-"))
     assert mapping(repeated.manifest, "spec.forProvider.manifest") == running(rest), reason
@@ -322,7 +322,7 @@ def test_what_only_waits_is_repeated_over_what_was_seen_or_not(reason: str, edit
 
 
 @pytest.mark.parametrize("edits", [[REVISION], [UNPLANNABLE]], ids=["other-bytes", "unplannable"])
-def test_weights_that_stay_are_repeated_over_what_was_seen_or_not(edits: list[Edit]) -> None:
+def test_reapplies_weights_over_seen_version(edits: list[Edit]) -> None:
     rest = scene(SEVERAL_NODES).edited(observed("", "metadata.resourceVersion", "7"))
     composed = rest.edited(*edits).outcome().composed
     stay = {key for key in rest.observed if key.startswith(("claim-", "job-"))}
@@ -339,16 +339,14 @@ def test_weights_that_stay_are_repeated_over_what_was_seen_or_not(edits: list[Ed
         ("what never came up may serve by now", [_down, _never_served, model("resources.disk", "1500Gi")], "7"),
     ],
 )
-def test_what_is_there_changes_only_over_what_was_seen_of_it(
-    reason: str, edits: list[Edit], version: str | None
-) -> None:
+def test_changes_service_only_over_seen_version(reason: str, edits: list[Edit], version: str | None) -> None:
     """Histories, seed 1789: with lists three seconds late two startup budgets took turns for ever."""
     rest = scene(SEVERAL_NODES).edited(observed("service-", "metadata.resourceVersion", "7"))
     (kept,) = (m for key, m in rest.edited(*edits).outcome().composed.items() if key.startswith("service-"))
     assert get(kept.manifest, "metadata.resourceVersion") == version, reason
 
 
-def test_without_preload_a_service_waits_for_the_claim_alone() -> None:
+def test_without_preload_service_waits_only_for_claim() -> None:
     def unmade(found: Scene) -> None:
         for key in [key for key in found.observed if key.startswith("service-")]:
             del found.observed[key]

@@ -56,7 +56,7 @@ TWO = (beside("service-", "service-a"),)
 
 
 @WAITING
-def test_while_one_waits_another_stays_beside_it(edit: Edit) -> None:
+def test_keeps_other_service_while_new_one_waits(edit: Edit) -> None:
     two = scene(SEVERAL_NODES).edited(*TWO, edit)
     outcome = two.outcome()
     assert remote(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
@@ -66,12 +66,12 @@ def test_while_one_waits_another_stays_beside_it(edit: Edit) -> None:
     )
 
 
-def test_the_other_goes_where_the_wanted_one_is_written() -> None:
+def test_deletes_other_service_when_new_one_is_composed() -> None:
     rest = scene(SEVERAL_NODES)
     assert rest.edited(*TWO).composed() == rest.composed()
 
 
-def test_where_the_wanted_one_waits_the_earlier_one_is_told_of() -> None:
+def test_reports_earlier_service_while_new_one_waits() -> None:
     waiting = scene(SEVERAL_NODES).edited(LARGER, REVISION)
     outcome = waiting.outcome()
     assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"]
@@ -96,7 +96,7 @@ def ended(*, told: bool) -> Edit:
     return edit
 
 
-def test_another_group_goes_once_the_composite_says_that_its_bytes_are_there() -> None:
+def test_deletes_other_group_once_status_has_completion() -> None:
     """History 1568: the namespace ended and took the Job, and a call that still saw the old service made it anew."""
     rest = scene(SEVERAL_NODES)
     wanted = rest.edited(LARGER).composed().keys()
@@ -115,7 +115,7 @@ def test_another_group_goes_once_the_composite_says_that_its_bytes_are_there() -
     assert undated.composed().keys() == wanted, "there is nothing that it could say"
 
 
-def test_the_same_group_does_not_wait_until_the_composite_says_that_its_bytes_are_there() -> None:
+def test_same_group_does_not_wait_for_status() -> None:
     """Its Object is written over what was seen or not at all."""
     waiting = scene(SEVERAL_NODES).edited(REVISION)
     (before,), (after,) = (found.composed().values() for found in (waiting, waiting.edited(ended(told=False))))
@@ -149,7 +149,7 @@ UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: 
         ((*TWO, admitted(0)), True, "another one is there, which may read them"),
     ],
 )
-def test_other_bytes_stay_for_as_long_as_they_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
+def test_keeps_weights_that_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
     earlier = beside("claim-", "claim-earlier", status={"atProvider": {}})
     assert ("claim-earlier" in scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
 
@@ -161,7 +161,7 @@ UNWRITABLE = (
 )
 
 
-def test_one_that_cannot_be_written_runs_as_it_is_and_says_why() -> None:
+def test_invalid_service_keeps_running_and_reports_why() -> None:
     rest = scene(SEVERAL_NODES)
     refused = rest.edited(*UNWRITABLE)
     (profile,) = [get(refused.xr, "spec.profile")]
@@ -172,7 +172,7 @@ def test_one_that_cannot_be_written_runs_as_it_is_and_says_why() -> None:
     assert get(refused.outcome().status, "service.replicas") == 1
 
 
-def test_of_one_that_cannot_be_written_nothing_is_composed() -> None:
+def test_composes_nothing_for_invalid_service() -> None:
     refused = scene(SEVERAL_NODES).edited(without_service, *UNWRITABLE)
     assert refused.said("ServiceAccepted").reason == "Rejected"
     assert refused.composed() == {}

@@ -65,7 +65,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_the_leader_serves_with_kserves_certificate(case: Case) -> None:
+def test_leader_serves_with_certificate_of_kserve(case: Case) -> None:
     leader, *workers = build_pods(request(case.shape, case.engine, source=case.source, kserve=ON))
     assert flags(leader) == case.want, case.reason
     for pod in (leader, *workers):
@@ -78,14 +78,14 @@ def test_the_leader_serves_with_kserves_certificate(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_nothing_of_it_is_there_where_nobody_asked(case: Case) -> None:
+def test_no_tls_settings_without_tls(case: Case) -> None:
     service = build_service(request(case.shape, case.engine, source=case.source))
     assert "ssl" not in str(service)
     assert "tls" not in str(service)
     assert "HTTPS" not in str(service)
 
 
-def test_an_engine_that_serves_no_https_is_refused() -> None:
+def test_refuses_engine_without_https() -> None:
     (problem,) = find_service_problems(request(PIPELINE, engine(image=SGLANG), kserve=ON))
     assert str(problem) == (
         "spec.serving[default].engine.image: 'lmsysorg/sglang:v0.5.4' cannot serve HTTPS, which kserve.tls of the "
@@ -111,7 +111,7 @@ def test_only_switching_tls_on_changes_the_digest() -> None:
         ),
     ],
 )
-def test_the_secrets_name_is_kserves(service: str, secret: str, reason: str) -> None:
+def test_tls_secret_has_name_of_kserve(service: str, secret: str, reason: str) -> None:
     leader, _ = build_pods(replace(request(PIPELINE, kserve=ON), name=service))
     assert {"name": "tls-certs", "secret": {"secretName": secret}} in listing(leader, "volumes"), reason
     assert len(secret) <= 63

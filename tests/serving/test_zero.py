@@ -31,7 +31,7 @@ def waiting(type_: str) -> Edit:
 
 @pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
 @pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
-def test_at_zero_what_kserve_waits_for_holds_nothing_up(story: str, type_: str) -> None:
+def test_service_at_zero_does_not_wait_for_kserve(story: str, type_: str) -> None:
     scene = at_rest(story).edited(placement("replicas", 0), waiting(type_))
     serving = scene.said("ServiceReady")
     assert (serving.status, serving.reason) == (Status.TRUE, "ScaledToZero")
@@ -41,7 +41,7 @@ def test_at_zero_what_kserve_waits_for_holds_nothing_up(story: str, type_: str) 
     assert outcome.ready is None
 
 
-def test_at_zero_what_kserve_refuses_is_still_said() -> None:
+def test_reports_refused_service_at_zero() -> None:
     def refused(found: Scene) -> None:
         conditions: list[JSON] = [{"type": "PresetsCombined", "status": "False", "message": "no such preset"}]
         for key, manifest in found.observed.items():
@@ -54,6 +54,6 @@ def test_at_zero_what_kserve_refuses_is_still_said() -> None:
 
 
 @pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
-def test_with_replicas_what_kserve_waits_for_is_waited_for(type_: str) -> None:
+def test_service_with_replicas_waits_for_kserve(type_: str) -> None:
     composed = at_rest(SEVERAL_NODES).edited(waiting(type_)).outcome().composed
     assert [item.ready for key, item in composed.items() if key.startswith("service-")] == [False]

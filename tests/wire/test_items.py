@@ -98,29 +98,29 @@ def test_versions(case: Case) -> None:
         assert (one.load(), other.load()) == (case.one, case.other)
 
 
-def test_a_file_that_keeps_its_version_is_told_apart_by_content() -> None:
+def test_identifies_edited_file_by_content() -> None:
     one, other = sent(pool(8, **LIVE)), sent(pool(9, **LIVE))
     assert len(one) == len(other), "numbers are eight bytes, so that size tells nothing"
     assert by_content(one).digest != by_content(other).digest
     assert by_version(one).digest == by_version(other).digest, "hence not for callers that may read files"
 
 
-def test_what_an_api_server_has_tells_its_uid() -> None:
+def test_returns_uid_of_items_from_api_server() -> None:
     live = {"uid": "0f1d5a3e-6b0c-4f57-9d3a-2c8f7b1e4a90", "resourceVersion": "7"}
     assert by_version(sent(pool(8, **live))).uid == live["uid"]
     assert by_content(sent(pool(8, **live))).uid == "", "nobody asks"
 
 
-def test_content_and_version_never_meet() -> None:
+def test_content_digest_differs_from_version_digest() -> None:
     assert by_content(sent(pool(8, **LIVE))).digest != by_version(sent(pool(8, **LIVE))).digest
 
 
-def test_who_wrote_it_is_not_read() -> None:
+def test_ignores_managed_fields() -> None:
     signed = pool(8, **LIVE, managedFields=[{"manager": "kubectl"}])
     assert by_version(sent(signed)).load() == pool(8, **LIVE)
     assert by_content(sent(signed)).digest == by_content(sent(pool(8, **LIVE))).digest
 
 
-def test_the_encoder_says_what_protobuf_says() -> None:
+def test_encoder_agrees_with_protobuf() -> None:
     found = Resource.FromString(sent(pool(8, **LIVE)))
     assert found == Resource(resource=dict_to_struct(pool(8, **LIVE)))

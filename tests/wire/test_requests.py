@@ -53,7 +53,7 @@ def test_values(case: Number) -> None:
     assert json.dumps(spec["value"]) == case.want, case.reason
 
 
-def test_everything_is_read() -> None:
+def test_reads_every_part_of_request() -> None:
     request = of_composite({"kind": "ModelDeployment"})
     request.observed.resources["job"].resource.CopyFrom(dict_to_struct({"kind": "Object"}))
     request.desired.resources["theirs"].resource.CopyFrom(dict_to_struct({"kind": "ConfigMap"}))
@@ -67,11 +67,11 @@ def test_everything_is_read() -> None:
     assert call.context == {"key": {"n": 1}}
 
 
-def test_an_empty_request_is_an_empty_call() -> None:
+def test_empty_request_is_empty_call() -> None:
     assert received(RunFunctionRequest()) == Call(xr={})
 
 
-def test_reading_leaves_the_request_alone() -> None:
+def test_reading_does_not_change_request() -> None:
     request = of_composite({"kind": "Model"})
     received = split_request(request.SerializeToString())
     before = received.rest.SerializeToString(deterministic=True)
@@ -79,7 +79,7 @@ def test_reading_leaves_the_request_alone() -> None:
     assert received.rest.SerializeToString(deterministic=True) == before, "indexing a protobuf map would add to it"
 
 
-def test_the_three_states_of_a_requirement() -> None:
+def test_requirement_has_three_states() -> None:
     request = RunFunctionRequest(
         required_resources={
             "none": Resources(),
@@ -110,7 +110,7 @@ NESTED: Manifest = {
 }
 
 
-def test_content_alone_identifies_an_item() -> None:
+def test_item_is_identified_by_content_alone() -> None:
     contents = set()
     for seed in range(20):
         manifest = _shuffled(NESTED, random.Random(seed))
@@ -121,14 +121,14 @@ def test_content_alone_identifies_an_item() -> None:
     assert len(contents) == 1, "maps in another order are the same content, and are read in one order"
 
 
-def test_other_content_has_another_digest() -> None:
+def test_different_content_has_different_digest() -> None:
     manifests: tuple[Manifest, ...] = ({"a": 1}, {"a": 2}, {"a": "1"}, {"a": [1]}, {"b": 1}, {})
     items = Resources(items=[Resource(resource=dict_to_struct(manifest)) for manifest in manifests])
     answer = received(RunFunctionRequest(required_resources={"all": items})).answers["all"]
     assert len({seen.digest for seen in answer}) == len(manifests)
 
 
-def test_who_wrote_an_item_is_no_content() -> None:
+def test_managed_fields_do_not_change_digest() -> None:
     named: Manifest = {"name": "east", "labels": {"tier": "gold"}}
     manifests: tuple[Manifest, ...] = (
         {"metadata": {**named, "managedFields": [{"manager": "kubectl", "time": "2026-01-01T00:00:00Z"}]}},

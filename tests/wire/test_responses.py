@@ -88,7 +88,7 @@ def test_values(case: Written) -> None:
     assert struct_to_dict(sent.desired.resources["x"].resource) == {"spec": {"value": case.want}}, case.reason
 
 
-def test_what_others_compose_survives() -> None:
+def test_keeps_resources_of_earlier_steps() -> None:
     response = write_response(earlier(theirs=JOB), Outcome(composed={"ours": Composed(manifest=JOB, ready=False)}))
     assert sorted(response.desired.resources) == ["ours", "theirs"]
     assert struct_to_dict(response.desired.resources["theirs"].resource) == JOB
@@ -96,14 +96,14 @@ def test_what_others_compose_survives() -> None:
     assert response.meta.tag == "the tag"
 
 
-def test_a_resource_of_ours_replaces_one_of_the_same_name() -> None:
+def test_own_resource_replaces_one_of_same_name() -> None:
     response = write_response(
         earlier(job={"kind": "Other", "spec": {}}), Outcome(composed={"job": Composed(manifest=JOB)})
     )
     assert struct_to_dict(response.desired.resources["job"].resource) == JOB
 
 
-def test_context_is_passed_on() -> None:
+def test_passes_context_on() -> None:
     request = fnv1.RunFunctionRequest(context=dict_to_struct({"key": "value"}))
     assert struct_to_dict(write_response(request, Outcome()).context) == {"key": "value"}
 
@@ -136,7 +136,7 @@ def test_ready_is_set_for_each_composed_resource() -> None:
     assert (resources["up"].ready, resources["down"].ready) == (fnv1.READY_TRUE, fnv1.READY_FALSE)
 
 
-def test_conditions_keep_their_order_and_have_a_target() -> None:
+def test_conditions_keep_order_and_have_target() -> None:
     conditions = (
         Condition(type=ConditionType.SCHEDULED, status=Status.TRUE, reason="Placed"),
         Condition(type=ConditionType.MODEL_RESOLVED, status=Status.FALSE, reason="ModelNotFound", message="No model"),
@@ -166,7 +166,7 @@ def test_conditions_keep_their_order_and_have_a_target() -> None:
     ]
 
 
-def test_events_have_a_severity_and_a_reason() -> None:
+def test_events_have_severity_and_reason() -> None:
     events = (
         Event(reason="Placed", message="On a"),
         Event(reason="PoolTooSmall", message="No", warning=True),
@@ -218,7 +218,7 @@ def test_ttl() -> None:
     assert write_response(fnv1.RunFunctionRequest(), Outcome(ttl_seconds=600)).meta.ttl.seconds == 600
 
 
-def test_the_same_outcome_gives_the_same_bytes() -> None:
+def test_same_outcome_gives_same_bytes() -> None:
     names = [f"resource-{n}" for n in range(30)]
     answers = set()
     for seed in range(10):
@@ -233,19 +233,19 @@ def test_the_same_outcome_gives_the_same_bytes() -> None:
     assert len(answers) == 1, "maps are filled in one order"
 
 
-def test_refusing_keeps_what_others_desire() -> None:
+def test_fatal_response_keeps_resources_of_earlier_steps() -> None:
     response = refuse_request(earlier(theirs=JOB), "Internal error")
     assert [(r.severity, r.message) for r in response.results] == [(fnv1.SEVERITY_FATAL, "Internal error")]
     assert list(response.desired.resources) == ["theirs"]
 
 
 @pytest.mark.parametrize(("number", "want"), [(10**400, 1.7976931348623157e308), (-(10**400), -1.7976931348623157e308)])
-def test_a_number_beyond_floats_is_the_largest_float(number: int, want: float) -> None:
+def test_writes_largest_float_for_larger_number(number: int, want: float) -> None:
     answer = write_response(fnv1.RunFunctionRequest(), Outcome(status={"number": number}))
     assert struct_to_dict(answer.desired.composite.resource)["status"]["number"] == want
 
 
-def test_a_status_names_the_version_that_it_follows_from() -> None:
+def test_status_has_version_that_it_follows_from() -> None:
     response = write_response(fnv1.RunFunctionRequest(), Outcome(status={"phase": "Ready"}, version="41"))
     assert struct_to_dict(response.desired.composite.resource) == {
         "metadata": {"resourceVersion": "41"},

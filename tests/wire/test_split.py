@@ -71,14 +71,14 @@ def _answered(request: fnv1.RunFunctionRequest) -> bytes:
 @pytest.mark.parametrize("trust_versions", [False, True])
 @THOROUGH
 @given(data=REQUESTS)
-def test_the_same_call(*, trust_versions: bool, data: bytes) -> None:
+def test_split_reads_same_call_as_full_parse(*, trust_versions: bool, data: bytes) -> None:
     assert repr(parts(data, trust_versions=trust_versions)) == repr(whole(data))
 
 
 @pytest.mark.parametrize("trust_versions", [False, True])
 @THOROUGH
 @given(data=REQUESTS, at=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255) | st.none())
-def test_malformed_bytes_are_refused_and_never_more(
+def test_split_refuses_same_bytes_as_full_parse(
     *, trust_versions: bool, data: bytes, at: float, byte: int | None
 ) -> None:
     place = int(at * len(data))
@@ -105,7 +105,7 @@ def left(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("trust_versions", [False, True])
-def test_what_a_later_entry_replaces_is_not_read(*, trust_versions: bool) -> None:
+def test_ignores_replaced_map_entry(*, trust_versions: bool) -> None:
     broken, whole_ = field(8, field(1, b"a") + field(2, field(1, b"\xff"))), field(8, field(1, b"a") + field(2, b""))
     with pytest.raises(MalformedError):
         parts(broken, trust_versions=trust_versions)
@@ -119,14 +119,14 @@ def test_any_bytes(data: bytes) -> None:
         parts(data, trust_versions=True)
 
 
-def test_an_item_nobody_asks_for_is_not_parsed() -> None:
+def test_does_not_parse_unused_items() -> None:
     nonsense = b"\xff"
     received = split_request(field(8, field(1, b"unasked") + field(2, field(1, nonsense))))
     assert {name: list(items) for name, items in received.required.items()} == {"unasked": [nonsense]}
 
 
 @pytest.mark.parametrize("proto", [fnv1, fnv1beta1], ids=["v1", "v1beta1"])
-def test_the_numbers_are_those_of_the_protocol(proto: object) -> None:
+def test_field_numbers_match_protocol(proto: object) -> None:
     messages = proto.DESCRIPTOR.message_types_by_name  # type: ignore[attr-defined]  # a module made from run_function.proto
     request, resources, resource = (messages[n] for n in ("RunFunctionRequest", "Resources", "Resource"))
     required = request.fields_by_name["required_resources"]
@@ -138,7 +138,7 @@ def test_the_numbers_are_those_of_the_protocol(proto: object) -> None:
     assert Value.DESCRIPTOR.fields_by_name["string_value"].number == 3
 
 
-def test_metadata_that_is_none() -> None:
+def test_metadata_of_empty_and_malformed_item() -> None:
     assert dict(parse_metadata(b"")) == {}
     with pytest.raises(MalformedError):
         parse_metadata(b"\xff")
