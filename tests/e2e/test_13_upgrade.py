@@ -1,4 +1,4 @@
-"""Scenario 13: an upgrade of the function and its rollback restart no service, and no download of the same script and pin.
+"""Scenario 13: an upgrade and its rollback restart no service, and no download of the same script and pin.
 
 The earlier release is the latest in the history, or the commit that EARLIER_RELEASE names. `upgrades.yaml` has the
 models: one service of each mode, with weights from each source.

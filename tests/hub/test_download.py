@@ -115,7 +115,7 @@ REFUSALS = (
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda c: c.id)
-def test_refused_over_files_that_are_there_is_no_success(hub: Hub, container: Start, case: Refusal) -> None:
+def test_refusal_over_existing_files_is_no_success(hub: Hub, container: Start, case: Refusal) -> None:
     """The program itself exits 0 here, whatever is missing."""
     directory = container().directory
     directory.mkdir(parents=True)
@@ -151,7 +151,7 @@ def test_a_repositorys_own_files_under_names_of_ours_prove_nothing(hub: Hub, con
     assert own(container().directory) == weights.SINGLE
 
 
-def test_hub_gone_over_complete_files_is_no_proof(hub: Hub, container: Start) -> None:
+def test_unreachable_hub_over_complete_files_is_no_proof(hub: Hub, container: Start) -> None:
     assert container().run()[0] == 0
     (container().directory / MARKER).unlink()
     hub.statuses = {"/api/": 503}
@@ -162,7 +162,7 @@ def test_last_attempt_says_that_it_gives_up(hub: Hub, container: Start) -> None:
     hub.statuses = {"/api/": 429}
     codes = [container(backoff=1).run()[0] for _ in range(2)]
     assert codes == [Exit.RATE_LIMITED, Exit.RATE_LIMITED.gave_up], "two attempts are all it has"
-    assert container(backoff=1, retry="1").run()[0] == Exit.RATE_LIMITED, "a new Job counts anew"
+    assert container(backoff=1, retry="1").run()[0] == Exit.RATE_LIMITED, "a new Job counts from one"
 
 
 def test_breaking_off_is_unreachable_and_keeps_what_came(hub: Hub, container: Start) -> None:
@@ -231,7 +231,7 @@ def test_index_naming_a_file_that_is_not_there_is_refused(hub: Hub, container: S
     assert f"{weights.SECOND}: is missing" in said
 
 
-def test_token_reaches_the_hub_and_nobody_else(hub: Hub, container: Start) -> None:
+def test_token_reaches_only_the_hub(hub: Hub, container: Start) -> None:
     hub.token = TOKEN
     assert container().run()[0] == Exit.UNAUTHORISED
     gated = replace(SOURCE, secret=SecretKey(name="hf", namespace="modelplane-system", key="HF_TOKEN"))

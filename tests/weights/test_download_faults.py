@@ -40,7 +40,7 @@ FILES = (
     ),
     Files("empty", "nothing is no model", {}, {"": NO_MODEL}),
     Files("description-only", "no weights", {"config.json": b"{}"}, {"": NO_MODEL}),
-    Files("torch-alone", "nobody can tell what it is", {"pytorch_model.bin": weights.torch()}, {"": NO_MODEL}),
+    Files("torch-alone", "its kind is unknown", {"pytorch_model.bin": weights.torch()}, {"": NO_MODEL}),
     Files(
         "partial-files",
         "the client's partial files are not the model's: another Job may be writing them",
@@ -120,7 +120,7 @@ FILES = (
         {"config.json": b"{}", "model.ckpt": weights.torch(5000)[:-30]},
         {"model.ckpt": "is truncated"},
     ),
-    Files("lightning-alone", "nobody can tell what it is", {"model.ckpt": weights.torch()}, {"": NO_MODEL}),
+    Files("lightning-alone", "its kind is unknown", {"model.ckpt": weights.torch()}, {"": NO_MODEL}),
     Files(
         "empty-beside-safetensors",
         "engines take the safetensors and open none of these",
@@ -191,7 +191,7 @@ def test_faults(root: Path, case: Files) -> None:
     assert script.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason
 
 
-def test_what_the_patterns_drop_is_not_missed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_missing_files_excluded_by_patterns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(root, {**without(weights.TORCH, *weights.TORCH_SHARDS), **weights.QUANTISED})
     assert len(script.faults(root)) == 2
     monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", "*.bin")
@@ -234,7 +234,7 @@ def test_an_index_must_be_readable(root: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "", ".", "sub/absent"])
-def test_an_index_may_name_what_no_file_system_takes(root: Path, name: str) -> None:
+def test_tolerates_invalid_file_names_in_index(root: Path, name: str) -> None:
     fill(root, {**weights.SINGLE, "model.safetensors.index.json": weights.index(name)})
     assert [*script.faults(root).values()] == ["is missing, model.safetensors.index.json promises it"]
 
@@ -378,7 +378,7 @@ def test_gguf(tmp_path: Path, case: File) -> None:
     assert script.damage(path) == case.want, case.reason
 
 
-def test_a_gguf_header_without_end_is_given_up(tmp_path: Path) -> None:
+def test_gives_up_on_endless_gguf_header(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     with path.open("wb") as file:
         file.write(b"GGUF" + word(3) + long(0) + long(1) + pair(8, long(150_000_000)))

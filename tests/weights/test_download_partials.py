@@ -46,13 +46,13 @@ LEFT = (
     Left("ours-of-an-absent-file", "something was not fetched", (), (ABSENT,), Exit.INCOMPLETE),
     Left("ours-further-in-finished", "the client keeps the folders", (), (DEEPER,), 0),
     Left("ours-elsewhere", "the same name in another folder", (), (partial("sub/model.safetensors"),), Exit.INCOMPLETE),
-    Left("ours-of-another-client", "which file it is cannot be told", (), (f"{PLACE}/x.incomplete",), Exit.INCOMPLETE),
+    Left("ours-of-another-client", "its file is unknown", (), (f"{PLACE}/x.incomplete",), Exit.INCOMPLETE),
     Left("repository's", "a model's own file is called so", (), ("x.incomplete", "sub/y.incomplete"), 0),
 )
 
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda c: c.id)
-def test_partial_files_are_left_alone_and_new_ones_need_their_file(
+def test_keeps_partial_files_and_reports_new_ones_without_their_file(
     root: Path, program: Program, capsys: pytest.CaptureFixture[str], case: Left
 ) -> None:
     fill(root, {**weights.SINGLE, "sub/a.txt": b"x", **dict.fromkeys(case.before, b"x")})
@@ -60,13 +60,13 @@ def test_partial_files_are_left_alone_and_new_ones_need_their_file(
         "\n".join(f'mkdir -p "$(dirname "$2/{name}")"; echo x > "$2/{name}"' for name in (PLACE, *case.written)[1:])
     )
     assert script.main(URI, str(root)) == case.want, case.reason
-    assert all((root / name).is_file() for name in (*case.before, *case.written)), "nobody's to remove"
+    assert all((root / name).is_file() for name in (*case.before, *case.written)), "of other processes"
     said = [f"{root / name}: is partial" for name in case.written] if case.want else []
     assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("partial")] == said
 
 
 @pytest.mark.parametrize("said", ["[Errno 28] No space left on device", "503 Server Error", "401 Client Error"])
-def test_failure_removes_no_partial_file(root: Path, program: Program, said: str) -> None:
+def test_keeps_partial_files_after_failure(root: Path, program: Program, said: str) -> None:
     fill(root, {ABSENT: b"x"})
     program(f'echo . >> {root}/../runs; echo x > "$2/{FINISHED}"; echo "{said}"; exit 1')
     assert script.main(URI, str(root)) > 40
@@ -75,23 +75,23 @@ def test_failure_removes_no_partial_file(root: Path, program: Program, said: str
     assert (root / FINISHED).is_file(), "the next attempt may continue it"
 
 
-def test_what_our_own_process_had_open_when_it_was_stopped_goes(root: Path, program: Program) -> None:
+def test_removes_files_its_own_process_had_open_when_stopped(root: Path, program: Program) -> None:
     opened, resumable = partial("a.safetensors", ".0123abcd"), partial("b.safetensors")
     foreign = partial("a.safetensors", ".4567abcd")
     fill(root, {foreign: b"x"})
     program(f'exec 3>"$2/{opened}" 4>"$2/{resumable}"; sleep 0.3; kill -TERM $PPID; sleep 10 & wait')
     assert script.main(URI, str(root)) == 143
     assert {path.relative_to(root).as_posix() for path in script.partials(root)} == {foreign, resumable}, (
-        "its name is of use to nobody else, the others' are"
+        "only this process uses its name"
     )
 
 
-def test_what_another_job_removed_first_is_removed(tmp_path: Path) -> None:
+def test_tolerates_files_another_job_removed_first(tmp_path: Path) -> None:
     assert script.clear({tmp_path / "gone"}), "there is something to fetch again"
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_damaged_file_goes_and_foreign_partial_files_stay(root: Path, program: Program, number: int) -> None:
+def test_removes_damaged_file_and_keeps_foreign_partial_files(root: Path, program: Program, number: int) -> None:
     fill(root, {**weights.SINGLE, "model.safetensors": b"cut" * number, FINISHED: b"x"})
     (root.parent / "whole").write_bytes(weights.safetensors())
     program(f"[ -e {root}/model.safetensors ] || cp {root}/../whole {root}/model.safetensors")

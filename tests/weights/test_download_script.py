@@ -61,13 +61,13 @@ CASES = (
     Case("bucket-empty", "a wrong path", 1, "Failed to fetch model. No model found in x.", Exit.NOT_FOUND),
     Case("slow-down", "boto's words", 1, "(SlowDown) when calling GetObject", Exit.RATE_LIMITED),
     Case("broken-off", "the network", 1, "Consistency check failed: file should be of size 1", Exit.UNREACHABLE),
-    Case("not-writable", "the claim belongs to somebody else", 1, "[Errno 13] Permission denied", Exit.NOT_WRITABLE),
+    Case("not-writable", "the claim belongs to another user", 1, "[Errno 13] Permission denied", Exit.NOT_WRITABLE),
     Case("no-idea", "the log says more", 1, "Segmentation fault", Exit.UNKNOWN),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_diagnose(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnoses_initializer_output(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", case.offline)
     assert script.diagnose(case.code, case.log) == case.want, case.reason
 
@@ -92,7 +92,7 @@ PATTERNS = (
 
 
 @pytest.mark.parametrize(("allow", "ignore", "path", "want"), [p[1:] for p in PATTERNS], ids=[p[0] for p in PATTERNS])
-def test_patterns_are_read_as_the_initializer_does(
+def test_parses_patterns_as_the_initializer_does(
     allow: str, ignore: str, path: str, monkeypatch: pytest.MonkeyPatch, *, want: bool
 ) -> None:
     monkeypatch.setenv("STORAGE_ALLOW_PATTERNS", allow)
@@ -109,7 +109,7 @@ def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, progra
     assert script.main(URI, str(root)) == 0, "with the marker present the program is not run"
 
 
-def test_the_program_of_the_image_gets_what_the_pod_has_and_brings_no_records_of_ours(
+def test_passes_environment_to_program_and_ignores_reserved_files(
     root: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the claim the first download finds neither the directory nor the one above it."""
@@ -130,7 +130,7 @@ def test_the_program_of_the_image_gets_what_the_pod_has_and_brings_no_records_of
     ("words", "want"),
     [("printf '\\377 404 Client Error' >&2", Exit.NOT_FOUND), ("echo 401 Client Error", Exit.UNAUTHORISED)],
 )
-def test_a_failure_is_told_by_its_words_alone(
+def test_diagnoses_failure_by_its_output_alone(
     root: Path, program: Program, capsys: pytest.CaptureFixture[str], words: str, want: Exit
 ) -> None:
     """On either stream, be they text or not; what an unfinished download left is not looked at."""
@@ -139,9 +139,7 @@ def test_a_failure_is_told_by_its_words_alone(
     assert capsys.readouterr().out.splitlines()[1:] == [f"download failed: {want.name.lower()}"]
 
 
-def test_directory_that_was_complete_is_looked_at_again(
-    root: Path, program: Program, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verifies_complete_directory_again(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     fill(root, {**weights.SHARDED, MARKER: b"{}", weights.SECOND: weights.SHARDED[weights.SECOND][:-1]})
     (root.parent / "whole").write_bytes(weights.SHARDED[weights.SECOND])
     program(f"[ -e {root}/{MARKER} ] && exit 1; cp {root}/../whole {root}/{weights.SECOND}")
@@ -150,7 +148,7 @@ def test_directory_that_was_complete_is_looked_at_again(
     assert json.loads((root / MARKER).read_text())["uri"] == URI
 
 
-def test_marker_does_not_outlive_what_it_stands_for(root: Path, program: Program) -> None:
+def test_removes_marker_of_damaged_files(root: Path, program: Program) -> None:
     fill(root, {**without(weights.SHARDED, weights.SECOND), MARKER: b"{}"})
     program("echo 503 Server Error; exit 1")
     assert script.main(URI, str(root)) == Exit.UNREACHABLE.gave_up
@@ -184,10 +182,10 @@ def test_damage_in_the_repository_itself_is_fetched_twice_at_most(root: Path, pr
     program(f"echo . >> {root}/../runs; echo cut > {root}/model.safetensors")
     assert script.main(URI, str(root)) == Exit.INCOMPLETE
     assert (root.parent / "runs").read_text() == ".\n.\n"
-    assert not (root / "model.safetensors").exists(), "nobody takes it for a model"
+    assert not (root / "model.safetensors").exists(), "it must not be taken for a model"
 
 
-def test_missing_shard_is_not_waited_for(root: Path, program: Program) -> None:
+def test_gives_up_on_missing_shard(root: Path, program: Program) -> None:
     fill(root, without(weights.SHARDED, weights.SECOND))
     program(f"echo . >> {root}/../runs")
     assert script.main(URI, str(root)) == Exit.INCOMPLETE
@@ -204,9 +202,7 @@ def test_attempts_are_counted_for_each_job(root: Path, program: Program, monkeyp
     assert script.main(URI, str(root)) == 51
 
 
-def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_cause_when_attempts_cannot_be_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert script.final(Exit.UNREACHABLE, tmp_path / "absent" / ".modelplane") == 52
     monkeypatch.setenv("MODELPLANE_BACKOFF_LIMIT", "many")
     assert script.final(Exit.UNREACHABLE, tmp_path) == 52
@@ -216,7 +212,7 @@ def test_where_nothing_can_be_counted_the_cause_is_told_all_the_same(
     ("number", "want"),
     [(errno.ENOSPC, 43), (errno.EDQUOT, 43), (errno.EACCES, 44), (errno.EROFS, 44), (errno.EIO, 54), (None, 54)],
 )
-def test_own_writes_have_causes(
+def test_maps_own_write_errors_to_causes(
     root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, number: int | None, want: int
 ) -> None:
     def refuse(*_: object) -> None:
@@ -276,7 +272,7 @@ def test_lines_are_bounded_and_no_secret_is_cut_in_two(
         assert "value" not in lines[0]
 
 
-def test_faults_are_said_up_to_a_number(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_bounded_number_of_faults(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     fill(root, {"m-000001-of-999999.gguf": weights.gguf()})
     program("exit 0")
     assert script.main(URI, str(root)) == Exit.INCOMPLETE
@@ -287,7 +283,7 @@ HOSTILE = ("Invalid ", "4", "401 Client Error", "HTTPError: 4", "status code ", 
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_megabyte_of_anything_is_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_unknown_input_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not linear would take hours here."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "")
     flood = text * (2**20 // len(text))
@@ -297,7 +293,7 @@ def test_a_megabyte_of_anything_is_read_once(text: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("error", [ValueError("hf_secret_value"), RecursionError(), KeyError("x"), MemoryError()])
-def test_what_nobody_foresaw_is_one_line_and_unknown(
+def test_reports_unexpected_error_in_one_line(
     root: Path,
     program: Program,
     monkeypatch: pytest.MonkeyPatch,
@@ -326,10 +322,10 @@ def test_image_without_the_program_is_unknown(root: Path, monkeypatch: pytest.Mo
 def test_termination_is_passed_on(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     program("sleep 0.3; kill -TERM $PPID; sleep 10 & wait")
     assert script.main(URI, str(root)) == 128 + signal.SIGTERM
-    assert "download failed" not in capsys.readouterr().out, "being stopped is nobody's failure"
+    assert "download failed" not in capsys.readouterr().out, "being stopped is no failure"
 
 
-def test_termination_after_the_end_finds_nobody(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_termination_after_the_end(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: int) -> None:
         raise ProcessLookupError
 

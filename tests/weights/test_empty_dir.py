@@ -69,19 +69,22 @@ def test_certificates_are_mounted_for_the_hub_where_kserve_mounts_none(env: JSON
 
 
 @pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
-def test_for_s3_kserve_is_told_to_mount_them(env: JSON, where: str) -> None:
+def test_lets_kserve_mount_certificates_for_s3(env: JSON, where: str) -> None:
     found = pod(of_s3, environment("storage.download.env", env))
-    told = variables(found)
-    assert (told["AWS_CA_BUNDLE_CONFIGMAP"], told["AWS_CA_BUNDLE"]) == ("corporate-ca", f"{where}/cabundle.crt")
+    set_values = variables(found)
+    assert (set_values["AWS_CA_BUNDLE_CONFIGMAP"], set_values["AWS_CA_BUNDLE"]) == (
+        "corporate-ca",
+        f"{where}/cabundle.crt",
+    )
     assert "volumeMounts" not in container(found), "two mounts at one path are refused by the cluster"
 
 
-def test_what_the_platform_says_to_kserve_itself_counts() -> None:
+def test_keeps_platforms_own_kserve_variables() -> None:
     own: JSON = [BUNDLE, {"name": "AWS_CA_BUNDLE_CONFIGMAP", "value": "buckets-ca"}]
     assert variables(pod(of_s3, environment("storage.download.env", own)))["AWS_CA_BUNDLE_CONFIGMAP"] == "buckets-ca"
 
 
-def test_a_token_that_is_there_already_reaches_it() -> None:
+def test_passes_existing_token_to_initializer() -> None:
     found = pod(environment("storage.download.tokenSecretName", "hub"))
     (token,) = [entry for entry in listing(container(found), "env") if entry["name"] == "HF_TOKEN"]
     assert mapping(token, "valueFrom.secretKeyRef")["name"] == "hub"
@@ -124,7 +127,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_what_an_empty_dir_cannot_have_is_refused_with_path_and_advice(case: Refused) -> None:
+def test_refuses_unsupported_settings_of_empty_dir(case: Refused) -> None:
     control, found = plane(ONE_NODE), manifests(ONE_NODE)
     for manifest in found:
         if manifest["kind"] == case.kind:
@@ -144,14 +147,14 @@ EARLIER = {
 
 
 @pytest.mark.parametrize("case", EARLIER)
-def test_what_runs_since_before_it_was_refused_goes_on(case: str) -> None:
+def test_keeps_service_that_is_older_than_the_refusal(case: str) -> None:
     rest = scene(ONE_NODE).edited(EARLIER[case])
     assert only(rest) == running(scene(ONE_NODE))
     assert rest.said("StorageReady").status == "True"
     assert text(only(rest), "spec.template.serviceAccountName") == ""
 
 
-def test_what_it_costs_is_said() -> None:
+def test_reports_bytes_downloaded_per_pod() -> None:
     found = scene(ONE_NODE).edited(model("resources.disk", "55Gi"))
     assert "every pod start downloads 55Gi again" in found.said("StorageReady").message
 
@@ -175,14 +178,14 @@ def of_image(found: Scene) -> None:
         ({"claimName": "mine"}, (of_image,), "claimName"),
     ],
 )
-def test_what_is_asked_of_a_claim_that_there_is_not_is_named(cache: JSON, edits: tuple[Edit, ...], unused: str) -> None:
-    """What runs goes on; nobody is refused for words that change nothing."""
+def test_remarks_settings_of_absent_claim(cache: JSON, edits: tuple[Edit, ...], unused: str) -> None:
+    """A running service continues; settings without effect refuse nothing."""
     found = scene(ONE_NODE).edited(*edits, placement("modelCache", cache)).said("StorageReady")
     assert found.status is Status.TRUE
     assert f"Note: spec.modelCache.{unused}: has no effect, as there is no claim: " in found.message
 
 
-def test_nothing_is_named_where_nothing_was_asked() -> None:
+def test_remarks_nothing_without_settings() -> None:
     nothing: tuple[JSON, ...] = (None, {"type": "EmptyDir"}, {"retry": "1"})
     for cache in nothing:
         assert (
@@ -190,8 +193,8 @@ def test_nothing_is_named_where_nothing_was_asked() -> None:
         )
 
 
-def test_the_token_stays_for_as_long_as_pods_fetch_with_it() -> None:
-    """What is downloaded to a claim is verified, and the service is told: pods that start until they go need it."""
+def test_keeps_token_while_pods_download() -> None:
+    """What is downloaded to a claim is verified, and the service moves there: pods that start until then need it."""
     control = plane(ONE_NODE)
     deployment, found = composite(control, "ModelDeployment"), composite(control, "ClusterModel")
     change(control, found, "spec.huggingFace.secretRef", {"name": "hub", "namespace": "s"})
@@ -205,4 +208,4 @@ def test_the_token_stays_for_as_long_as_pods_fetch_with_it() -> None:
         tokens = [key for key in there if key.startswith("token-")]
         reads.add((text(status, "uri").partition(":")[0], bool(tokens)))
     assert ("hf", False) not in reads, "one that reads from the hub has it"
-    assert ("pvc", False) in reads, "and nobody has it once they read from the claim"
+    assert ("pvc", False) in reads, "and it is gone once they read from the claim"

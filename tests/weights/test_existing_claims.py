@@ -1,4 +1,4 @@
-"""A claim that exists is judged by what it is, and one that does not yet by what is asked: nobody can change the first.
+"""An existing claim is judged by what it is, and a new one by what is requested: the first cannot be changed.
 
 What an environment says of claims to come takes nothing from what lies on one; nor does it make more of a claim than it
 is.
@@ -82,7 +82,7 @@ def modes(control: ControlPlane) -> list[JSON]:
     return [get(c, "spec.accessModes") for c in remote(control, only(control, "ModelPlacement"), "claim-").values()]
 
 
-def test_a_claim_of_one_node_is_not_given_to_two_replicas_whatever_the_environment_says_of_new_ones() -> None:
+def test_refuses_second_replica_on_existing_read_write_once_claim() -> None:
     control = up(ONCE)
     before = services(control)
     edit(control, "InferenceEnvironment", "spec.storage", MANY)
@@ -97,7 +97,7 @@ def test_a_claim_of_one_node_is_not_given_to_two_replicas_whatever_the_environme
     assert "ReadWriteOnce" in message
 
 
-def test_nor_to_a_replica_of_two_nodes() -> None:
+def test_refuses_two_nodes_on_existing_read_write_once_claim() -> None:
     control = up(ONCE)
     before = services(control)
     edit(control, "InferenceEnvironment", "spec.storage", MANY)
@@ -107,7 +107,7 @@ def test_nor_to_a_replica_of_two_nodes() -> None:
 
 
 @pytest.mark.parametrize("storage", [{}, ONCE, {**MANY, "storageClassName": "other"}], ids=str)
-def test_what_is_said_of_new_claims_takes_nothing_from_one_that_is_there(storage: JSON) -> None:
+def test_keeps_existing_claim_when_settings_of_new_ones_change(storage: JSON) -> None:
     control = up(MANY, 2)
     claims = remote(control, only(control, "ModelPlacement"), "claim-")
     edit(control, "InferenceEnvironment", "spec.storage", storage)
@@ -122,7 +122,7 @@ def test_what_is_said_of_new_claims_takes_nothing_from_one_that_is_there(storage
         assert said(control, only(control, "ModelDeployment"), SCHEDULED) == ("True", "Placed")
 
 
-def test_nor_does_a_size_that_nobody_says_any_more() -> None:
+def test_keeps_existing_claim_when_its_size_is_unset() -> None:
     control = up(MANY, 2)
     bare = objects.pool("pool", maxNodeCount=8, capabilities={"multiNodeCapable": True})
     edit(control, "InferenceEnvironment", "spec.nodePools", [bare])
@@ -132,7 +132,7 @@ def test_nor_does_a_size_that_nobody_says_any_more() -> None:
     assert [image for _, image in services(control).values()] == [OTHER_IMAGE]
 
 
-def test_a_cache_keeps_what_it_has_and_serves_whoever_comes() -> None:
+def test_cache_keeps_claim_and_serves_new_placements() -> None:
     cache = objects.cache("team", "weights", "llm", ["a"], storage={"size": "200Gi"})
     control = up(MANY, 2, cache, cache={"name": "weights"})
     control.delete(only(control, "ModelDeployment"))
@@ -145,14 +145,14 @@ def test_a_cache_keeps_what_it_has_and_serves_whoever_comes() -> None:
     assert said(control, only(control, "ModelPlacement"), "ServiceReady") == ("True", "Serving")
 
 
-def test_a_claim_that_is_not_there_is_still_refused() -> None:
+def test_refuses_claim_that_does_not_exist() -> None:
     control = up({}, 2)
     deployment = only(control, "ModelDeployment")
     assert said(control, deployment, SCHEDULED) == ("False", "SharedStorageMissing")
 
 
-def test_another_claim_than_the_one_that_is_there_is_a_new_one() -> None:
-    """Another revision's bytes want a claim of their own, for which nobody names a class."""
+def test_checks_another_claim_as_new() -> None:
+    """Another revision's bytes want a claim of their own, for which no class is set."""
     control = up(MANY, 2)
     before = services(control)
     edit(control, "InferenceEnvironment", "spec.storage", {})
@@ -164,13 +164,11 @@ def test_another_claim_than_the_one_that_is_there_is_a_new_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("storage", "gpus", "told"),
+    ("storage", "gpus", "reported"),
     [(ONCE, 8, True), (ONCE, 15, True), (ONCE, 16, False), (MANY, 8, False)],
     ids=["tied", "no room for both", "room for both", "any node"],
 )
-def test_a_pod_that_must_wait_for_the_node_of_the_one_before_it_is_told(
-    storage: Manifest, gpus: int, *, told: bool
-) -> None:
+def test_reports_rollout_that_needs_the_same_node(storage: Manifest, gpus: int, *, reported: bool) -> None:
     """Seven other nodes are free, and the claim is on this one."""
     control = up(storage, gpus=gpus)
     serving = _serving(control)
@@ -180,7 +178,7 @@ def test_a_pod_that_must_wait_for_the_node_of_the_one_before_it_is_told(
     first = Call(xr=control.composites[placement], observed=control.store.owned(placement))
     _, outcome = reconciled(first, control.composites.values())
     said_of_it = [event.message for event in outcome.events if event.reason == "RolloutNeedsRoom"]
-    assert bool(said_of_it) is told
+    assert bool(said_of_it) is reported
     assert all("its claim is ReadWriteOnce, so that it can only run on the old one's node" in m for m in said_of_it)
 
 
@@ -197,13 +195,13 @@ def _nothing_fetched(found: Scene) -> None:
     put(found.xr, "status", {})
 
 
-def test_a_claim_that_is_there_is_filled_though_nobody_names_its_class_any_more() -> None:
+def test_fills_existing_claim_whose_class_is_unset() -> None:
     found = scene(SEVERAL_NODES).edited(_nothing_fetched, NO_STORAGE)
     assert found.said("StorageReady").reason == "Downloading"
     assert found.composed("job-")
 
 
-def test_a_claim_that_went_with_its_namespace_is_a_new_one() -> None:
+def test_checks_claim_of_deleted_namespace_as_new() -> None:
     found = scene(SEVERAL_NODES).edited(NO_STORAGE, observed("claim-", "status.conditions", NO_NAMESPACE))
     assert found.said("StorageReady").reason == "ClaimPending"
     assert "requires shared storage" in found.said("StorageReady").message
@@ -253,9 +251,7 @@ def test_a_cache_on_a_claim_of_the_users_says_at_once_that_it_is_of_one_pod() ->
         ("", 2, 2, []),
     ],
 )
-def test_what_is_left_of_faults_where_the_weights_are(
-    mode: str, nodes: int, replicas: int, left: list[FaultKind]
-) -> None:
+def test_finds_faults_for_existing_claim(mode: str, nodes: int, replicas: int, left: list[FaultKind]) -> None:
     found = tuple(StorageFault(kind=kind, field="spec.x") for kind in FaultKind)
     of_a_new_one = {FaultKind.SIZE, FaultKind.STORAGE_CLASS, FaultKind.ACCESS_MODE, FaultKind.OWN_ACCESS_MODE}
     sizes = {FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE}

@@ -69,7 +69,7 @@ CASES = (
     ),
     Case(
         "no-such-cache",
-        "nobody can add an environment to it",
+        "no environment can be added to it",
         replace(MULTI, choice=NamedCache(name="kimi")),
         ("spec.modelCache.name: ModelCache kimi does not exist or is invalid",),
     ),
@@ -146,7 +146,7 @@ CASES = (
         replace(SINGLE, model=HTTPS, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
         ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for this kind of source",),
     ),
-    Case("one-replica-on-one-node", "nobody shares it", replace(SINGLE, environment=ONCE, choice=PVC)),
+    Case("one-replica-on-one-node", "it is not shared", replace(SINGLE, environment=ONCE, choice=PVC)),
     Case(
         "exclusive-on-several-nodes",
         "only one node could mount it",
@@ -189,5 +189,5 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_problems(case: Case) -> None:
+def test_finds_every_fault(case: Case) -> None:
     assert tuple(str(fault.problem) for fault in find_faults(case.request)) == case.want, case.reason

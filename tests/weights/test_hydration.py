@@ -147,13 +147,13 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_state(case: Case) -> None:
+def test_describes_state_of_weights(case: Case) -> None:
     state = case.state
     assert (state and (state.status, state.reason, state.phase)) == case.want
     assert all(word in describe_storage(state) for word in case.words) if state else not case.words
 
 
-def test_of_bytes_that_are_there_only_a_refusal_of_their_claim_is_remarked() -> None:
+def test_remarks_only_refused_claim_of_hydrated_weights() -> None:
     silent = StorageState(finding=Finding.UNKNOWN, message="dial tcp: refused")
     assert describe_hydrated(PLAN, silent, ()) == StorageState(finding=Finding.HYDRATED)
 
@@ -198,7 +198,7 @@ LATCHES = (
         holds=False,
         outdated=True,
     ),
-    Latch(id="outage", reason="nobody said that it is gone", claim=DOWN, holds=True),
+    Latch(id="outage", reason="it is not known to be gone", claim=DOWN, holds=True),
     Latch(
         id="earlier-release",
         reason="it wrote down no uid",
@@ -210,17 +210,17 @@ LATCHES = (
 
 
 @pytest.mark.parametrize("case", LATCHES, ids=lambda c: c.id)
-def test_latch(case: Latch) -> None:
+def test_still_hydrated(case: Latch) -> None:
     assert still_hydrated(case.earlier, WANTED, case.claim) is case.holds, case.reason
     assert is_outdated(case.earlier, WANTED, case.claim, _there(COMPLETE)) is case.outdated, case.reason
 
 
-def test_what_is_remembered() -> None:
+def test_next_hydration_status() -> None:
     claim, job = _there(_claim()), _there(COMPLETE)
     assert next_hydration_status(Hydration(), WANTED, claim, job, is_hydrated=True) == DONE
     assert next_hydration_status(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, is_hydrated=True) == DONE
     replaced = _there(_claim(uid="2"))
     assert next_hydration_status(DONE, WANTED, replaced, job, is_hydrated=False) == DONE, (
-        "else its Job could not be told from a new one"
+        "to distinguish its Job from a new one"
     )
     assert next_hydration_status(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, is_hydrated=False) == WANTED

@@ -36,7 +36,7 @@ def environment(task: DownloadSpec) -> dict[str, JSON]:
     return {manifests.text(e, "name"): e.get("value") for e in manifests.listing(container(task), "env")}
 
 
-def test_pod_is_the_designs() -> None:
+def test_builds_pod() -> None:
     spec = manifests.mapping(build_job(TASK), "spec")
     assert {key: spec[key] for key in ("backoffLimit", "activeDeadlineSeconds")} == {
         "backoffLimit": 6,
@@ -62,7 +62,7 @@ def test_pod_is_the_designs() -> None:
     assert "tolerations" not in found, "a GPU pool at zero must not boot for a download"
 
 
-def test_container_is_the_designs() -> None:
+def test_builds_container() -> None:
     found = container(TASK)
     assert found["image"] == "kserve/storage-initializer:v0.20.0"
     assert found["command"] == ["python3", "/opt/modelplane/download.py"]
@@ -195,14 +195,14 @@ def test_name_changes_with_everything_immutable(case: Case) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}[a-z0-9]", name(case.task)), "DNS-1035, and room for a pod's suffix"
 
 
-def test_retry_stands_on_the_job() -> None:
+def test_annotates_job_with_retry() -> None:
     assert manifests.strings(build_job(replace(TASK, retry="2")), "metadata.annotations") == {
         "modelplane.ai/retry": "2"
     }
     assert manifests.get(build_job(TASK), "metadata.annotations") is None
 
 
-def test_pods_go_with_their_job() -> None:
+def test_deletes_pods_with_their_job() -> None:
     finalizers = manifests.get(build_job(TASK), "metadata.finalizers")
     assert finalizers == ["foregroundDeletion"], "pods that stay hold the claim, which then never goes"
 
@@ -215,7 +215,7 @@ def test_two_objects_may_describe_one_job() -> None:
 
 
 @pytest.mark.parametrize("mirror", ["", "https://hub.mirror"])
-def test_a_secret_that_arrives_whole_overrides_neither_the_scripts_variables_nor_the_platforms(mirror: str) -> None:
+def test_secret_variables_do_not_override_script_or_platform(mirror: str) -> None:
     """A container's `env` is stronger than its `envFrom`, so what stands there by name no Secret can set."""
     bucket = UriSource(uri="s3://b/m", secret=SecretKey(name="bucket", namespace="team", key=""))
     platform: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": mirror},) if mirror else ()

@@ -19,7 +19,7 @@ ONCE: Manifest = {"type": "PVC", "accessMode": "ReadWriteOnce", "storageClassNam
 
 @dataclass(frozen=True, kw_only=True)
 class Local(World):
-    """A world whose claims are of one node; Jobs `run` as long as they are told to."""
+    """A world whose claims are of one node; Jobs `run` as long as they are set to."""
 
     running: list[Manifest] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ def pod_of_job(control: ControlPlane) -> Manifest:
     return mapping(job, "spec.template.spec")
 
 
-def test_the_download_runs_where_the_service_will() -> None:
+def test_runs_download_on_nodes_of_the_service() -> None:
     caches: tuple[Manifest, ...] = (ONCE, {"claimName": "mine"})
     for cache in caches:
         control = settled(cache, Local())
@@ -89,7 +89,7 @@ def replicas(control: ControlPlane) -> list[int]:
     return [integer(service, "spec.replicas") for service in found]
 
 
-def test_a_claim_of_a_user_serves_one_replica_as_ours_does() -> None:
+def test_serves_one_replica_on_users_read_write_once_claim() -> None:
     caches: tuple[Manifest, ...] = ({"claimName": "mine"}, {"claimName": "mine", "preload": False})
     for cache in caches:
         control = settled(cache, Local(), replicas=2)
@@ -98,7 +98,7 @@ def test_a_claim_of_a_user_serves_one_replica_as_ours_does() -> None:
         assert replicas(control) == []
 
 
-def test_a_replica_more_is_not_started_and_the_one_that_runs_stays() -> None:
+def test_keeps_running_replica_and_starts_no_second_one() -> None:
     control = settled({"claimName": "mine"}, Local())
     assert replicas(control) == [1]
     edit(control, "ModelDeployment", "spec.scaling", {"fixed": {"replicas": 2}})
@@ -146,7 +146,7 @@ def images(control: ControlPlane) -> list[str]:
     return [text(container, "image") for container in listing(pod_of_job(control), "containers")]
 
 
-def test_a_download_that_failed_is_tried_again_with_the_script_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_failed_download_with_current_script(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     control = settled(ONCE, Local(running=[failed]))
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "today's")

@@ -58,7 +58,7 @@ CASES = (
     ),
     Case(
         "single-node-in-a-shared-environment",
-        "nobody asked for a claim",
+        "no claim is requested",
         replace(SINGLE, environment=SHARED),
         Row.INITIALIZER,
         "hf://moonshotai/Kimi-K2-Instruct:main",
@@ -209,7 +209,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_table(case: Case) -> None:
+def test_plans_each_row_of_the_case_table(case: Case) -> None:
     found = planned(case.request)
     assert found.type is case.type, case.reason
     assert found.uri == case.uri.format(claim=found.claim_name), case.reason
@@ -222,7 +222,7 @@ def test_table(case: Case) -> None:
         assert volumes[0]["persistentVolumeClaim"] == {"claimName": found.claim_name}, case.reason
 
 
-def test_faults_are_returned() -> None:
+def test_returns_plan_with_its_faults() -> None:
     found = plan_weights(replace(MULTI, environment=EnvironmentStorage()))
     assert found.accept(claim_exists=False, weights_exist=False) is None
     assert found.accept(claim_exists=True, weights_exist=False)
@@ -245,7 +245,7 @@ def test_managed_names_belong_to_one_placement() -> None:
         replace(MULTI, choice=UserClaim(claim="mine")),
     ],
 )
-def test_retained_and_shared_names_are_everybodys(asked: StorageRequest) -> None:
+def test_shares_names_of_retained_and_shared_objects(asked: StorageRequest) -> None:
     gated = replace(asked, model=model(GATED))
     mine, other = planned(gated), planned(replace(gated, owner="kimi-k2-other-5e6f7a8b"))
     assert mine.claim_name == other.claim_name
@@ -253,7 +253,7 @@ def test_retained_and_shared_names_are_everybodys(asked: StorageRequest) -> None
     assert mine.credential == other.credential, "the Job names the Secret"
 
 
-def test_what_is_of_one_claim_of_the_user_is_of_no_other() -> None:
+def test_names_objects_by_users_claim() -> None:
     asked = replace(MULTI, model=model(GATED), choice=UserClaim(claim="mine"))
     mine, other = planned(asked), planned(replace(asked, choice=UserClaim(claim="theirs")))
     assert mine.job
@@ -273,7 +273,7 @@ def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
     assert mine.credential != other.credential
 
 
-def test_a_cache_has_bytes_of_its_own_on_each_of_two_environments_of_one_cluster() -> None:
+def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
     """Or leaving one of them would delete what the other's services read."""
     cache = replace(MULTI, model=model(GATED, disk=GIB), for_cache=True)
     mine, other = (planned(replace(cache, cache_environment=name)) for name in ("east", "west"))
@@ -283,9 +283,7 @@ def test_a_cache_has_bytes_of_its_own_on_each_of_two_environments_of_one_cluster
     assert mine.job.name != other.job.name
     assert mine.credential != other.credential
     retained = replace(cache, choice=ManagedCache(retain=True))
-    assert planned(retained) == planned(replace(retained, cache_environment="east")), (
-        "and what is never deleted is everybody's"
-    )
+    assert planned(retained) == planned(replace(retained, cache_environment="east")), "retained objects are shared"
 
 
 def test_names_are_dns_1035() -> None:
@@ -342,7 +340,7 @@ def test_shared_claim_is_the_environments_alone() -> None:
     assert (claim.name, claim.class_name, claim.access_mode) == ("model-cache", "nfs", "ReadWriteMany")
 
 
-def test_token_of_a_job_goes_and_that_of_a_pod_stays() -> None:
+def test_keeps_token_of_pods_and_not_of_job() -> None:
     job = planned(replace(MULTI, model=model(GATED))).credential
     pod = planned(replace(SINGLE, model=model(GATED))).credential
     assert job
@@ -365,7 +363,7 @@ def test_without_preload_no_token_is_needed() -> None:
     assert planned(request).credential is None
 
 
-def test_single_node_initializer_is_told_everything() -> None:
+def test_passes_all_settings_to_single_node_initializer() -> None:
     source = HuggingFaceSource(repo="a/b", secret=SECRET, ignore=("original/*",))
     found = planned(replace(SINGLE, model=model(source))).initializer
     assert found

@@ -1,6 +1,6 @@
 """Both scripts on real directories, as the users and with the rights that a pod gives them.
 
-That takes root, to be root and to become somebody else: for other users conftest.py leaves this file out.
+That takes root, to be root and to become another user: for other users conftest.py leaves this file out.
 """
 
 import os
@@ -75,10 +75,10 @@ def test_one_failure_one_preparation_and_it_is_downloaded(claim: Path) -> None:
     assert (claim.stat().st_uid, (claim / "models").stat().st_uid) == (0, 0), "only the model's own directory is given"
 
 
-def test_what_is_there_already_is_made_writable(claim: Path) -> None:
+def test_makes_existing_files_writable(claim: Path) -> None:
     made = claim / "models" / KEY
     (made / "deep").mkdir(parents=True, mode=0o555)
-    (made / "deep" / "file").write_text("of somebody else")
+    (made / "deep" / "file").write_text("of another user")
     made.chmod(0o555)
     assert download(claim) == Exit.NOT_WRITABLE
     assert prepare(claim) == 0
@@ -87,10 +87,10 @@ def test_what_is_there_already_is_made_writable(claim: Path) -> None:
     assert prepare(claim) == 0, "it may be done again over what is complete"
 
 
-def test_two_keys_side_by_side_do_not_meet(claim: Path) -> None:
+def test_prepares_only_the_directory_of_its_key(claim: Path) -> None:
     beside = claim / "models" / OTHER
     beside.mkdir(parents=True)
-    (beside / "weights").write_text("of somebody else")
+    (beside / "weights").write_text("of another user")
     os.chown(beside / "weights", 77, 77)
     before = owners(beside)
     assert prepare(claim) == 0
@@ -113,14 +113,14 @@ def test_a_full_file_system_is_full(claim: Path) -> None:
 
 
 def test_root_without_the_right_to_give_away_is_refused(claim: Path) -> None:
-    """As on an NFS that takes root for nobody."""
+    """As on an NFS that squashes root."""
     script = [sys.executable, "-c", SCRIPTS[PREPARE], str(claim), f"models/{KEY}", str(USER), str(USER)]
     squashed = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *script]
     assert subprocess.run(squashed, check=False, capture_output=True).returncode == REFUSED
 
 
 @pytest.mark.parametrize("link", ["models", f"models/{KEY}"])
-def test_a_link_leads_nowhere(claim: Path, link: str) -> None:
+def test_follows_no_symbolic_link(claim: Path, link: str) -> None:
     elsewhere = claim / "elsewhere"
     elsewhere.mkdir()
     place = claim / link
@@ -130,7 +130,7 @@ def test_a_link_leads_nowhere(claim: Path, link: str) -> None:
     assert owners(elsewhere) == {"elsewhere": 0}
 
 
-def test_links_in_the_directory_are_given_and_what_they_point_to_is_not(claim: Path) -> None:
+def test_changes_owner_of_links_and_not_of_their_targets(claim: Path) -> None:
     made = claim / "models" / KEY
     made.mkdir(parents=True)
     (claim / "target").write_text("of root")
@@ -140,14 +140,14 @@ def test_links_in_the_directory_are_given_and_what_they_point_to_is_not(claim: P
     assert (claim / "target").stat().st_uid == 0
 
 
-def test_in_this_process_it_does_the_same(claim: Path) -> None:
+def test_prepares_in_this_process(claim: Path) -> None:
     arguments = (f"models/{KEY}", str(USER), str(USER))
     assert main(str(claim), *arguments) == 0
     (claim / "models" / KEY).chmod(0o500)
     assert main(str(claim), *arguments) == 0
     assert (claim / "models" / KEY).stat().st_mode & 0o700 == 0o700
     assert set(owners(claim / "models" / KEY).values()) == {USER}
-    assert main(str(claim / "absent"), *arguments) == 1, "nobody foresaw that"
+    assert main(str(claim / "absent"), *arguments) == 1, "unexpected"
 
 
 def test_runs_as_a_script(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:

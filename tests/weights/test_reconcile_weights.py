@@ -203,7 +203,7 @@ CASES = (
     ),
     Case(
         "complete-and-silent",
-        "that nobody answers is said, and takes nothing back",
+        "an outage is reported, and takes nothing back",
         RETAINED,
         (job(COMPLETE), said("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
@@ -233,7 +233,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_is_composed_follows_from_what_is_seen(case: Case) -> None:
+def test_composes_by_observed_state(case: Case) -> None:
     request = asked(case.choice)
     found = weighed(request, begun(request, *case.edits))
     assert lives(found.composed) == case.want, case.reason
@@ -249,7 +249,7 @@ def test_what_is_composed_follows_from_what_is_seen(case: Case) -> None:
 
 
 @pytest.mark.parametrize("choice", [RETAINED, ManagedCache()], ids=["retained", "own"])
-def test_what_was_complete_stays_so_without_its_job(choice: CacheChoice) -> None:
+def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     request = asked(choice)
     earlier = weighed(request, begun(request, job(COMPLETE))).hydration
     found = weighed(request, begun(request, *GONE), earlier)
@@ -266,11 +266,11 @@ def test_what_was_complete_stays_so_without_its_job(choice: CacheChoice) -> None
         (
             ManagedCache(),
             {"claim": OWNED, "token": OWNED},
-            "it goes, and the next call makes it anew",
+            "it is deleted, and the next call creates another",
         ),
     ],
 )
-def test_a_job_that_filled_an_earlier_claim_of_the_name_goes(
+def test_deletes_job_that_filled_a_replaced_claim(
     choice: CacheChoice, want: dict[str, ManagementPolicy], reason: str
 ) -> None:
     request = asked(choice)
@@ -281,7 +281,7 @@ def test_a_job_that_filled_an_earlier_claim_of_the_name_goes(
     assert (found.gate_open, found.hydration) == (False, earlier), "and nothing is served on the new one"
 
 
-def test_what_is_of_other_bytes_is_handed_to_the_caller_as_it_was() -> None:
+def test_returns_objects_of_other_bytes_as_stale() -> None:
     request = asked()
     before = begun(request, job(COMPLETE), gone("scripts-"))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
@@ -307,9 +307,7 @@ TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
         ((job(NOT_WRITABLE),), True, "it could not write, and a prepared one follows"),
     ],
 )
-def test_a_size_below_the_models_ends_nothing_that_was_begun(
-    edits: tuple[Edit, ...], planned: bool, reason: str
-) -> None:
+def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned: bool, reason: str) -> None:
     observed = begun(asked(SMALL), *edits)
     found = weighed(asked(SMALL, model=TOO_LARGE), observed)
     assert (found.plan is not None) is planned, reason
@@ -320,7 +318,7 @@ def test_a_size_below_the_models_ends_nothing_that_was_begun(
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
 
-def test_a_size_below_the_models_ends_nothing_that_is_read_or_remembered() -> None:
+def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
     request = asked(SMALL, model=TOO_LARGE)
     observed = begun(asked(SMALL), *GONE)
     plan = weighed(asked(SMALL), observed).plan
@@ -333,13 +331,13 @@ def test_a_size_below_the_models_ends_nothing_that_is_read_or_remembered() -> No
     assert refused.hydration.path == "models/other", "what was known is not forgotten"
 
 
-def test_without_preload_nothing_is_fetched_or_waited_for() -> None:
+def test_neither_downloads_nor_waits_without_preload() -> None:
     found = weighed(asked(ManagedCache(preload=False)), {})
     assert (lives(found.composed), found.gate_open) == ({"claim": OWNED}, True)
     request = asked(ManagedCache())
     earlier = weighed(request, begun(request, job(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
-    assert weighed(asked(ManagedCache(preload=False)), {}, earlier).hydration == forgotten, "nobody verifies it"
+    assert weighed(asked(ManagedCache(preload=False)), {}, earlier).hydration == forgotten, "it is not verified"
     refused = weighed(asked(ManagedCache(preload=False)), begun(asked(ManagedCache()), said("claim-", REFUSED)))
     assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = asked(UserClaim(claim="mine", preload=False))
@@ -360,7 +358,7 @@ ONCE = replace(FACTS, access_mode="ReadWriteOnce")
     [
         (FACTS, Phase.READY, Finding.CACHE_HYDRATED, "it says that it is there"),
         (FACTS, Phase.DOWNLOADING, Finding.CACHE_DOWNLOADING, "it does not yet"),
-        (replace(FACTS, path=""), Phase.READY, Finding.UNPLANNABLE, "nobody knows where it would be read"),
+        (replace(FACTS, path=""), Phase.READY, Finding.UNPLANNABLE, "the path is unknown"),
         (ONCE, Phase.READY, Finding.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
     ],
 )
@@ -376,7 +374,7 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     assert found.hydration == (known if found.plan else NOTHING), reason
 
 
-def test_a_job_that_could_not_write_is_followed_by_a_prepared_one() -> None:
+def test_prepares_job_after_write_failure() -> None:
     observed = begun(asked(), job(NOT_WRITABLE))
     jobs = {key for key in weighed(asked(), observed).composed if key.startswith("job-")}
     assert len(jobs) == 2

@@ -24,7 +24,7 @@ from tests.weights.test_reconcile_weights import (
 )
 
 
-def test_a_refused_config_map_is_reported_as_what_the_pods_wait_for() -> None:
+def test_reports_refused_config_map() -> None:
     message = 'configmaps is forbidden: User "modelplane" cannot create resource "configmaps"'
     request = asked()
     found = weighed(request, begun(request, job(RUNS), said("scripts-", message)))

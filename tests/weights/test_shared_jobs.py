@@ -81,7 +81,7 @@ def test_another_claim_is_another_job_with_a_token_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["token-", "scripts-"])
-def test_what_a_shared_download_needs_leaves_the_cluster_in_two_steps(prefix: str) -> None:
+def test_deletes_objects_of_shared_download_in_two_steps(prefix: str) -> None:
     world = Slow()
     control = _twins("private-model", {"type": "PVC", "retain": True, "size": "20Gi", "storageClassName": "rwx"}, world)
     first, second = control.all("ModelPlacement")

@@ -38,7 +38,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_size(case: Case) -> None:
+def test_computes_size(case: Case) -> None:
     found = compute_size(case.explicit, model(disk=case.disk, vram=case.vram), case.gpu_memory)
     assert found == case.want, case.reason
 
@@ -69,5 +69,5 @@ REQUESTS = (
 
 
 @pytest.mark.parametrize("case", REQUESTS, ids=lambda c: c.id)
-def test_request(case: RequestCase) -> None:
+def test_formats_request(case: RequestCase) -> None:
     assert format_request(case.wanted, case.observed) == case.want, case.reason

@@ -66,7 +66,7 @@ def _jobs(control: ControlPlane, ref: Ref) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_that_is_cleaned_up_is_not_run_again(kind: str) -> None:
+def test_does_not_repeat_download_whose_job_is_cleaned_up(kind: str) -> None:
     world = Touched()
     control, ref = _plane(kind, world)
     assert said(control, ref, KINDS[kind]) == ("True", "Hydrated")
@@ -85,7 +85,7 @@ def test_a_job_that_is_cleaned_up_is_not_run_again(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_that_runs_again_takes_nothing_back(kind: str) -> None:
+def test_stays_hydrated_while_job_runs_again(kind: str) -> None:
     world = Touched()
     control, ref = _plane(kind, world)
     world.touches["Job"] = _again
@@ -110,7 +110,7 @@ def test_a_claim_that_was_replaced_is_filled_again(kind: str) -> None:
     assert jobs in gone, "and is run again"
 
 
-def test_another_key_ends_the_latch() -> None:
+def test_downloads_again_for_another_cache_key() -> None:
     control, ref = _plane("ModelPlacement", Touched())
     change(control, only(control, "ClusterModel"), "spec.huggingFace.revision", "v2")
     control.advance()
@@ -127,7 +127,7 @@ def test_another_retry_is_a_new_download() -> None:
     assert said(control, ref, "StorageReady") == ("False", "Downloading")
 
 
-def test_an_environment_that_vanishes_for_a_while_takes_nothing_with_it() -> None:
+def test_keeps_weights_while_environment_is_missing() -> None:
     control, ref = _plane("ModelCache", Touched())
     before = listing(control.composites[ref], "status.environments")
     gone = control.all("InferenceEnvironment")[0]
@@ -185,7 +185,7 @@ def test_a_cache_on_an_exclusive_claim_serves_one_pod(mode: str, replicas: int, 
 
 
 @pytest.mark.parametrize(("stated", "grows"), [({"size": "3Ti"}, True), (None, False)], ids=("size", "memory"))
-def test_a_filled_claim_grows_only_for_what_somebody_states(stated: Manifest | None, grows: bool) -> None:
+def test_grows_hydrated_claim_only_for_stated_size(stated: Manifest | None, grows: bool) -> None:
     found = manifests("kimi-k2-two-nodes")
     for manifest in found:
         if manifest["kind"] == "ClusterModel":

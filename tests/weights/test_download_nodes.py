@@ -48,7 +48,7 @@ CASES = (
     Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL), ANYWHERE, MANY),
     Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),
     Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL), ANYWHERE, MANY),
-    Case("cache", "it is read by nobody yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
+    Case("cache", "it has no consumer yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
     Case("said", "who names nodes for downloads knows where their volumes are",
          replace(ASKED, environment=LOCAL, download=DOWNLOAD),
          ({"disk": "fast"}, [{"operator": "Exists"}, *TOLERATED])),
@@ -56,7 +56,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_where_a_download_runs(case: Case) -> None:
+def test_selects_nodes_of_download(case: Case) -> None:
     request = replace(case.request, model=replace(case.request.model, disk=2**30))
     found = plan_weights(request, ObservedStorage(access_mode=case.observed_mode)).plan
     assert found

@@ -1,4 +1,4 @@
-"""What is said to whoever's download found no room: what can be done about this claim, by this object's fields."""
+"""Advice after DiskFull: what can be done about this claim, by this object's fields."""
 
 from dataclasses import dataclass, replace
 
@@ -52,7 +52,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_is_advised_can_be_done(case: Case) -> None:
+def test_advises_fields_that_exist(case: Case) -> None:
     full = begun(case.request, job({"conditions": [FULL]}))
     said = describe_storage(weighed(case.request, full).state)
     assert f"failed (DiskFull): the claim is full: {case.room}. Then set another {case.retry};" in said

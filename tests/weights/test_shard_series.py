@@ -80,6 +80,6 @@ FILES = (
 
 
 @pytest.mark.parametrize("case", FILES, ids=lambda c: c.id)
-def test_misses_the_parts_that_a_name_promises(root: Path, case: Files) -> None:
+def test_reports_missing_parts_of_a_series(root: Path, case: Files) -> None:
     fill(root, case.files)
     assert script.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason

@@ -80,7 +80,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_build_and_changed(case: Case) -> None:
+def test_builds_claim_and_finds_immutable_changes(case: Case) -> None:
     built = build_claim(case.plan, case.observed)
     assert built.get("spec") == case.want, case.reason
     metadata = built["metadata"]
@@ -108,5 +108,5 @@ SHARED = (
 
 
 @pytest.mark.parametrize("case", SHARED, ids=lambda c: c.id)
-def test_shared(case: SharedCase) -> None:
+def test_can_be_mounted_by(case: SharedCase) -> None:
     assert can_be_mounted_by(case.observed, case.nodes) is case.want, case.reason

@@ -67,7 +67,7 @@ def test_the_user_of_the_download_is_the_platforms_to_name() -> None:
     assert args[2:] == ["2000", "3000"], "who downloads gets the directory"
 
 
-def test_root_is_asked_for_in_so_many_words() -> None:
+def test_requests_root_explicitly() -> None:
     found = mapping(build(security={"runAsUser": 0}), "spec.template.spec.securityContext")
     assert (found["runAsUser"], found["runAsNonRoot"]) == (0, False), "the kubelet refuses the contradiction"
 
@@ -79,20 +79,20 @@ def deadline(made: Manifest) -> object:
 @pytest.mark.parametrize(
     ("reason", "status", "want"),
     [
-        ("nobody knows of a pod", {}, 600),
+        ("no pod is known", {}, 600),
         ("no pod was made", {"active": 0, "ready": 0}, 600),
         ("it runs", {"active": 1}, 86400),
         ("an attempt failed", {"failed": 1}, 86400),
         ("a pod has just ended", {"uncountedTerminatedPods": {"failed": ["uid"]}}, 86400),
     ],
 )
-def test_ten_minutes_until_there_is_a_pod(reason: str, status: Manifest, want: int) -> None:
+def test_limits_time_until_first_pod(reason: str, status: Manifest, want: int) -> None:
     made = build_job(PREPARED)
     assert deadline(with_pod_start_deadline(made, {}, {"status": status})) == want, reason
     assert deadline(with_pod_start_deadline(PLAIN, {}, {"status": status})) == 86400, "no namespace refuses this one"
 
 
-def test_time_that_was_given_is_not_taken_back() -> None:
+def test_does_not_shorten_granted_deadline() -> None:
     made = build_job(PREPARED)
     assert deadline(with_pod_start_deadline(made, made, {})) == 86400
 
@@ -111,7 +111,7 @@ def ended(seconds: int, status: Manifest, made: Manifest) -> Manifest:
 @pytest.mark.parametrize(
     ("reason", "made", "seconds", "status", "want"),
     [
-        ("nobody made it a pod", build_job(PREPARED), 600, {}, JobFailure.NO_POD),
+        ("no pod was created", build_job(PREPARED), 600, {}, JobFailure.NO_POD),
         ("it had one", build_job(PREPARED), 600, {"failed": 1}, JobFailure.DEADLINE_EXCEEDED),
         ("it had all its time", build_job(PREPARED), 86400, {}, JobFailure.DEADLINE_EXCEEDED),
         ("no level of Pod Security refuses it", PLAIN, 600, {}, JobFailure.DEADLINE_EXCEEDED),
@@ -124,7 +124,7 @@ def test_a_job_that_never_had_a_pod(
     assert find_failure(ended(seconds, status, made)) is want, reason
 
 
-def test_what_root_may_not_do_is_not_writable() -> None:
+def test_maps_refused_root_to_not_writable() -> None:
     said = "Container prepare for pod team/x failed with exit code 46 matching FailJob rule at index 1"
     failed: Manifest = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": said}
     assert find_failure({"status": {"conditions": [failed]}}) is JobFailure.NOT_WRITABLE

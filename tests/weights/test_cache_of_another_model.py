@@ -28,8 +28,8 @@ def test_a_cache_of_another_model_changes_nothing_that_runs() -> None:
     assert changed.said("ServiceReady").status is Status.TRUE
 
 
-def test_a_cache_that_one_pod_can_mount_serves_on_and_no_second_replica_is_started() -> None:
-    """A ModelCache's claim is read by every replica; what is ReadWriteOnce by now was not when this was placed."""
+def test_keeps_service_of_read_write_once_cache_without_second_replica() -> None:
+    """A ModelCache's claim is read by every replica; it became ReadWriteOnce after this was placed."""
     rest = at_rest("model-cache")
 
     def once(found: Scene) -> None:

@@ -46,7 +46,7 @@ CASES = (
     Case("unreachable-to-the-end", "52 on the last attempt", exited(62), JobFailure.UNREACHABLE),
     Case("killed-to-the-end", "53 on the last attempt", exited(63), JobFailure.KILLED),
     Case("unknown-to-the-end", "54 on the last attempt", exited(64), JobFailure.UNKNOWN),
-    Case("foreign-code", "a code of nobody's", exited(7), JobFailure.UNKNOWN),
+    Case("foreign-code", "an unknown code", exited(7), JobFailure.UNKNOWN),
     Case("policy-without-code", "a policy that we did not write", job("PodFailurePolicy"), JobFailure.UNKNOWN),
     Case("endless-code", "a remote cluster may write anything", exited("9" * 5000), JobFailure.UNKNOWN),
     Case("deadline", "activeDeadlineSeconds", job("DeadlineExceeded"), JobFailure.DEADLINE_EXCEEDED),

@@ -37,11 +37,11 @@ LARGER = 32 * 141 * GIB
     [
         (RUNS, None, (), LARGER // GIB, "what is derived grows while the bytes are on their way"),
         (COMPLETE, None, (), 16 * 141, "they fit: what has drifted since is no reason to grow"),
-        (COMPLETE, 9000 * GIB, (), 9000, "what somebody states is"),
-        (COMPLETE, None, (gone("claim-"),), LARGER // GIB, "one that nobody has seen is described as it would be made"),
+        (COMPLETE, 9000 * GIB, (), 9000, "a stated size does"),
+        (COMPLETE, None, (gone("claim-"),), LARGER // GIB, "an unobserved claim is described as it would be created"),
     ],
 )
-def test_a_filled_claim_grows_only_for_what_somebody_states(
+def test_grows_hydrated_claim_only_for_stated_size(
     status: Manifest, size: int | None, edits: tuple[Edit, ...], want: int, reason: str
 ) -> None:
     earlier = (
@@ -55,7 +55,7 @@ def test_a_filled_claim_grows_only_for_what_somebody_states(
     assert get(claim, f"{DESCRIBED}.spec.resources.requests.storage") == f"{want}Gi", reason
 
 
-def test_every_secret_of_a_shared_download_goes_in_two_steps() -> None:
+def test_deletes_secrets_of_shared_download_in_two_steps() -> None:
     """A token and what the Job's image is pulled with: without the Delete policy each would stay on the cluster."""
     request = asked(pull_secrets=(PullSecret(name="", source=SECRET),))
     first = begun(request, job(COMPLETE))
@@ -70,14 +70,14 @@ def test_every_secret_of_a_shared_download_goes_in_two_steps() -> None:
     assert tokens.isdisjoint(weighed(asked(ManagedCache()), begun(asked(ManagedCache()), job(COMPLETE))).composed)
 
 
-def test_what_the_cluster_refuses_to_change_about_a_filled_claim_is_a_remark() -> None:
+def test_remarks_refused_change_of_hydrated_claim() -> None:
     found = weighed(asked(), begun(asked(), job(COMPLETE), said("claim-", REFUSED)))
     (remark,) = found.state.problems
     assert found.plan
     assert (remark.path, remark.message) == (f"claim {found.plan.claim_name}", REFUSED)
 
 
-def test_what_only_another_claim_could_have_is_a_remark_on_the_one_that_is_filled() -> None:
+def test_remarks_immutable_change_of_hydrated_claim() -> None:
     made_of = at("claim-", "status.atProvider.manifest.spec.storageClassName", "shared-vast")
     found = weighed(asked(replace(RETAINED, class_name="other")), begun(asked(), job(COMPLETE), made_of))
     assert found.state.finding is Finding.HYDRATED
@@ -88,22 +88,22 @@ def test_what_only_another_claim_could_have_is_a_remark_on_the_one_that_is_fille
     ("wanted", "reason"),
     [(asked(), "the Job reads it"), (asked(ManagedCache(), shape_nodes=1), "without a claim each pod does")],
 )
-def test_a_token_that_does_not_exist_is_named_as_its_owner_knows_it(wanted: StorageRequest, reason: str) -> None:
+def test_names_missing_token_by_its_origin(wanted: StorageRequest, reason: str) -> None:
     missing = 'cannot get referenced resource: secrets "hf-token" not found'
     state = weighed(wanted, begun(wanted, job(RUNS), said("token-", missing))).state
     assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)"), reason
 
 
-def test_a_job_that_has_filled_the_new_claim_is_not_the_one_that_filled_the_old() -> None:
+def test_accepts_new_job_after_claim_was_replaced() -> None:
     earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
     later: Manifest = {**COMPLETE, "completionTime": "2026-02-02T00:00:00Z"}
-    anew = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
-    found = weighed(asked(), anew, earlier)
+    refilled = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
+    found = weighed(asked(), refilled, earlier)
     assert (found.gate_open, lives(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
     assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
 
 
-def test_what_an_earlier_release_remembered_without_a_namespace_holds() -> None:
+def test_accepts_recorded_hydration_without_namespace() -> None:
     earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
     found = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="", claim_uid=""))
     assert (found.gate_open, found.hydration) == (True, earlier)
@@ -114,7 +114,7 @@ def test_what_an_earlier_release_remembered_without_a_namespace_holds() -> None:
 @pytest.mark.parametrize(
     ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_UNKNOWN)]
 )
-def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: str, finding: Finding) -> None:
+def test_reports_token_with_the_providers_message(message: str, finding: Finding) -> None:
     observed = begun(asked(), job(RUNS), said("token-", message))
     (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"
@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_token_is_said_with_the_providers_words(message: st
 
 
 @pytest.mark.parametrize(("edits", "ready"), [((), True), ((said("job-", "dial tcp: i/o timeout"),), False)])
-def test_a_job_that_is_done_is_ready_unless_nobody_answers(edits: tuple[Edit, ...], *, ready: bool) -> None:
+def test_completed_job_is_ready_unless_state_is_unknown(edits: tuple[Edit, ...], *, ready: bool) -> None:
     found = weighed(asked(), begun(asked(), job(COMPLETE), *edits))
     assert [item.ready for key, item in found.composed.items() if key.startswith("job-")] == [ready]
     complete = weighed(asked(), begun(asked(), job(COMPLETE))).hydration

@@ -100,7 +100,7 @@ def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> 
         ("yours", "moonshotai/Kimi-K2-Instruct", "and another claim"),
     ],
 )
-def test_a_job_that_has_fetched_something_else_has_not_fetched_this(claim: str, repo: str, reason: str) -> None:
+def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str) -> None:
     observed = begun(asked(UserClaim(claim="mine")), job(COMPLETE))
     wanted = asked(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
     found = weighed(wanted, observed)
@@ -130,7 +130,7 @@ def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> No
     assert not found.gate_open
 
 
-def test_a_failed_job_that_another_replaces_goes_at_once() -> None:
+def test_drops_failed_job_when_replaced() -> None:
     failed = begun(asked(ManagedCache()), job(FAILED))
     changed = weighed(asked(ManagedCache(retry="1")), failed)
     assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"

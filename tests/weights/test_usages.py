@@ -10,7 +10,7 @@ from tests.support.builders import placement
 MINE = replace(placement(namespace="team"), name="chat-east")
 
 
-def test_the_whole_of_it() -> None:
+def test_builds_usage() -> None:
     assert build_usage(MINE, "weights") == {
         "cache-usage": Composed(
             manifest={
@@ -40,7 +40,7 @@ def test_the_whole_of_it() -> None:
     }
 
 
-def test_its_name_is_the_placements_and_another_for_each_cache() -> None:
+def test_names_usage_by_placement_and_cache() -> None:
     mine = name_usage(MINE, "weights")
     assert mine.startswith("chat-east-")
     assert mine != name_usage(MINE, "other")
@@ -48,7 +48,7 @@ def test_its_name_is_the_placements_and_another_for_each_cache() -> None:
     assert long != longer, "names that are cut stay apart"
 
 
-def test_that_of_another_cache_stays_until_the_service_has_moved() -> None:
+def test_carries_over_usage_until_service_has_moved() -> None:
     there = build_usage(MINE, "before")[USAGE_KEY].manifest
     uid: Manifest = {"uid": "1", "resourceVersion": "7"}
     observed: Manifest = {**there, "metadata": {**uid, "name": "u"}, "status": {"conditions": []}}

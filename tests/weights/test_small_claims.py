@@ -71,7 +71,7 @@ def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
         ),
     ],
 )
-def test_nothing_is_downloaded_where_it_cannot_fit(edits: tuple[Edit, ...], said: str, reason: str) -> None:
+def test_refuses_download_that_does_not_fit(edits: tuple[Edit, ...], said: str, reason: str) -> None:
     found = new(*edits)
     condition = found.said("StorageReady")
     assert (condition.status, condition.reason, condition.message) == (Status.FALSE, "StorageTooSmall", said), reason
@@ -79,7 +79,7 @@ def test_nothing_is_downloaded_where_it_cannot_fit(edits: tuple[Edit, ...], said
 
 
 @pytest.mark.parametrize("edits", [(OWN,), SHARED, (users_claim("200Gi"),)])
-def test_storage_that_ignores_sizes_makes_it_a_remark(edits: tuple[Edit, ...]) -> None:
+def test_remarks_small_claim_if_storage_ignores_sizes(edits: tuple[Edit, ...]) -> None:
     found = new(IGNORED, *edits)
     assert len(found.composed("job-")) == 1
     assert "Note: spec." in found.said("StorageReady").message
@@ -93,17 +93,17 @@ def test_storage_that_ignores_sizes_makes_it_a_remark(edits: tuple[Edit, ...]) -
         ((placement("modelCache", {"type": "PVC", "size": "959.5Gi"}),), "claims are made in whole Gi"),
         ((users_claim("1Ti"),), "more than enough"),
         ((users_claim("", asked="nonsense"),), "what cannot be read says nothing"),
-        ((OWN, model("resources.disk", None)), "nobody said what the weights take"),
+        ((OWN, model("resources.disk", None)), "the model does not declare its disk"),
     ],
 )
-def test_what_holds_is_downloaded(edits: tuple[Edit, ...], reason: str) -> None:
+def test_downloads_to_claim_of_sufficient_size(edits: tuple[Edit, ...], reason: str) -> None:
     found = new(*edits)
     assert found.said("StorageReady").reason != "StorageTooSmall", reason
     assert len(found.composed("job-")) == 1
     assert "Note" not in found.said("StorageReady").message
 
 
-def test_what_serves_goes_on_and_takes_edits() -> None:
+def test_keeps_service_on_small_claim_and_applies_edits() -> None:
     """A disk that is corrected upward under a service whose bytes were verified."""
     before = scene(SEVERAL_NODES)
     grown = before.edited(placement("modelCache", {"type": "PVC", "size": "500Gi"}), model("resources.disk", "1500Gi"))
@@ -115,7 +115,7 @@ def test_what_serves_goes_on_and_takes_edits() -> None:
     assert mapping(more, "spec")["replicas"] == 2
 
 
-def test_a_download_that_runs_goes_on() -> None:
+def test_keeps_running_download_on_small_claim() -> None:
     found = new(OWN, model("resources.disk", "500Gi")).settled()
     assert len(found.composed("job-")) == 1
     late = found.edited(DISK)
@@ -123,7 +123,7 @@ def test_a_download_that_runs_goes_on() -> None:
     assert late.said("StorageReady").reason != "StorageTooSmall"
 
 
-def test_another_download_does_not_begin() -> None:
+def test_starts_no_other_download_on_small_claim() -> None:
     """The model turns to another revision, whose bytes are not there."""
     found = scene(SEVERAL_NODES).edited(OWN, DISK, model("huggingFace.revision", "v2"))
     assert found.said("StorageReady").reason == "StorageTooSmall"
@@ -131,7 +131,7 @@ def test_another_download_does_not_begin() -> None:
     assert found.composed() == scene(SEVERAL_NODES).composed(), "the service stays on what it has"
 
 
-def test_a_service_without_download_goes_on() -> None:
+def test_keeps_service_without_download() -> None:
     """With preload: false nothing is ever verified; what its service reads is there."""
     found = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "PVC", "preload": False})).settled()
     (uri,) = (text(service, "spec.model.uri") for service in found.composed().values())

@@ -142,7 +142,7 @@ def test_a_failed_download_says_why_and_retry_starts_another_job() -> None:
     assert said(control, placement, "ServiceReady") == ("True", "Serving")
 
 
-def test_a_claim_of_the_user_is_only_observed() -> None:
+def test_only_observes_users_claim() -> None:
     control = plane("bring-your-own-claim")
     placement = only(control, "ModelPlacement")
     (claim,) = remote(control, placement, "claim-").values()
@@ -155,7 +155,7 @@ def test_a_claim_of_the_user_is_only_observed() -> None:
     assert _uri(control, placement).startswith("pvc://team-models/models/")
 
 
-def test_a_missing_claim_is_waited_for_without_a_fallback() -> None:
+def test_waits_for_missing_claim_without_fallback() -> None:
     control = plane("bring-your-own-claim", World(absent=frozenset({"PersistentVolumeClaim/team-models"})))
     placement = only(control, "ModelPlacement")
     assert said(control, placement, "StorageReady") == ("False", "ClaimNotFound")
@@ -168,14 +168,14 @@ def test_a_missing_claim_is_waited_for_without_a_fallback() -> None:
     assert said(control, placement, "ServiceReady") == ("True", "Serving")
 
 
-def test_a_missing_token_is_said_and_waited_for() -> None:
+def test_reports_missing_token_and_waits() -> None:
     names = {text(m, "metadata.name") for m in manifests("private-model") if m["kind"] == "Secret"}
     control = plane("private-model", World(absent=frozenset(f"Secret/{name}" for name in names)))
     placement = only(control, "ModelPlacement")
     assert said(control, placement, "StorageReady") == ("False", "TokenMissing")
 
 
-def test_a_copied_token_goes_with_the_verified_download() -> None:
+def test_removes_copied_token_after_verified_download() -> None:
     control = plane("private-model")
     placement = only(control, "ModelPlacement")
     composed = [set(r.rendered[placement].composed) for r in control.rounds if placement in r.rendered]
@@ -220,7 +220,7 @@ def test_shared_weights_are_found_again_by_name() -> None:
 
     control = plane("shared-claim")
     before = weights(control)
-    assert any(before), "somebody must have downloaded"
+    assert any(before), "a download must have run"
     for deployment in control.all("ModelDeployment"):
         control.delete(deployment)
     control.settle()
@@ -241,7 +241,7 @@ def test_a_named_cache_leaves_the_deployment_without_a_job() -> None:
     assert mapping(control.composites[cache], "status")["usedBy"] == ["qwen"]
 
 
-def test_a_cache_that_vanishes_takes_no_service_with_it() -> None:
+def test_keeps_service_when_cache_is_missing() -> None:
     control = plane("model-cache")
     placements = control.all("ModelPlacement")
     services = [remote(control, placement, "service-") for placement in placements]

@@ -21,17 +21,17 @@ def new(story: str = SEVERAL_NODES) -> Scene:
     return found
 
 
-def test_a_new_service_has_as_long_as_the_storage_takes() -> None:
+def test_startup_budget_follows_load_time() -> None:
     assert patience(new().edited(model("resources.disk", "1000Gi"))) == UNMEASURED
     assert patience(new().edited(model("resources.disk", "1000Gi"), FAST)) == MEASURED
 
 
-def test_a_running_one_is_left_alone() -> None:
+def test_keeps_running_service_when_bandwidth_changes() -> None:
     before = scene(SEVERAL_NODES)
     assert before.edited(FAST).composed() == before.composed()
 
 
-def test_the_status_says_how_long_and_what_would_help() -> None:
+def test_reports_load_time_and_advice() -> None:
     said = mapping(scene(SEVERAL_NODES).edited(model("resources.disk", "1000Gi"), FAST).outcome().status, "storage")
     assert said["loadTime"] == "8m57s", "1000 x 2^30 / 2e9 = 536.9 s"
     assert "runai_streamer" in str(said["loadAdvice"])
@@ -39,6 +39,6 @@ def test_the_status_says_how_long_and_what_would_help() -> None:
     assert not {"loadTime", "loadAdvice"} & without.keys()
 
 
-def test_what_each_pod_fetches_lies_on_its_own_node() -> None:
+def test_estimates_no_load_for_empty_dir() -> None:
     assert patience(new(ONE_NODE).edited(FAST)) == patience(new(ONE_NODE))
     assert "loadTime" not in mapping(scene(ONE_NODE).edited(FAST).outcome().status, "storage")

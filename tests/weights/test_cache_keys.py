@@ -29,7 +29,7 @@ CASES = (
     ),
     Case(
         "secret-does-not-count",
-        "the same bytes have the same key, whoever's token fetches them",
+        "the same bytes have the same key, whichever token fetches them",
         HuggingFaceSource(repo=KIMI.repo, secret=SecretKey(name="a", namespace="b", key="c")),
         "e58d081b43957492",
         "hf://moonshotai/Kimi-K2-Instruct:main",

@@ -46,7 +46,7 @@ def _bytes(names: set[str]) -> set[str]:
 
 
 def _deselect(control: ControlPlane) -> None:
-    change(control, _cache(control), "spec.environmentSelector", {"matchLabels": {"nobody": "has-this"}})
+    change(control, _cache(control), "spec.environmentSelector", {"matchLabels": {"no-such": "label"}})
 
 
 def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
@@ -61,7 +61,7 @@ def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
     return _bytes(set(call(request).desired.resources))
 
 
-def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
+def test_deletes_nothing_when_list_is_empty() -> None:
     control = plane(STORY)
     read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
     _deselect(control)
@@ -69,20 +69,20 @@ def test_a_list_that_is_briefly_empty_deletes_nothing() -> None:
     assert kept == _bytes(read), "the reader is asked for by name, and answers"
 
 
-def test_a_reader_that_has_not_answered_deletes_nothing() -> None:
+def test_deletes_nothing_before_consumer_is_answered() -> None:
     control = plane(STORY)
     before = _bytes(set(control.store.owned(_cache(control))))
     _deselect(control)
     assert _composed(control, None) == before
 
 
-def test_bytes_go_when_no_reader_is_left() -> None:
+def test_deletes_weights_without_consumer() -> None:
     control = plane(STORY)
     _deselect(control)
     assert _composed(control, []) == set()
 
 
-def test_a_reader_that_cannot_be_parsed_is_a_reader() -> None:
+def test_counts_unparsable_placement_as_consumer() -> None:
     control = plane(STORY)
     broken = copy.deepcopy(control.composites[_reader(control)])
     mapping(broken, "spec").pop("inferenceEnvironmentRef")
@@ -91,7 +91,7 @@ def test_a_reader_that_cannot_be_parsed_is_a_reader() -> None:
     assert {key.partition("/")[0] for key in _composed(control, [broken])} == {environment}
 
 
-def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> None:
+def test_keeps_old_revision_until_service_has_moved() -> None:
     control = plane(STORY)
     cache, reader, environment = _cache(control), _reader(control), _environment(control)
     old = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
@@ -104,7 +104,7 @@ def test_a_new_revision_leaves_the_bytes_of_a_service_that_has_not_moved() -> No
         there = old <= set(remote(control, cache, f"{environment}/"))
         assert there or served == planned, "planned is not served"
         still |= there and served != planned
-        # A list that shows nobody changes nothing, at any time on the way.
+        # An empty list changes nothing, at any time on the way.
         if served != planned:
             assert old <= _composed(control, [control.composites[reader]])
     assert still
@@ -121,7 +121,7 @@ class _Unlooked(World):
         return World.advance(self, resource, 0 if service else step)
 
 
-def test_a_new_revision_leaves_the_bytes_of_a_service_that_nobody_has_looked_at() -> None:
+def test_keeps_old_revision_of_unobserved_service() -> None:
     """Histories, seed 7159: written, and made at any moment, on what its placement planned no more."""
     control = plane(STORY, _Unlooked())
     cache, reader, environment = _cache(control), _reader(control), _environment(control)
@@ -132,11 +132,11 @@ def test_a_new_revision_leaves_the_bytes_of_a_service_that_nobody_has_looked_at(
     for _ in range(20):
         control.advance()
         written.append(remote(control, reader, "service-")[key])
-        assert old in remote(control, cache, f"{environment}/"), "it may be there by now"
+        assert old in remote(control, cache, f"{environment}/"), "it may exist"
     assert text(written[-1], "spec.model.uri") != text(service, "spec.model.uri"), "it is written on what is planned"
 
 
-def test_a_placement_that_left_the_cache_reads_from_it_until_its_service_has_moved() -> None:
+def test_counts_placement_that_left_the_cache_until_it_has_moved() -> None:
     control = plane(STORY)
     deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
     old = {key for key in remote(control, cache, f"{environment}/") if "/claim-" in key}
@@ -153,7 +153,7 @@ def test_a_placement_that_left_the_cache_reads_from_it_until_its_service_has_mov
     assert not old & set(remote(control, cache, f"{environment}/"))
 
 
-def test_what_a_placement_turns_to_stays_though_its_service_reads_something_else() -> None:
+def test_keeps_weights_that_a_placement_turns_to() -> None:
     control = plane(STORY)
     deployment, cache, environment = only(control, "ModelDeployment"), _cache(control), _environment(control)
     named = mapping(control.composites[deployment], "spec.modelCache")
@@ -171,7 +171,7 @@ def test_what_a_placement_turns_to_stays_though_its_service_reads_something_else
         assert claims <= set(remote(control, cache, f"{environment}/")), "its pods may start from it any moment"
 
 
-def test_a_cache_is_protected_until_who_left_it_reads_something_else() -> None:
+def test_protects_cache_until_former_consumer_has_moved() -> None:
     control = plane(STORY)
     cache, reader = _cache(control), _reader(control)
     read = text(control.composites[reader], "status.service.uri")
@@ -187,7 +187,7 @@ def test_a_cache_is_protected_until_who_left_it_reads_something_else() -> None:
     assert (reads[3], reads[-1]) == (True, False)
 
 
-def test_readers_are_remembered_by_name() -> None:
+def test_records_consumers_by_name() -> None:
     control = plane(STORY)
     status = mapping(control.composites[_cache(control)], "status")
     placement = control.composites[_reader(control)]
@@ -245,19 +245,22 @@ CASES = (
         [""],
     ),
     Case(
-        "left-for-it", "its service is told to", replace(builders.placement(), applied_uri="pvc://mine/models/0"), [""]
+        "left-for-it",
+        "it is in the applied spec",
+        replace(builders.placement(), applied_uri="pvc://mine/models/0"),
+        [""],
     ),
     Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_who_reads(case: Case) -> None:
+def test_finds_consumers(case: Case) -> None:
     found = find_consumers(CACHE, [case.placement], {"env": {"mine"}})
     assert [reader.uri for reader in found] == case.want, case.reason
 
 
-def test_all_who_read_are_found_by_name() -> None:
+def test_sorts_consumers_by_name() -> None:
     """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
     of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
     late, early = (replace(ON_IT, name=name, serving_uri=f"pvc://c/{name}") for name in "ba")
@@ -272,7 +275,7 @@ def _object(kind: str, name: str, *policies: JSON) -> Manifest:
     return {"spec": {"managementPolicies": [*policies] or None, "forProvider": {"manifest": described}}}
 
 
-def test_claims_that_go_with_their_objects() -> None:
+def test_lists_owned_claims() -> None:
     observed = [
         _object("PersistentVolumeClaim", "ours"),
         _object("PersistentVolumeClaim", "all", "*"),
@@ -286,7 +289,7 @@ def test_claims_that_go_with_their_objects() -> None:
 @pytest.mark.parametrize(
     ("uri", "claim"), [("pvc://c/models/0", "c"), ("pvc://c", "c"), ("hf://org/model", ""), ("", "")]
 )
-def test_the_claim_of_a_uri(uri: str, claim: str) -> None:
+def test_parses_claim_of_uri(uri: str, claim: str) -> None:
     assert parse_claim(uri) == claim
 
 
@@ -301,7 +304,7 @@ def test_the_claim_of_a_uri(uri: str, claim: str) -> None:
         ("pvc://c/new", "", True),
     ],
 )
-def test_is_read(uri: str, wanted: str, want: bool) -> None:
+def test_has_consumers(uri: str, wanted: str, want: bool) -> None:
     assert has_consumers({"c"}, [Consumer(name="p", environment="e", uri=uri)], wanted) is want
 
 
@@ -326,7 +329,7 @@ def _service(uri: str, ready: str) -> Manifest:
         (None, None, "", ""),
     ],
 )
-def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None, earlier: str, want: str) -> None:
+def test_finds_serving_uri(wanted: tuple[str, str] | None, other: str | None, earlier: str, want: str) -> None:
     unseen = ObservedObject(State.UNSEEN, {})
     own = ObservedObject(State.PRESENT, _service(*wanted)) if wanted else unseen
     others: list[Manifest] = [{"status": {"atProvider": {"manifest": _service(other, "False")}}}] if other else []
@@ -334,11 +337,11 @@ def test_what_a_service_reads(wanted: tuple[str, str] | None, other: str | None,
 
 
 @pytest.mark.parametrize(
-    ("told", "served", "want"),
+    ("applied", "served", "want"),
     [((), "", ""), (("a",), "", "a"), (("a",), "a", ""), (("a", "b"), "a", "b"), (("", "a"), "b", "a")],
 )
-def test_what_a_service_is_told_to_read(told: tuple[str, ...], served: str, want: str) -> None:
+def test_finds_applied_uri(applied: tuple[str, ...], served: str, want: str) -> None:
     services: list[Manifest] = [
-        {"spec": {"forProvider": {"manifest": {"spec": {"model": {"uri": uri}}}}}} for uri in told
+        {"spec": {"forProvider": {"manifest": {"spec": {"model": {"uri": uri}}}}}} for uri in applied
     ]
     assert find_applied_uri(services, served) == want

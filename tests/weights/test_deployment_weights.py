@@ -41,13 +41,13 @@ def _all(ask: StorageCheck) -> list[tuple[StorageFault, ...]]:
     ]
 
 
-def test_what_is_remembered_is_what_would_be_said() -> None:
+def test_cached_faults_equal_computed_ones() -> None:
     said = _all(lambda *asked: find_faults(WEIGHTS.build_request(*asked)))
     assert len(set(said)) > 3, "the words differ"
     assert _all(replace(WEIGHTS)) == said
 
 
-def test_pools_that_do_not_differ_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_equal_pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[StorageRequest] = []
 
     def counted(request: StorageRequest) -> tuple[StorageFault, ...]:

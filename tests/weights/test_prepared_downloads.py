@@ -98,7 +98,7 @@ def test_a_cache_is_prepared_as_well() -> None:
     assert said(control, only(control, "ModelCache"), "Hydrated") == ("True", "Hydrated")
 
 
-def test_what_root_may_not_change_is_said_and_not_tried_for_ever() -> None:
+def test_reports_refused_root_and_stops() -> None:
     control = settled("managed", Owned(prepared=ended("prepare", 46)))
     placement = only(control, "ModelPlacement")
     assert said(control, placement, "StorageReady") == ("False", "DownloadFailed")
@@ -126,12 +126,12 @@ def test_another_retry_stays_prepared() -> None:
 
 
 @pytest.mark.parametrize(("prepare", "want"), [("Never", [(1, 0)]), ("Always", [(0, 1)])])
-def test_the_platform_decides(prepare: str, want: list[tuple[int, int]]) -> None:
+def test_follows_platforms_prepare_setting(prepare: str, want: list[tuple[int, int]]) -> None:
     control = settled("managed", Owned(), prepare=prepare)
     assert [count for count in history(control) if count != (0, 0)] == want
 
 
-def test_a_namespace_that_lets_no_such_pod_in_is_said() -> None:
+def test_reports_namespace_that_refuses_prepared_pods() -> None:
     control = settled("managed", Owned(prepared=NO_POD))
     placement = only(control, "ModelPlacement")
     (job,) = remote(control, placement, "job-").values()
@@ -149,7 +149,7 @@ def test_a_prepared_job_that_runs_has_all_its_time(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("written", "want"), [(600, 600), (86400, 86400)])
-def test_what_had_all_its_time_keeps_it_where_nothing_is_seen_of_it(written: int, want: int) -> None:
+def test_keeps_full_deadline_of_unobserved_job(written: int, want: int) -> None:
     """A Job whose pod was seen once would end early if a cluster that does not answer took that back."""
 
     def job(seconds: int) -> Manifest:
@@ -162,7 +162,7 @@ def test_what_had_all_its_time_keeps_it_where_nothing_is_seen_of_it(written: int
     assert integer(made, "spec.forProvider.manifest.spec.activeDeadlineSeconds") == want
 
 
-def test_who_comes_later_only_looks_until_it_knows_whether_there_is_one() -> None:
+def test_only_observes_shared_job_until_its_existence_is_known() -> None:
     control = settled("retained", Owned(prepared={"status": {"active": 1}}))
     placement = only(control, "ModelPlacement")
     policies = [

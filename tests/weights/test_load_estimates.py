@@ -40,12 +40,12 @@ BOUNDS = (
     ),
     Bound("vram", "less than the GPUs' 16 x 141", replace(MULTI, model=model(vram=810 * GIB)), 810 * GIB),
     Bound("gpus", "weights fit into them", MULTI, 16 * 141 * GIB),
-    Bound("nothing", "nobody says anything", replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), None),
+    Bound("nothing", "nothing is declared", replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), None),
 )
 
 
 @pytest.mark.parametrize("case", BOUNDS, ids=lambda c: c.id)
-def test_the_best_known_bound(case: Bound) -> None:
+def test_computes_upper_bound_of_weights(case: Bound) -> None:
     planned = plan_weights(case.request).plan
     assert planned
     assert planned.bound == case.want, case.reason
@@ -56,11 +56,11 @@ def test_the_best_known_bound(case: Bound) -> None:
     [
         (SINGLE, 10**9, "each pod fetches its own copy to its node's disk"),
         (replace(MULTI, model=model(OciSource(image="r/m@sha256:1"))), 10**9, "an image lies on the node"),
-        (MULTI, None, "nobody measured the storage"),
-        (replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), 10**9, "nobody knows the size"),
+        (MULTI, None, "the speed is not declared"),
+        (replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), 10**9, "the size is unknown"),
     ],
 )
-def test_nothing_is_said_of_what_is_not_known(request_: StorageRequest, bandwidth: int | None, reason: str) -> None:
+def test_estimates_no_load_without_size_or_speed(request_: StorageRequest, bandwidth: int | None, reason: str) -> None:
     assert loads(request_, bandwidth) is None, reason
     assert build_load_status(loads(request_, bandwidth)) == {}
 
@@ -92,12 +92,12 @@ ADVICE = (
 
 
 @pytest.mark.parametrize("case", ADVICE, ids=lambda c: c.id)
-def test_what_would_help_is_what_this_engine_knows(case: Advice) -> None:
+def test_suggests_flags_of_the_engine(case: Advice) -> None:
     assert case.loads is not None
     assert case.loads.flags == case.want, case.reason
 
 
-def test_the_words() -> None:
+def test_describes_load() -> None:
     found = loads(KIMI, 2 * 10**9)
     assert found is not None
     helps = f"engine.args {STREAM} or {PREFETCH} may read several times as fast (docs/storage.md)"
@@ -109,5 +109,5 @@ def test_the_words() -> None:
 @pytest.mark.parametrize(
     ("seconds", "written"), [(1, "1s"), (59, "59s"), (60, "1m0s"), (3599, "59m59s"), (3600, "1h0m"), (3661, "1h2m")]
 )
-def test_times_are_written_as_people_write_them(seconds: int, written: str) -> None:
+def test_formats_durations(seconds: int, written: str) -> None:
     assert _format_duration(seconds) == written
