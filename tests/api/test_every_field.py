@@ -64,7 +64,7 @@ FULL: dict[str, Manifest] = {kind.name: kind.manifest(sample(kind.schema)) for k
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_a_wrong_field_is_named_with_what_was_found_and_what_is_allowed(case: Case) -> None:
+def test_problem_has_the_field_the_value_and_what_is_allowed(case: Case) -> None:
     problems = case.kind.problems(put(FULL[case.kind.name], case.field.steps, case.found))
     named = [p for p in problems if p.path == case.field.path]
     assert len(named) == 1, problems
@@ -74,13 +74,13 @@ def test_a_wrong_field_is_named_with_what_was_found_and_what_is_allowed(case: Ca
 
 
 @pytest.mark.parametrize(("kind", "field"), REQUIRED, ids=lambda v: getattr(v, "path", None) or v.name)
-def test_a_missing_field_is_named(kind: Kind, field: Field) -> None:
+def test_reports_a_missing_field(kind: Kind, field: Field) -> None:
     problems = kind.problems(without(FULL[kind.name], field.steps))
     assert [p.message for p in problems if p.path == field.path] == ["is required"]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
-def test_problems_come_sorted_and_once(kind: Kind) -> None:
+def test_problems_are_sorted_and_unique(kind: Kind) -> None:
     manifest = FULL[kind.name]
     for case in CASES:
         if case.kind is kind and case.fault == "wrong-type" and len(case.field.steps) == 3:

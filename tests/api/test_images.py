@@ -27,7 +27,7 @@ def manifest(kind: str, story: str) -> Manifest:
 
 
 @pytest.mark.parametrize("image", NOT_PULLED)
-def test_of_an_engine(image: str) -> None:
+def test_refuses_an_invalid_image_of_an_engine(image: str) -> None:
     model = manifest("ClusterModel", "gemma-one-gpu")
     mapping(listing(model, "spec.serving")[0], "engine")["image"] = image
     parsed = parse_model(model, BUILT_IN)
@@ -37,14 +37,14 @@ def test_of_an_engine(image: str) -> None:
 
 
 @pytest.mark.parametrize("image", NOT_PULLED)
-def test_of_weights(image: str) -> None:
+def test_refuses_an_invalid_image_with_weights(image: str) -> None:
     model = manifest("Model", "oci-image")
     mapping(model, "spec.oci")["image"] = image
     assert [str(p) for p in parse_model(model, BUILT_IN).problems] == [f'spec.oci.image: "{image}" {ALLOWED}']
 
 
 @pytest.mark.parametrize("image", NOT_PULLED)
-def test_of_the_downloads_of_an_environment(image: str) -> None:
+def test_refuses_an_invalid_image_of_downloads(image: str) -> None:
     environment = manifest("InferenceEnvironment", "kimi-k2-two-nodes")
     mapping(environment, "spec.storage")["download"] = {"image": image}
     parsed = parse_environment(environment, BUILT_IN)
@@ -60,14 +60,14 @@ def test_of_the_downloads_of_an_environment(image: str) -> None:
         ("download", "input.download.image"),
     ],
 )
-def test_of_the_platforms_settings(image: str, setting: str, path: str) -> None:
+def test_refuses_an_invalid_image_in_settings(image: str, setting: str, path: str) -> None:
     value: JSON = {"image": image} if setting == "download" else image
     parsed = parse_settings({setting: value}, {})
     assert [str(p) for p in parsed.problems] == [f'{path}: "{image}" {ALLOWED}']
     assert parsed.value == BUILT_IN, "the weaker level counts"
 
 
-def test_a_template_is_reported_once() -> None:
+def test_reports_a_template_in_an_image_once() -> None:
     """Its braces are no part of a reference either."""
     model = manifest("ClusterModel", "gemma-one-gpu")
     mapping(listing(model, "spec.serving")[0], "engine")["image"] = "engine:{{tag}}"
@@ -102,7 +102,7 @@ def _edit_download(control: ControlPlane) -> None:
     ],
     ids=["engine", "weights", "download"],
 )
-def test_keeps_what_serves(story: str, edit: Edit) -> None:
+def test_keeps_the_service_when_an_image_becomes_invalid(story: str, edit: Edit) -> None:
     control = plane(story)
     placement = only(control, "ModelPlacement")
     before = control.rounds[-1].rendered[placement].composed

@@ -24,13 +24,13 @@ def read(**fields: JSON) -> Pool:
     return only
 
 
-def test_a_pool_that_says_nothing_gives_nothing() -> None:
+def test_pool_without_settings_adds_nothing() -> None:
     plain = read()
     assert (plain.pod, plain.inter_node) == (PodAdditions(), None)
     assert plain.pod_overrides(1) == plain.pod_overrides(2) == PodAdditions()
 
 
-def test_everything_that_is_said_is_read() -> None:
+def test_parses_every_field() -> None:
     assert read(
         pod={
             "resources": {"hugepages-2Mi": "1Gi", "example.com/nic": 2},
@@ -66,7 +66,7 @@ def test_everything_that_is_said_is_read() -> None:
     )
 
 
-def test_a_node_is_one_pods_where_its_ports_or_all_of_its_devices_are() -> None:
+def test_pod_needs_an_exclusive_node_for_its_ports_or_devices() -> None:
     """By the pool for every pod, between nodes for those of several."""
     host = {"hostNetwork": True}
     efa = {"preset": "eks-efa", "with": {"instanceType": "p5.48xlarge", "ncclNet": "Libfabric"}}
@@ -83,7 +83,7 @@ def test_a_node_is_one_pods_where_its_ports_or_all_of_its_devices_are() -> None:
         assert not found.needs_exclusive_node(2, 8), "all of its GPUs leave nothing to keep"
 
 
-def test_the_pools_word_counts_over_the_presets_and_between_nodes_over_both() -> None:
+def test_merges_inter_node_over_pool_over_preset() -> None:
     said = read(
         pod={"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "A", "value": "pool"}]},
         interNode={"preset": "coreweave-infiniband", "pod": {"env": [{"name": "A", "value": "between"}]}},
@@ -94,7 +94,7 @@ def test_the_pools_word_counts_over_the_presets_and_between_nodes_over_both() ->
     assert said.pod_overrides(1) == said.pod, "one node has nobody to talk to"
 
 
-def test_what_was_said_is_kept_apart_from_what_comes_of_it() -> None:
+def test_keeps_settings_beside_the_merged_result() -> None:
     between = read(interNode={"preset": "eks-efa", "with": EFA, "failClosed": False}).inter_node
     assert between is not None
     assert (between.preset, between.inputs, between.fail_closed, between.pod) == (
@@ -107,17 +107,17 @@ def test_what_was_said_is_kept_apart_from_what_comes_of_it() -> None:
     assert "FI_PROVIDER" in between.preset_env
 
 
-def test_a_presets_device_is_taken_back_with_none_of_it() -> None:
+def test_zero_removes_a_device_of_a_preset() -> None:
     said = read(interNode={"preset": "eks-efa", "with": EFA, "pod": {"resources": {"hugepages-2Mi": 0}}})
     assert said.pod_overrides(2).limits == (("vpc.amazonaws.com/efa", "32"),)
 
 
-def test_a_count_says_what_the_instance_type_would() -> None:
+def test_count_replaces_the_instance_type() -> None:
     said = read(interNode={"preset": "eks-efa", "with": {"count": 8, "ncclNet": "Libfabric"}})
     assert ("vpc.amazonaws.com/efa", "8") in said.pod_overrides(2).limits
 
 
-def test_without_a_preset_there_is_nothing_but_the_pools_own() -> None:
+def test_pool_without_preset_has_only_its_own_settings() -> None:
     said = read(interNode={"pod": {"resources": {"example.com/nic": 1}}})
     assert said.inter_node == InterNode(pod=said.pod_overrides(2), merged=said.pod_overrides(2))
 
@@ -216,7 +216,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
-def test_a_fault_of_a_pool_is_named(case: Fault) -> None:
+def test_reports_every_problem_of_a_pool(case: Fault) -> None:
     found = parse_environment(environment({**POOL_OF_FOUR, **case.fields}), BUILT_IN)
     assert found.problems == (Problem(f"{POOL}.{case.path}", case.message),), case.reason
     assert found.pool_problems == found.problems, "other pools still count"

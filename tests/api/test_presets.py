@@ -35,19 +35,19 @@ KNOWN = {
 SHARED = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "VLLM_HOST_IP": "status.podIP"}
 
 
-def test_the_api_names_every_preset_and_no_other() -> None:
+def test_api_lists_every_preset() -> None:
     definition = document(ROOT / "apis" / "inferenceenvironments" / "definition.yaml")
     spec = mapping(listing(definition, "spec.versions")[0], "schema.openAPIV3Schema.properties.spec.properties")
     assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == list(list_presets())
 
 
-def test_the_documents_have_a_row_for_every_preset() -> None:
+def test_documents_list_every_preset() -> None:
     document = (ROOT / "docs" / "hardware.md").read_text()
     assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == list(list_presets())
 
 
 @pytest.mark.parametrize(("name", "content"), FILES, ids=[name for name, _ in FILES])
-def test_a_preset_says_where_it_was_read_and_gives_what_a_pool_may_give(name: str, content: str) -> None:
+def test_preset_has_its_sources_and_only_fields_of_a_pool(name: str, content: str) -> None:
     read: Manifest = yaml.safe_load(content)
     assert read.keys() <= KNOWN, name
     assert get(read, "source")
@@ -160,7 +160,7 @@ GIVEN = [
 
 
 @pytest.mark.parametrize("case", GIVEN, ids=lambda case: case.preset)
-def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
+def test_preset_matches_the_example_of_its_provider(case: Given) -> None:
     found = get_preset(case.preset).build_additions(case.inputs, fail_closed=True)
     assert dict(found.resources) == case.resources
     assert _env(found) == SHARED | case.env
@@ -172,7 +172,7 @@ def test_a_preset_gives_what_its_providers_example_gives(case: Given) -> None:
     assert (found.host_network is True) == case.host_network
 
 
-def test_who_takes_every_network_device_of_a_node() -> None:
+def test_presets_that_use_all_devices_of_a_node() -> None:
     """GKE: one pod for each whole node; EKS and virtual functions: all that the instance has."""
     whole = {name for name in list_presets() if get_preset(name).whole_node}
     assert whole == {"eks-efa", "gke-rdma", "oci-virtual-functions"}
@@ -182,12 +182,12 @@ def test_every_preset_has_its_example() -> None:
     assert sorted(case.preset for case in GIVEN) == list(list_presets())
 
 
-def test_who_may_fall_back_to_sockets_is_not_kept_from_it() -> None:
+def test_nccl_may_fall_back_to_sockets_unless_it_fails_closed() -> None:
     found = get_preset("coreweave-infiniband").build_additions(PresetInputs(), fail_closed=False)
     assert "NCCL_NET" not in _env(found)
 
 
-def test_what_every_preset_shares_asks_for_no_device() -> None:
+def test_common_preset_requests_no_device() -> None:
     assert get_common_preset().pod.limits == ()
     assert _env(get_common_preset().pod) == SHARED
 
@@ -196,7 +196,7 @@ def _env(pod: PodAdditions) -> dict[str, JSON]:
     return {text(e, "name"): e.get("value") or get(e, "valueFrom.fieldRef.fieldPath") for e in pod.env}
 
 
-def test_what_all_share_is_no_preset() -> None:
+def test_common_preset_cannot_be_chosen() -> None:
     assert "common" not in list_presets()
     with pytest.raises(KeyError):
         get_preset("common")

@@ -54,15 +54,15 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_shape_problems(case: Case) -> None:
+def test_describes_each_error_of_the_schema(case: Case) -> None:
     assert validate(ModelSpec, case.value, "spec")[1].find_within("spec") == (case.want,), case.reason
 
 
-def test_a_sound_value_has_no_problems() -> None:
+def test_valid_value_has_no_problems() -> None:
     assert validate(ModelSpec, _with(), "spec")[1].find_within("spec") == ()
 
 
-def test_an_error_that_has_no_words_yet_still_is_a_problem() -> None:
+def test_unknown_error_of_the_schema_is_a_problem() -> None:
     class Odd(BaseModel):
         number: float = Field(multiple_of=2)
 
@@ -79,18 +79,16 @@ def test_an_error_that_has_no_words_yet_still_is_a_problem() -> None:
         ("quantum", ("pcie", "nvlink"), ""),
     ],
 )
-def test_nearest_ignores_case_and_gives_up_on_what_resembles_nothing(
-    found: str, known: tuple[str, ...], want: str
-) -> None:
+def test_nearest_word_ignores_case(found: str, known: tuple[str, ...], want: str) -> None:
     assert find_nearest(found, known) == want
 
 
-def test_values_that_are_too_many_to_list_are_still_suggested() -> None:
+def test_suggests_words_that_are_not_listed() -> None:
     problem = unknown_value("a", "ib-400-or-better", ("ib-400g",), ("ib-400g-or-better",))
     assert problem.message == (
         '"ib-400-or-better" is not known; must be one of ib-400g (did you mean ib-400g-or-better?)'
     )
 
 
-def test_long_values_are_cut() -> None:
+def test_truncates_long_values() -> None:
     assert format_value("a" * 100) == '"' + "a" * 59 + "…"

@@ -22,7 +22,7 @@ def _read(*profiles: JSON, **fields: JSON) -> Model:
     return model
 
 
-def test_every_field_of_a_profile_is_read() -> None:
+def test_parses_every_field_of_a_profile() -> None:
     args = ("--tensor-parallel-size=8", "--pipeline-parallel-size=2", "--enable-expert-parallel")
     model = _read(
         profile(
@@ -113,12 +113,12 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda c: c.id)
-def test_shape(case: ShapeCase) -> None:
+def test_completes_the_declared_shape(case: ShapeCase) -> None:
     model = _read(profile(replicaTopology=case.topology, engine=case.engine))
     assert [p.shape for p in model.profiles] == [case.want], (case.reason, model.problems)
 
 
-def test_without_a_topology_the_gpu_memory_decides() -> None:
+def test_profile_without_topology_has_no_shape() -> None:
     model = _read({"name": "vllm", "engine": engine()}, resources={"vram": "1200Gi"})
     assert model.vram == 1200 * GIB
     assert [p.shape for p in model.profiles] == [None]
@@ -219,19 +219,19 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_faults(case: Fault) -> None:
+def test_reports_every_problem_of_a_profile(case: Fault) -> None:
     model = _read(case.profile, profile("other"))
     want = tuple(Problem(f"spec.serving[0].{path}".rstrip("."), message) for path, message in case.want)
     assert model.problems == want, case.reason
     assert [p.name for p in model.profiles] == ["other"], case.reason
 
 
-def test_the_other_name_of_the_bandwidth_is_accepted() -> None:
+def test_accepts_the_alias_of_the_bandwidth() -> None:
     model = _read(_requires(interNodeBandwidth="eth-100g"))
     assert model.profiles[0].requires.bandwidth == BandwidthRequirement(rung="eth-100g", or_better=False)
 
 
-def test_a_name_that_is_used_twice_breaks_the_later_profile() -> None:
+def test_duplicate_name_breaks_the_later_profile() -> None:
     model = _read(profile("a"), profile("a"), profile("b"))
     assert [p.name for p in model.profiles] == ["a", "b"]
     assert [b.name for b in model.broken] == ["a"]

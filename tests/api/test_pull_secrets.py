@@ -55,7 +55,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_secrets_of_an_environment(case: Case) -> None:
+def test_parses_pull_secrets_of_an_environment(case: Case) -> None:
     read = parse_environment(environment([case.said]), SETTINGS)
     if isinstance(case.want, Problem):
         assert case.want in read.problems, case.reason
@@ -84,14 +84,14 @@ def model(kind: str, secret: JSON) -> Manifest:
         ("Model", {"name": "s"}, "team"),
     ],
 )
-def test_secrets_of_an_engine(kind: str, said: JSON, namespace: str) -> None:
+def test_parses_pull_secrets_of_an_engine(kind: str, said: JSON, namespace: str) -> None:
     read = parse_model(model(kind, said), SETTINGS)
     assert read.value, read.problems
     (profile,) = read.value.profiles
     assert profile.engine.pull_secrets == (SecretKey(name="s", namespace=namespace, key=".dockerconfigjson"),)
 
 
-def test_a_models_secrets_are_in_its_own_namespace() -> None:
+def test_refuses_pull_secrets_of_another_namespace_for_a_model() -> None:
     read = parse_model(model("Model", {"name": "s", "namespace": "vault"}), SETTINGS)
     assert read.problems == (
         Problem(

@@ -79,11 +79,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_problems(case: Case) -> None:
+def test_reports_every_problem_of_a_selector(case: Case) -> None:
     assert _read(case.value)[1] == case.want, case.reason
 
 
-def test_order_and_repetition_do_not_matter() -> None:
+def test_order_and_repetition_make_no_difference() -> None:
     one, _ = _read({"matchLabels": {"b": "1", "a": "2"}})
     other, _ = _read(
         {

@@ -15,12 +15,12 @@ def _context(fields: JSON) -> Manifest:
     return {"apiextensions.crossplane.io/environment": {"modelplane": fields}}
 
 
-def test_nothing_said_is_what_is_built_in() -> None:
+def test_absent_settings_are_the_built_in_ones() -> None:
     assert parse_settings({}, {}) == Parsed(BUILT_IN)
     assert parse_settings({}, {"apiextensions.crossplane.io/environment": "odd"}) == Parsed(BUILT_IN)
 
 
-def test_every_field_is_read() -> None:
+def test_parses_every_field() -> None:
     parsed = parse_settings(
         {
             "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
@@ -70,13 +70,13 @@ def test_every_field_is_read() -> None:
     )
 
 
-def test_rights_of_downloads_are_read() -> None:
+def test_parses_the_security_context_of_downloads() -> None:
     said: Manifest = {"runAsUser": 2000, "supplementalGroups": [5]}
     parsed = parse_settings({"download": {"securityContext": said, "prepare": "Never"}}, {})
     assert parsed == Parsed(replace(BUILT_IN, download=Download(security=said, prepare=Prepare.NEVER)))
 
 
-def test_the_context_wins_field_by_field() -> None:
+def test_context_overrides_the_input_field_by_field() -> None:
     parsed = parse_settings(
         {"storageClassName": "slow", "kserve": {"namespace": "a", "gateway": False}},
         _context({"storageClassName": "fast", "kserve": {"namespace": "b"}}),
@@ -86,7 +86,7 @@ def test_the_context_wins_field_by_field() -> None:
     assert parsed.value == replace(BUILT_IN, storage_class="fast", kserve=kserve)
 
 
-def test_an_empty_value_is_said() -> None:
+def test_empty_values_override() -> None:
     parsed = parse_settings(
         {"storageClassName": "slow", "objectWatch": True, "kserve": {"configPrefix": "llm-"}},
         _context({"storageClassName": "", "objectWatch": False, "kserve": {"configPrefix": ""}}),
@@ -95,12 +95,12 @@ def test_an_empty_value_is_said() -> None:
     assert (settings.storage_class, settings.object_watch, settings.kserve.config_prefix) == ("", False, "")
 
 
-def test_the_downloads_own_image_is_more_specific() -> None:
+def test_image_of_downloads_overrides_the_common_image() -> None:
     parsed = parse_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
     assert parsed.value.download.image == "b"
 
 
-def test_null_says_nothing() -> None:
+def test_null_counts_as_absent() -> None:
     assert parse_settings({"objectWatch": None, "download": None}, _context(None)) == Parsed(BUILT_IN)
 
 
@@ -144,17 +144,17 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_a_bad_value_is_reported_and_left_out(case: Case) -> None:
+def test_invalid_setting_is_reported_and_left_out(case: Case) -> None:
     assert parse_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
 
 
-def test_a_bad_value_lets_the_weaker_level_through() -> None:
+def test_invalid_setting_leaves_the_weaker_level() -> None:
     parsed = parse_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
     assert parsed.value.ttl_settled == 300
     assert [str(p) for p in parsed.problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
 
 
-def test_a_context_of_another_shape_is_reported() -> None:
+def test_reports_a_context_that_is_no_map() -> None:
     assert parse_settings({}, _context("odd")) == Parsed(
         BUILT_IN,
         (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),),

@@ -66,13 +66,13 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_source(case: Case) -> None:
+def test_parses_every_source(case: Case) -> None:
     model = parse_model(manifests.model(kind=case.kind, **case.fields)).value
     assert model
     assert model.source == case.want, case.reason
 
 
-def test_the_platform_may_keep_secrets_elsewhere() -> None:
+def test_secret_namespace_is_a_setting() -> None:
     given = manifests.model(huggingFace=SECRET)
     model = parse_model(given, Settings(secret_namespace="vault")).value
     assert model
@@ -154,5 +154,5 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_faults(case: Fault) -> None:
+def test_reports_every_problem_of_a_source(case: Fault) -> None:
     assert parse_model(manifests.model(kind=case.kind, **case.fields)) == Parsed(None, case.want), case.reason

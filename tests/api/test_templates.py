@@ -88,14 +88,14 @@ NAMED = (
 
 
 @pytest.mark.parametrize("case", NAMED, ids=lambda c: c.path)
-def test_the_names_of_entries_are_texts_too(case: Named) -> None:
+def test_refuses_templates_in_keys_of_maps(case: Named) -> None:
     (kind,) = (kind for kind in KINDS if kind.name == case.kind)
     problems = kind.problems(put(FULL[kind.name], case.steps, {TEMPLATE: "a"}))
     said = '"{{.Spec}}" is not allowed; must be without {{, which KServe reads as a template'
     assert said in [p.message for p in problems if p.path == case.path]
 
 
-def test_a_setting_that_is_refused_leaves_the_weaker_one() -> None:
+def test_refused_setting_leaves_the_weaker_one() -> None:
     found = parse_settings({"storageInitializerImage": TEMPLATE, "download": {"image": TEMPLATE}}, {})
     assert found.value.download.image == BUILT_IN.download.image
     assert [p.path for p in found.problems] == ["input.download.image", "input.storageInitializerImage"]

@@ -37,23 +37,23 @@ def _model(**fields: JSON) -> Manifest:
     return {"model": {"name": "m"}, "serving": [profile], **fields}
 
 
-def test_the_committed_models_are_not_stale(tmp_path: Path) -> None:
+def test_generated_models_are_current(tmp_path: Path) -> None:
     generate.write(tmp_path)
     fresh = {path.name: path.read_text() for path in tmp_path.iterdir()}
     committed = {path.name: path.read_text() for path in SCHEMAS.glob("*.py")}
     assert fresh == committed, "run make generate"
 
 
-def test_there_are_manifests_to_read() -> None:
+def test_finds_manifests_to_validate() -> None:
     assert {manifest["kind"] for _, manifest in _manifests()} == MODELS.keys() - {"ModelPlacement"}
 
 
 @pytest.mark.parametrize("manifest", [pytest.param(m, id=name) for name, m in _manifests()])
-def test_a_manifest_that_shall_work_is_read(manifest: Manifest) -> None:
+def test_validates_every_valid_manifest(manifest: Manifest) -> None:
     MODELS[str(manifest["kind"])].model_validate(manifest["spec"])
 
 
-def test_the_input_of_an_example_is_read() -> None:
+def test_validates_the_input_of_every_example() -> None:
     composition = generate.ROOT / "examples" / "air-gap" / "composition.yaml"
     for manifest in documents(composition):
         read = Defaults.model_validate(manifest["spec"]["pipeline"][0]["input"])
@@ -62,7 +62,7 @@ def test_the_input_of_an_example_is_read() -> None:
         assert read.download.image_pull_secrets[0].name == "platform-images"
 
 
-def test_defaults_apply_where_crossplane_did_not() -> None:
+def test_applies_defaults() -> None:
     model = ModelSpec.model_validate(_model(huggingFace={"repo": "a/b", "secretRef": {"name": "s"}}))
     assert model.source == "HuggingFace"
     assert model.hugging_face
@@ -75,18 +75,18 @@ def test_defaults_apply_where_crossplane_did_not() -> None:
     assert deployment.scaling.fixed.replicas == 1
 
 
-def test_fields_that_crossplane_adds_are_ignored() -> None:
+def test_ignores_fields_that_crossplane_adds() -> None:
     ModelSpec.model_validate(_model(crossplane={"compositionRef": {"name": "models"}}))
 
 
 @pytest.mark.parametrize("value", ["2", True, 2.5, None])
-def test_only_a_whole_number_is_one(value: JSON) -> None:
+def test_refuses_numbers_that_are_not_whole(value: JSON) -> None:
     with pytest.raises(ValidationError):
         DeploymentSpec.model_validate({"modelRef": {"name": "m"}, "environments": value})
 
 
 @pytest.mark.parametrize("value", ["80Gi", "nonsense", 85899345920])
-def test_a_quantity_is_text_or_a_whole_number_and_judged_elsewhere(value: JSON) -> None:
+def test_quantities_are_text_or_whole_numbers(value: JSON) -> None:
     read = ModelSpec.model_validate(_model(resources={"vram": value}))
     assert read.resources.vram == value
 

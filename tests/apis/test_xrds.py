@@ -108,7 +108,7 @@ def _bounded(schema: Manifest) -> bool:
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
-def test_every_field_is_explained(definition: Path) -> None:
+def test_every_field_has_a_description(definition: Path) -> None:
     silent = [
         path
         for part in ("spec", "status")
@@ -136,7 +136,7 @@ def test_every_field_is_bounded(definition: Path) -> None:
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
-def test_kind_scope_and_short_name_are_those_of_the_api(definition: Path) -> None:
+def test_kinds_have_the_documented_scope_and_short_name(definition: Path) -> None:
     spec = mapping(_load(definition), "spec")
     names = mapping(spec, "names")
     assert (spec["scope"], names["shortNames"]) == SHORT_NAMES[text(names, "kind")]
@@ -145,7 +145,7 @@ def test_kind_scope_and_short_name_are_those_of_the_api(definition: Path) -> Non
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
-def test_nothing_stands_where_crossplane_drops_it(definition: Path) -> None:
+def test_uses_no_keyword_that_crossplane_drops(definition: Path) -> None:
     assert not _schema(definition).keys() & {
         "anyOf",
         "oneOf",
@@ -157,7 +157,7 @@ def test_nothing_stands_where_crossplane_drops_it(definition: Path) -> None:
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
-def test_columns_show_fields_and_conditions_that_exist(definition: Path) -> None:
+def test_columns_show_existing_fields_and_conditions(definition: Path) -> None:
     columns = listing(_version(definition), "additionalPrinterColumns")
     assert 3 <= len(columns) <= 5
     for column in columns:
@@ -171,7 +171,7 @@ def test_columns_show_fields_and_conditions_that_exist(definition: Path) -> None
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
-def test_each_kind_has_its_composition(definition: Path) -> None:
+def test_every_kind_has_a_composition(definition: Path) -> None:
     composition = _load(definition.parent / "composition.yaml")
     assert text(composition, "spec.compositeTypeRef.kind") == text(_load(definition), "spec.names.kind")
     assert text(_load(definition), "spec.defaultCompositionRef.name") == text(composition, "metadata.name")
@@ -179,11 +179,11 @@ def test_each_kind_has_its_composition(definition: Path) -> None:
     assert [text(step, "functionRef.name") for step in steps] == ["function-modelplane"]
 
 
-def test_the_committed_definition_of_model_is_not_stale() -> None:
+def test_generated_definition_of_model_is_current() -> None:
     assert model_definition.TARGET.read_text() == model_definition.render(), "run make generate"
 
 
-def test_model_and_cluster_model_differ_in_the_namespace_of_secrets_only() -> None:
+def test_model_differs_from_cluster_model_only_in_secrets() -> None:
     cluster, own = copy.deepcopy(_schema(_xrd("clustermodels"))), _schema(_xrd("models"))
     for secret in ("huggingFace.secretRef", "uri.secretRef", "serving[].engine.imagePullSecrets[]"):
         assert "namespace" not in mapping(_at(own, secret), "properties")
@@ -247,22 +247,22 @@ TWICE = [
 
 
 @pytest.mark.parametrize("case", TWICE, ids=lambda case: case.id)
-def test_a_block_that_stands_twice_is_the_same(case: Twice) -> None:
+def test_repeated_blocks_are_equal(case: Twice) -> None:
     assert _same(case.left, case.right), case.reason
 
 
-def test_a_shape_keeps_the_same_rules_on_model_and_placement() -> None:
+def test_shapes_have_equal_rules_on_models_and_placements() -> None:
     declared = _at(_schema(_xrd("clustermodels")), "serving[].replicaTopology")
     recorded = _at(_schema(_xrd("modelplacements")), "topology")
     assert declared["x-kubernetes-validations"] == recorded["x-kubernetes-validations"]
 
 
-def test_a_placement_keeps_its_environment() -> None:
+def test_environment_of_a_placement_is_immutable() -> None:
     reference = _at(_schema(_xrd("modelplacements")), "inferenceEnvironmentRef")
     assert _rule(reference) == "self == oldSelf"
 
 
-def test_the_input_defaults_nothing_and_neither_does_an_environment_that_it_stands_behind() -> None:
+def test_settings_have_no_defaults_in_the_schema() -> None:
     environment = _schema(_xrd("inferenceenvironments"))
     blocks = [_inputs(), *(_at(environment, path) for path in ("storage.download", "kserve"))]
     blocks += [_at(environment, path) for path in ("storage.storageClassName", "cluster.existing.secretRef.namespace")]
@@ -270,7 +270,7 @@ def test_the_input_defaults_nothing_and_neither_does_an_environment_that_it_stan
     assert found == [], "a default would beat the platform's own"
 
 
-def test_names_that_rules_know_are_those_of_the_code() -> None:
+def test_rules_list_the_names_that_the_code_knows() -> None:
     requires = _at(_schema(_xrd("clustermodels")), "serving[].replicaTopology.requires")
     offers = _at(_schema(_xrd("inferenceenvironments")), "nodePools[].capabilities")
     rungs = "|".join(LADDER)

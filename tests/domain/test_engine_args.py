@@ -53,7 +53,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_flags(case: Case) -> None:
+def test_parses_flags_of_parallelism(case: Case) -> None:
     flags = parse_parallel_flags(case.engine, case.args)
     assert flags.values == case.want, case.reason
     assert flags.problems == (), case.reason
@@ -90,7 +90,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_sizes_that_contradict_the_shape(case: Fault) -> None:
+def test_reports_sizes_that_contradict_the_shape(case: Fault) -> None:
     assert find_parallelism_faults(VLLM, case.args, case.shape) == (case.want,), case.reason
 
 
@@ -104,10 +104,10 @@ def test_sizes_that_contradict_the_shape(case: Fault) -> None:
         (VLLM, (), PIPELINE),
     ],
 )
-def test_what_repeats_the_shape_agrees(engine: EngineName, args: tuple[str, ...], shape: Shape) -> None:
+def test_accepts_flags_that_repeat_the_shape(engine: EngineName, args: tuple[str, ...], shape: Shape) -> None:
     assert find_parallelism_faults(engine, args, shape) == ()
 
 
-def test_problems_stand_where_the_caller_says() -> None:
+def test_problems_have_the_path_of_the_caller() -> None:
     (problem,) = find_parallelism_faults(VLLM, ("-tp=1",), PIPELINE, "spec.serving[0].engine.args")
     assert problem.path == "spec.serving[0].engine.args[0]"

@@ -69,12 +69,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_executor(case: Case) -> None:
+def test_checks_the_executor_of_several_nodes(case: Case) -> None:
     want = (Problem("args[0]", case.want),) if case.want else ()
     assert find_shape_faults(case.engine, case.shape, "args") == want, case.reason
 
 
-def test_sizes_are_looked_at_as_well() -> None:
+def test_reports_sizes_beside_the_executor() -> None:
     (problem,) = find_shape_faults(vllm(f"{OFFICIAL}:v0.20.0", "-tp=4"), ONE)
     assert problem == Problem("engine.args[0]", "-tp=4 disagrees with the shape of the replica; must be 8")
 
@@ -91,7 +91,7 @@ def test_sizes_are_looked_at_as_well() -> None:
         ("the author's word", vllm(f"{OFFICIAL}:v0.8.0", MP), False),
     ],
 )
-def test_ray_is_needed(reason: str, engine: Engine, want: bool) -> None:  # a row of a table
+def test_uses_ray_where_the_version_needs_it(reason: str, engine: Engine, want: bool) -> None:  # a row of a table
     assert uses_ray(engine) is want, reason
 
 
@@ -108,7 +108,7 @@ FILE = replace(HUB, file="Q4/kimi.gguf")
         ("no such file", f"{OFFICIAL}:v0.24.0", HUB, False),
     ],
 )
-def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  # a row of a table
+def test_image_reads_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  # a row of a table
     why = f"'{image}' cannot read GGUF files, which stock images support before 0.24.0"
     allowed = "use an earlier image, or a custom image with vllm-gguf-plugin"
     want = (Problem("engine.image", f"{why}; {allowed}"),) if refused else ()
@@ -124,7 +124,7 @@ def test_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  
         ("with the plugin, perhaps", "example/vllm:v0.19.1", "a-00001-of-00003.gguf", False),
     ],
 )
-def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> None:  # a row of a table
+def test_image_reads_split_gguf(reason: str, image: str, file: str, refused: bool) -> None:  # a row of a table
     why = f"'{image}' reads only the first of 3 parts"
     want = (Problem("engine.image", f"{why}; use vLLM 0.20.0 or later, or merge the parts"),) if refused else ()
     assert find_model_faults(vllm(image), replace(HUB, file=file), "kimi", "engine") == want, reason
@@ -143,5 +143,5 @@ def test_gguf_in_parts(reason: str, image: str, file: str, refused: bool) -> Non
         (OciSource(image="models/kimi.gguf"), ""),
     ],
 )
-def test_one_file(source: Source, want: str) -> None:
+def test_finds_the_only_file_that_the_engine_reads(source: Source, want: str) -> None:
     assert find_single_file(source) == want

@@ -33,11 +33,11 @@ NODES, RAY, RANKS, DRAIN, GGUF = (
         ("over the tag, too", f"{OFFICIAL}:v0.8.0", "v0.28", (0, 28, 0)),
     ],
 )  # fmt: skip
-def test_version(reason: str, image: str, said: str, want: tuple[int, int, int] | None) -> None:
+def test_parses_the_version_of_an_engine(reason: str, image: str, said: str, want: tuple[int, int, int] | None) -> None:
     assert get_version(Engine(name=V, image=image, version=said)) == want, reason
 
 
-def test_sglang_has_tags_of_its_own() -> None:
+def test_parses_tags_of_sglang() -> None:
     assert get_version(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4.post1")) == (0, 5, 4)
     assert get_version(Engine(name=EngineName.SGLANG, image=f"{OFFICIAL}:v0.8.0")) is None
 
@@ -53,7 +53,7 @@ def test_sglang_has_tags_of_its_own() -> None:
         ("lmsysorg/sglang:v0.5.4", False),
     ],
 )
-def test_stock(image: str, want: bool) -> None:  # a row of a table
+def test_recognizes_stock_images(image: str, want: bool) -> None:  # a row of a table
     assert is_stock(Engine(name=V, image=image)) is want
 
 
@@ -78,23 +78,23 @@ UNTIL = [
 
 
 @pytest.mark.parametrize("edge", [*SINCE, *UNTIL], ids=lambda e: e.ability.name)
-def test_edges(edge: Edge) -> None:
+def test_abilities_change_at_their_versions(edge: Edge) -> None:
     assert not has_ability(Engine(name=V, image=f"{OFFICIAL}:v{edge.last_without}"), edge.ability), edge.reason
     assert has_ability(Engine(name=V, image=f"{OFFICIAL}:v{edge.first_with}"), edge.ability), edge.reason
 
 
 @pytest.mark.parametrize("ability", Ability)
-def test_an_unknown_version_counts_as_the_newest(ability: Ability) -> None:
+def test_unknown_version_counts_as_the_newest(ability: Ability) -> None:
     newest = Engine(name=V, image=f"{OFFICIAL}:v9.0.0")
     assert has_ability(Engine(name=V, image=f"{OFFICIAL}:latest"), ability) is has_ability(newest, ability)
 
 
-def test_what_is_in_an_image_is_believed_of_a_build_of_ones_own() -> None:
+def test_custom_images_count_as_able() -> None:
     own = Engine(name=V, image="example/vllm:v0.30.0")
     assert has_ability(own, RAY)
     assert has_ability(own, GGUF)
     assert not has_ability(own, RANKS), "that is a matter of the version alone"
 
 
-def test_sglang_has_no_ray() -> None:
+def test_sglang_never_uses_ray() -> None:
     assert not has_ability(Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.4"), RAY)

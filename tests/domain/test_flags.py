@@ -17,11 +17,11 @@ from function.domain.engine_args import get_last_value, parse_flags
         ("what stands before every flag belongs to none", ("a", "--b"), [("--b", ())]),
     ],
 )
-def test_flags(reason: str, args: tuple[str, ...], want: list[tuple[str, tuple[str, ...]]]) -> None:
+def test_parses_flags(reason: str, args: tuple[str, ...], want: list[tuple[str, tuple[str, ...]]]) -> None:
     assert [(flag.name, flag.values) for flag in parse_flags(args)] == want, reason
 
 
-def test_a_flag_in_words_is_never_long() -> None:
+def test_truncates_long_values_of_flags() -> None:
     (flag,) = parse_flags((f"--a={'b' * 4096}",))
     assert flag.text == f"--a={'b' * 60}…"
 
@@ -37,5 +37,5 @@ def test_a_flag_in_words_is_never_long() -> None:
         (("--backends=ray",), None),
     ],
 )
-def test_the_last_value_counts(args: tuple[str, ...], want: str | None) -> None:
+def test_last_value_of_a_flag_counts(args: tuple[str, ...], want: str | None) -> None:
     assert get_last_value(args, "--backend") == want

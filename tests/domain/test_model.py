@@ -4,11 +4,11 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Problem, Shape
 
 
-def test_gpus_of_a_replica_are_nodes_times_gpus_per_node() -> None:
+def test_counts_the_gpus_of_a_replica() -> None:
     assert Shape(nodes=4, gpus_per_node=4, parallelism=Parallelism(tensor=4, pipeline=4)).gpus == 16
 
 
-def test_faults_of_all_profiles_come_sorted_by_path() -> None:
+def test_problems_of_all_profiles_are_sorted() -> None:
     first, second = (
         Problem("spec.serving[0].name", "is required"),
         Problem("spec.serving[1].name", "is required"),
@@ -25,11 +25,11 @@ def test_faults_of_all_profiles_come_sorted_by_path() -> None:
     assert model.problems == (first, second)
 
 
-def test_a_problem_reads_as_path_and_sentence() -> None:
+def test_problem_is_shown_as_path_and_sentence() -> None:
     assert str(Problem("spec.serving[0].name", "is required")) == "spec.serving[0].name: is required"
 
 
-def test_a_pool_is_found_by_name() -> None:
+def test_finds_a_pool_by_name() -> None:
     pool = Pool(name="h100", gpus_per_node=8, max_nodes=2)
     environment = Environment(name="east", pools=(pool,))
     assert environment.pool("h100") is pool

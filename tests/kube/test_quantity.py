@@ -55,37 +55,37 @@ INVALID = ["", ".", "+", "-", "80 Gi", "80 gigs", "1Zi", "1K", "1ki", "80GiB", "
 
 
 @pytest.mark.parametrize("case", VALID, ids=lambda c: c.id)
-def test_parse(case: Case) -> None:
+def test_parses_quantities(case: Case) -> None:
     assert quantity.parse(case.value) == case.want, case.reason
 
 
 @pytest.mark.parametrize("value", INVALID)
-def test_refuses(value: str) -> None:
+def test_refuses_other_text(value: str) -> None:
     with pytest.raises(ValueError, match="must be a quantity like 80Gi"):
         quantity.parse(value)
 
 
-def test_whole_rounds_up() -> None:
+def test_rounds_up_to_base_units() -> None:
     assert quantity.round_up("1n") == 1
     assert quantity.round_up("1.5") == 2
     assert quantity.round_up("80Gi") == 80 * 2**30
 
 
 @pytest.mark.parametrize("value", ["1Ei", "8Ei", "1e999", "9" * 32000], ids=lambda v: v[:5])
-def test_what_was_observed_is_bounded(value: str) -> None:
+def test_observed_quantities_are_bounded(value: str) -> None:
     assert quantity.parse_observed(value) == quantity.MAX == 2**60, (
         "what reports more has no end, and floats hold no more"
     )
 
 
-def test_what_was_observed_is_rounded_up() -> None:
+def test_observed_quantities_are_rounded_up() -> None:
     assert quantity.parse_observed("1.5") == 2
 
 
 @pytest.mark.parametrize(
     "value", ["1" * 32000 + "x", "1." + "1" * 32000 + "x", "." + "1" * 32000 + "x"], ids=lambda v: v[:3]
 )
-def test_a_long_text_costs_no_time(value: str) -> None:
+def test_takes_linear_time_for_long_text(value: str) -> None:
     started = time.perf_counter()
     with pytest.raises(ValueError, match="must be a quantity"):
         quantity.parse(value)
@@ -118,7 +118,7 @@ def test_agrees_with_apimachinery(row: dict[str, str | None]) -> None:
 
 
 @given(st.text())
-def test_any_text_is_a_quantity_or_a_value_error(text: str) -> None:
+def test_any_other_text_is_a_value_error(text: str) -> None:
     try:
         assert quantity.parse(text).is_finite()
     except ValueError as error:

@@ -41,17 +41,17 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_requirement(case: Case) -> None:
+def test_requirement_admits_labels_as_kubernetes_does(case: Case) -> None:
     assert case.requirement.admits(PRODUCTION) is case.admits, case.reason
     assert str(case.requirement) == case.text
 
 
-def test_a_selector_names_each_requirement_that_refuses() -> None:
+def test_finds_each_requirement_that_is_not_met() -> None:
     refusing = _requirement(Operator.IN, "staging")
     selector = Selector((_requirement(Operator.EXISTS), refusing))
     assert selector.find_unmet(PRODUCTION) == (refusing,)
 
 
-def test_an_empty_selector_admits_everything() -> None:
+def test_empty_selector_admits_everything() -> None:
     assert Selector().find_unmet({}) == ()
     assert Selector().find_unmet(PRODUCTION) == ()

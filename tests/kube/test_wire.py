@@ -16,7 +16,7 @@ MANIFESTS: dict[str, Manifest] = {
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS)
-def test_size_is_that_of_the_message(manifest: Manifest) -> None:
+def test_size_is_the_size_of_the_message(manifest: Manifest) -> None:
     struct = Struct()
     merge(struct, manifest)
     assert wire_bytes(manifest) == struct.ByteSize()
@@ -24,7 +24,7 @@ def test_size_is_that_of_the_message(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, 0, 2**40, 0.5, "", [], {}], ids=repr)
-def test_bound_holds_for_whatever_is_repeated(value: JSON) -> None:
+def test_upper_bound_holds_for_repeated_values(value: JSON) -> None:
     manifest: Manifest = {"": [value] * 10_000}
     assert max_wire_bytes(manifest) >= wire_bytes(manifest)
     nested: Manifest = {"": value}

@@ -23,7 +23,7 @@ def _read(manifest: Manifest) -> Placement:
     return placement
 
 
-def test_every_field_is_read() -> None:
+def test_parses_every_field() -> None:
     given = manifests.placement(
         modelRef={"kind": "Model", "name": "gemma"},
         topology={"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2, "expert": "enabled"}},
@@ -83,14 +83,14 @@ def test_every_field_is_read() -> None:
         ("Dancing", "True", Phase.PENDING, "a word that nobody knows"),
     ],
 )
-def test_nobody_is_ready_before_core_says_so(said: str, ready: str | None, phase: Phase, reason: str) -> None:
+def test_is_not_ready_before_crossplane_says_so(said: str, ready: str | None, phase: Phase, reason: str) -> None:
     """Or the deployment would say that 0 of 1 are ready, and of that one that it is Ready."""
     given = manifests.placement()
     given["status"] = {"phase": said, "conditions": [{"type": "Ready", "status": ready}] if ready else []}
     assert _read(given).phase is phase, reason
 
 
-def test_what_is_left_out_has_the_documented_default() -> None:
+def test_absent_fields_have_the_documented_defaults() -> None:
     assert _read(manifests.placement(deploymentRef=None)) == Placement(
         namespace="ml-team",
         name="chat-east",
@@ -120,27 +120,27 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_an_unreadable_topology_leaves_the_placement(case: Case) -> None:
+def test_invalid_topology_keeps_the_placement_without_a_shape(case: Case) -> None:
     given = manifests.placement(topology=case.topology)
     assert _read(given).shape is None, case.reason
     assert [p.path for p in parse_placement(given).problems] == [case.path], case.reason
 
 
-def test_what_is_out_of_bounds_counts_as_absent() -> None:
+def test_fields_out_of_bounds_count_as_absent() -> None:
     given = manifests.placement(replicas=-1, modelCache={"claimName": "a", "size": "x"})
     assert _read(given).replicas == 1
     assert [p.path for p in parse_placement(given).problems] == ["spec.modelCache.size", "spec.replicas"]
 
 
 @pytest.mark.parametrize("reference", [None, {"name": 3}])
-def test_without_an_environment_it_says_nothing(reference: JSON) -> None:
+def test_placement_without_an_environment_has_no_value(reference: JSON) -> None:
     given = manifests.placement(inferenceEnvironmentRef=reference)
     parsed = parse_placement(given)
     assert parsed.value is None
     assert parsed.problems[0].path.startswith("spec.inferenceEnvironmentRef")
 
 
-def test_no_spec_at_all() -> None:
+def test_absent_spec_is_reported() -> None:
     assert parse_placement({}) == Parsed(None, (Problem("spec", "null is not allowed; must be a block of fields"),))
 
 
@@ -164,7 +164,7 @@ READY = [
 
 
 @pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
-def test_ready_speaks_of_the_present_spec(case: Ready) -> None:
+def test_ready_must_be_about_the_current_spec(case: Ready) -> None:
     given = manifests.placement()
     given["metadata"] = {"generation": case.generation}
     given["status"] = {"conditions": [{"type": "Ready", **case.condition}]}
@@ -172,7 +172,7 @@ def test_ready_speaks_of_the_present_spec(case: Ready) -> None:
 
 
 @pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
-def test_what_serves_answers_whatever_crossplane_waits_for(case: Ready) -> None:
+def test_is_ready_while_its_service_is_ready(case: Ready) -> None:
     """Its next weights may be on their way, which Ready waits for, and ServiceReady does not."""
     given = manifests.placement()
     given["metadata"] = {"generation": case.generation}
@@ -182,7 +182,7 @@ def test_what_serves_answers_whatever_crossplane_waits_for(case: Ready) -> None:
     assert (read.ready, read.phase) == (case.want, Phase.READY if case.want else Phase.STARTING), case.reason
 
 
-def test_what_is_not_as_it_shall_be_beside_a_service_that_serves_is_read() -> None:
+def test_obstacle_is_the_first_condition_that_is_not_true() -> None:
     """The first in the order in which a placement is carried out; what nobody has said yet is nothing."""
     given = manifests.placement()
     conditions: list[JSON] = [
@@ -206,23 +206,23 @@ def test_what_is_not_as_it_shall_be_beside_a_service_that_serves_is_read() -> No
         ({"status": "False", "reason": "Unreachable"}, False),
     ],
 )
-def test_unreachable(condition: Manifest, *, want: bool) -> None:
+def test_is_unreachable_while_the_service_is_unknown(condition: Manifest, *, want: bool) -> None:
     given = manifests.placement() | {"status": {"conditions": [{"type": "ServiceReady", **condition}]}}
     assert _read(given).unreachable is want
 
 
 @pytest.mark.parametrize("vram", ["80 gigs", 80, None])
-def test_an_unreadable_annotation_is_none(vram: JSON) -> None:
+def test_invalid_vram_annotation_is_ignored(vram: JSON) -> None:
     given = manifests.placement()
     given["metadata"] = {"annotations": {"modelplane.ai/vram": vram}}
     assert _read(given).vram is None
 
 
-def test_an_annotation_is_bounded() -> None:
+def test_vram_annotation_is_bounded() -> None:
     given = manifests.placement()
     given["metadata"] = {"annotations": {"modelplane.ai/vram": "1e999"}}
     assert _read(given).vram == 2**60
 
 
-def test_an_unknown_phase_is_pending() -> None:
+def test_unknown_phase_is_pending() -> None:
     assert _read(manifests.placement() | {"status": {"phase": "Thinking"}}).phase is Phase.PENDING

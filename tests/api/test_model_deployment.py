@@ -16,7 +16,7 @@ from tests.api import manifests
 GIB = 2**30
 
 
-def test_every_field_is_read() -> None:
+def test_parses_every_field() -> None:
     given = manifests.deployment(
         modelRef={"kind": "Model", "name": "gemma"},
         environments=3,
@@ -35,7 +35,7 @@ def test_every_field_is_read() -> None:
     )
 
 
-def test_what_is_left_out_has_the_documented_default() -> None:
+def test_absent_fields_have_the_documented_defaults() -> None:
     assert parse_deployment(manifests.deployment()).value == Deployment(
         namespace="ml-team", name="chat", model=ModelRef(kind="ClusterModel", name="gemma")
     )
@@ -67,7 +67,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_cache(case: Case) -> None:
+def test_parses_every_form_of_a_cache(case: Case) -> None:
     deployment = parse_deployment(manifests.deployment(modelCache=case.block)).value
     assert deployment
     assert deployment.cache == case.want, case.reason
@@ -102,11 +102,11 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_faults(case: Fault) -> None:
+def test_reports_every_problem_of_a_deployment(case: Fault) -> None:
     assert parse_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
 
 
-def test_null_is_no_more_than_absent() -> None:
+def test_null_counts_as_absent() -> None:
     nothing: JSON = None
     deployment = parse_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
     assert deployment

@@ -82,16 +82,16 @@ READ = ModelCache(
 )
 
 
-def test_every_field_is_read() -> None:
+def test_parses_every_field() -> None:
     assert parse_model_cache(FULL) == Parsed(READ)
 
 
-def test_what_was_reported_is_found_by_environment() -> None:
+def test_finds_the_entry_of_an_environment() -> None:
     assert READ.entry("west") == CacheEntry(environment="west")
     assert READ.entry("north") is None
 
 
-def test_environments_may_be_selected() -> None:
+def test_selects_environments_by_labels() -> None:
     cache = parse_model_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}})).value
     assert cache
     assert cache.environments is None
@@ -99,7 +99,7 @@ def test_environments_may_be_selected() -> None:
     assert cache.choice == ManagedCache(type=CacheType.PVC)
 
 
-def test_the_claim_may_be_the_users() -> None:
+def test_accepts_an_existing_claim() -> None:
     cache = parse_model_cache(manifests.cache(environments=[], storage={"claimName": "mine"}, retry="2")).value
     assert cache
     assert cache.environments == ()
@@ -128,5 +128,5 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
-def test_faults(case: Fault) -> None:
+def test_reports_every_problem_of_a_cache(case: Fault) -> None:
     assert parse_model_cache(manifests.cache(**case.fields)) == Parsed(None, case.want), case.reason

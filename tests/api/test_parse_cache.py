@@ -30,7 +30,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_is_parsed_again(case: Case) -> None:
+def test_parses_only_new_content(case: Case) -> None:
     seen: list[str] = []
 
     def parse(manifest: Manifest) -> str:
@@ -47,7 +47,7 @@ def test_what_is_parsed_again(case: Case) -> None:
     assert memo.stats == CacheStats(hits=read - anew, misses=anew), case.reason
 
 
-def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
+def test_drops_entries_that_are_not_used() -> None:
     """Two tables of 1,000 at least: what is not read while 2,000 others are goes, what is read stays."""
     seen: list[str] = []
 
@@ -67,7 +67,7 @@ def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
     assert read("kept", "left") == ["left"]
 
 
-def test_a_fact_may_be_none() -> None:
+def test_caches_none() -> None:
     calls: list[Manifest] = []
     memo = ParseCache(calls.append)
     item = RequiredResource(b"x", dict)
@@ -76,7 +76,7 @@ def test_a_fact_may_be_none() -> None:
     assert len(calls) == 1, "nothing is a result like any other"
 
 
-def test_each_value_has_a_memo_of_its_own_and_few_are_kept() -> None:
+def test_keeps_a_cache_for_each_of_the_last_few_keys() -> None:
     seen: list[str] = []
 
     def parse(manifest: Manifest, value: dict[str, int]) -> str:

@@ -128,19 +128,19 @@ READ = Environment(
 )
 
 
-def test_facts_are_written_as_they_are_read() -> None:
+def test_observed_nodes_are_parsed_as_status_has_them() -> None:
     facts = READ.pools[0].facts
     assert facts is not None
     assert observed(facts) == OBSERVED
 
 
-def test_every_field_is_read() -> None:
+def test_parses_every_field() -> None:
     parsed = _read(FULL)
     assert parsed.problems == ()
     assert parsed.value == READ
 
 
-def test_what_is_left_out_has_the_documented_default() -> None:
+def test_absent_fields_have_the_documented_defaults() -> None:
     environment = _read(manifests.environment({"name": "h100"})).value
     assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0),)
     assert environment.storage == EnvironmentStorage()
@@ -169,7 +169,7 @@ class Class:
     ],
     ids=lambda c: c.id,
 )
-def test_storage_class(case: Class) -> None:
+def test_merges_the_storage_class_over_the_settings(case: Class) -> None:
     given = manifests.environment(storage={"storageClassName": case.environment})
     settings = Settings(storage_class=case.platform)
     assert _read(given, settings).value.storage.class_name == case.want, case.reason
@@ -183,7 +183,7 @@ def test_storage_class(case: Class) -> None:
         ({"nodeCount": 3, "maxNodeCount": 0}, 0),
     ],
 )
-def test_capacity_is_the_most_that_a_pool_can_have(fields: Manifest, want: int) -> None:
+def test_capacity_of_a_pool_is_its_maximum_number_of_nodes(fields: Manifest, want: int) -> None:
     environment = _read(manifests.environment({"name": "a", **fields})).value
     assert [p.max_nodes for p in environment.pools] == [want]
 
@@ -235,7 +235,7 @@ ACCESS = [
 
 
 @pytest.mark.parametrize("case", ACCESS, ids=lambda c: c.id)
-def test_access(case: AccessCase) -> None:
+def test_parses_the_access_to_the_cluster(case: AccessCase) -> None:
     parsed = _read(manifests.environment(cluster=case.cluster))
     assert parsed.access == case.want, case.reason
     assert tuple(p.path for p in parsed.problems) == case.paths
@@ -243,7 +243,7 @@ def test_access(case: AccessCase) -> None:
 
 
 @pytest.mark.parametrize("place", ["existing", "gke"])
-def test_pools_may_stand_with_the_cluster(place: str) -> None:
+def test_accepts_pools_in_the_block_of_the_cluster(place: str) -> None:
     block: Manifest = {"secretRef": {"name": "a"}, "nodePools": [pool("a")], **GKE}
     given = manifests.environment(
         cluster={"source": "GKE" if place == "gke" else "Existing", place: block}, nodePools=None
@@ -251,7 +251,7 @@ def test_pools_may_stand_with_the_cluster(place: str) -> None:
     assert [p.name for p in _read(given).value.pools] == ["a"]
 
 
-def test_pools_in_two_places_are_refused() -> None:
+def test_refuses_pools_in_two_places() -> None:
     existing: JSON = {"secretRef": {"name": "a"}, "nodePools": []}
     parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": existing}))
     assert parsed.problems == (
@@ -263,7 +263,7 @@ def test_pools_in_two_places_are_refused() -> None:
     assert parsed.value.broken
 
 
-def test_a_broken_pool_is_named_and_the_others_count() -> None:
+def test_names_broken_pools_and_keeps_the_others() -> None:
     parsed = _read(
         manifests.environment(
             pool("a", capabilities={"interNodeBandwidth": "ib-400g-or-better"}),
@@ -283,14 +283,14 @@ def test_a_broken_pool_is_named_and_the_others_count() -> None:
     assert "must be unique, and spec.nodePools[1] has it already" in str(parsed.problems[1])
 
 
-def test_a_fault_outside_the_pools_breaks_the_environment() -> None:
+def test_problem_outside_the_pools_breaks_the_environment() -> None:
     parsed = _read(manifests.environment(storage={"storageClassName": 3}))
     assert parsed.value.broken
     assert [p.name for p in parsed.value.pools] == ["h100"]
     assert [p.path for p in parsed.other_problems] == ["spec.storage.storageClassName"]
 
 
-def test_no_spec_at_all() -> None:
+def test_absent_spec_breaks_the_environment() -> None:
     parsed = _read({"metadata": {"name": "east"}})
     assert parsed.value.broken
     assert parsed.access is None
@@ -306,7 +306,7 @@ def test_no_spec_at_all() -> None:
          "Creating: a is not ready"),
     ],
 )  # fmt: skip
-def test_what_is_not_ready_says_why(conditions: JSON, want: str) -> None:
+def test_says_why_it_is_not_ready(conditions: JSON, want: str) -> None:
     environment = _read(manifests.environment() | {"status": {"conditions": conditions}}).value
     assert (environment.ready, environment.ready_message) == (False, want)
 
@@ -320,7 +320,7 @@ def test_what_is_not_ready_says_why(conditions: JSON, want: str) -> None:
         (2, None, (True, "")),
     ],
 )
-def test_ready_speaks_of_the_present_spec(generation: JSON, seen: JSON, want: tuple[bool, str]) -> None:
+def test_ready_must_be_about_the_current_spec(generation: JSON, seen: JSON, want: tuple[bool, str]) -> None:
     ready: Manifest = {"type": "Ready", "status": "True"}
     given = manifests.environment() | {
         "status": {"conditions": [ready if seen is None else ready | {"observedGeneration": seen}]}
@@ -330,7 +330,7 @@ def test_ready_speaks_of_the_present_spec(generation: JSON, seen: JSON, want: tu
     assert (environment.ready, environment.ready_message) == want
 
 
-def test_pools_in_two_places_are_a_fault_of_the_pools() -> None:
+def test_pools_in_two_places_are_a_problem_of_the_pools() -> None:
     nested: JSON = {"secretRef": {"name": "a"}, "nodePools": [{"name": "b", "acceleratorCount": 8}]}
     parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": nested}))
     (condition,) = invalid(parsed.pool_problems, parsed.other_problems)
@@ -339,7 +339,7 @@ def test_pools_in_two_places_are_a_fault_of_the_pools() -> None:
     assert "together with spec.nodePools" in condition.message
 
 
-def test_what_is_paused_is_not_ready_whatever_it_last_said() -> None:
+def test_paused_environment_is_not_ready() -> None:
     paused: Manifest = {"annotations": {"crossplane.io/paused": "true"}}
     ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
     environment = parse_environment({"metadata": paused, "status": ready}, BUILT_IN).value

@@ -12,7 +12,7 @@ from tests.api.manifests import engine, profile
 GIB = 2**30
 
 
-def test_every_field_outside_source_and_profiles_is_read() -> None:
+def test_parses_every_field_outside_source_and_profiles() -> None:
     model = parse_model(
         manifests.model(
             kind="Model",
@@ -32,7 +32,7 @@ def test_every_field_outside_source_and_profiles_is_read() -> None:
     assert model.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
 
 
-def test_what_is_left_out_has_the_documented_default() -> None:
+def test_absent_fields_have_the_documented_defaults() -> None:
     model = parse_model(manifests.model()).value
     assert model
     assert (model.vram, model.disk, model.cpu, model.memory) == (None, None, "4", "16Gi")
@@ -49,14 +49,14 @@ def test_what_is_left_out_has_the_documented_default() -> None:
         ({"resources": {"vram": "-1Gi"}}, '"-1Gi" is not allowed; must be more than 0'),
     ],
 )
-def test_a_fault_outside_the_profiles_leaves_no_model(fields: dict[str, JSON], want: str) -> None:
+def test_problem_outside_the_profiles_leaves_no_model(fields: dict[str, JSON], want: str) -> None:
     broken = profile("a", engine=engine("--a={{"))
     problems = parse_model(manifests.model(profile("b"), broken, **fields)).problems
     assert problems[0] == Problem("spec.resources.vram", want)
     assert [p.path for p in problems[1:]] == ["spec.serving[1].engine.args[0]"], "the list is complete"
 
 
-def test_cpu_may_be_nothing_but_not_less() -> None:
+def test_cpu_may_be_zero_but_not_negative() -> None:
     assert parse_model(manifests.model(resources={"cpu": 0})).value
     assert parse_model(manifests.model(resources={"cpu": "1e300"})).problems == (
         Problem("spec.resources.cpu", '"1e300" is not allowed; must be at most 1Ei'),
@@ -67,19 +67,19 @@ def test_cpu_may_be_nothing_but_not_less() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 9])
-def test_there_are_one_to_eight_profiles(count: int) -> None:
+def test_number_of_profiles_is_bounded(count: int) -> None:
     given = manifests.model(serving=[profile(f"p{i}") for i in range(count)])
     problems = parse_model(given).problems
     assert [p.path for p in problems] == ["spec.serving"]
 
 
-def test_without_a_valid_profile_the_model_still_is_one() -> None:
+def test_model_without_valid_profiles_has_a_value() -> None:
     model = parse_model(manifests.model(profile("a", engine=engine("{{")))).value
     assert model
     assert model.profiles == ()
     assert [b.name for b in model.broken] == ["a"]
 
 
-def test_no_spec_at_all() -> None:
+def test_absent_spec_is_reported() -> None:
     problems = parse_model({"kind": "Model"}).problems
     assert problems[0] == Problem("spec", "null is not allowed; must be a block of fields")

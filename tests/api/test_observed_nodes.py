@@ -38,7 +38,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_hardware(case: Case) -> None:
+def test_parses_which_nodes_are_observed(case: Case) -> None:
     parsed = parse_environment(manifests.environment(pool(), hardware=case.hardware), BUILT_IN)
     assert tuple(problem.path for problem in parsed.problems) == case.at, case.reason
     assert parsed.value.hardware == case.want, case.reason
@@ -64,7 +64,7 @@ GROWS = (
 
 
 @pytest.mark.parametrize("case", GROWS, ids=lambda c: c.id)
-def test_autoscaled(case: Grows) -> None:
+def test_parses_whether_a_pool_is_autoscaled(case: Grows) -> None:
     environment = manifests.environment({"name": "h100", **case.fields})
     parsed = parse_environment(environment, BUILT_IN)
     if case.want is None:
@@ -73,7 +73,7 @@ def test_autoscaled(case: Grows) -> None:
         assert [found.autoscaled for found in parsed.value.pools] == [case.want], case.reason
 
 
-def test_words_of_a_later_release_are_left_out() -> None:
+def test_ignores_unknown_words_in_status() -> None:
     """Another release wrote the status: what this one does not know says nothing, and breaks nothing."""
     found = manifests.environment({"name": "h100", "nodeCount": 2})
     observed: Manifest = {

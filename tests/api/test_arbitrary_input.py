@@ -39,14 +39,14 @@ def _read_everything(manifest: Manifest) -> None:
 
 @QUICK
 @given(spec=ANYTHING, metadata=ANYTHING, status=ANYTHING)
-def test_any_manifest(spec: JSON, metadata: JSON, status: JSON) -> None:
+def test_parses_any_manifest_without_raising(spec: JSON, metadata: JSON, status: JSON) -> None:
     for kind in ("Model", "ClusterModel"):
         _read_everything({"kind": kind, "metadata": metadata, "spec": spec, "status": status})
 
 
 @QUICK
 @given(fields=st.dictionaries(st.text(max_size=5), ANYTHING), context=ANYTHING)
-def test_any_settings(fields: Manifest, context: JSON) -> None:
+def test_parses_any_settings_without_raising(fields: Manifest, context: JSON) -> None:
     parse_settings(fields, {"apiextensions.crossplane.io/environment": context})
     merged = parse_settings(fields, {"apiextensions.crossplane.io/environment": {"modelplane": context}}).value
     assert merged.ttl_settled
@@ -56,7 +56,7 @@ def test_any_settings(fields: Manifest, context: JSON) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 @QUICK
 @given(data=st.data())
-def test_anything_in_any_field(kind: Kind, data: st.DataObject) -> None:
+def test_parses_any_value_in_any_field(kind: Kind, data: st.DataObject) -> None:
     """Two fields at a time, so that rules across fields meet what they do not expect."""
     manifest = kind.manifest(sample(kind.schema))
     fields = [f for f in walk(kind.schema, (kind.root,), required=False) if len(f.steps) > 1]
@@ -69,6 +69,6 @@ def test_anything_in_any_field(kind: Kind, data: st.DataObject) -> None:
     assert all(p.path.startswith(kind.root) and p.message for p in problems)
 
 
-def test_numbers_that_json_cannot_write_are_shown_all_the_same() -> None:
+def test_shows_numbers_that_json_does_not_have() -> None:
     problems = parse_deployment({"spec": {"modelRef": {"name": "a"}, "environments": math.nan}}).problems
     assert problems == (Problem("spec.environments", "NaN is not allowed; must be a whole number"),)
