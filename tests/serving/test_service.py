@@ -1,8 +1,4 @@
-"""The whole LLMInferenceService, and what keeps it from being written.
-
-The manifests expected here were merged with KServe v0.20's presets by KServe's own code, and checked against the schema
-of its CRD.
-"""
+"""One LLMInferenceService, its identity, its problems, and the preset that it needs."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +9,13 @@ from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.service import build_service, find_service_problems, identify_service
+from function.serving.service import (
+    build_pipeline_preset,
+    build_service,
+    find_service_problems,
+    identify_service,
+    pipeline_preset_name,
+)
 from tests.support.builders import GIB, HUB, shape
 from tests.support.serving_requests import (
     DATA,
@@ -216,3 +218,21 @@ def test_identity_is_mode_and_group_size() -> None:
     assert identify_service(ONE_NODE) == identify_service(ONE_GPU), "GPUs of one pod may change"
     assert identify_service(PIPELINE) == ("pipeline", "2")
     assert len({identify_service(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
+
+
+def test_preset_is_empty_and_in_namespace_of_kserve() -> None:
+    assert build_pipeline_preset(Kserve(namespace="kserve", config_prefix="kserve-", gateway=True)) == {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceServiceConfig",
+        "metadata": {
+            "name": "kserve-config-llm-worker-pipeline-parallel",
+            "namespace": "kserve",
+            "labels": {"app.kubernetes.io/managed-by": "modelplane"},
+        },
+        "spec": {},
+    }
+
+
+def test_preset_name_has_prefix_of_controller() -> None:
+    name = pipeline_preset_name(Kserve(namespace="llm", config_prefix="", gateway=False))
+    assert name == "config-llm-worker-pipeline-parallel"

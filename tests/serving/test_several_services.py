@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from function.kube.manifests import JSON, get
-from tests.serving.test_admitted import LARGER, admitted
+from tests.serving.test_scaling import LARGER, admitted
 from tests.support.remote_scene import (
     SEVERAL_NODES,
     Edit,

@@ -1,0 +1,259 @@
+"""Which resources are a composite's own, and which of them are adopted although Crossplane does not observe them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from function.contract import Answer, Answered, Call, Composed, RequiredResource
+from function.domain.placement import Placement
+from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.remote.adoption import (
+    adopt,
+    adopt_objects,
+    carry_over_all,
+    find_orphan_objects,
+    find_orphan_placements,
+    is_own,
+    observe_orphans,
+    select_own,
+)
+from function.remote.object_writer import object_name
+from tests.support import builders
+from tests.support.remote_scene import at_rest, put
+from tools.documents import document
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_recognises_everything_that_is_composed(path: Path) -> None:
+    for name, composed in mapping(document(path), "desired.resources").items():
+        manifest = mapping({"of": composed}, "of.resource")
+        assert is_own("", name, manifest), "its label says so"
+        manifest["metadata"] = {}
+        assert is_own("", name, manifest), "its name says so, where somebody took the label"
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    name: str
+    version: str
+    kind: str
+    manager: str | None
+    want: bool
+
+
+CASES = (
+    Case("labelled", "under a name that another release gave it", "odd", OBJECT, "Object", "modelplane", True),
+    Case("other-version", "a later provider's", "odd", "kubernetes.m.crossplane.io/v1", "Object", "modelplane", True),
+    Case("unlabelled", "known by its name", "job-x", OBJECT, "Object", None, True),
+    Case("of-a-cache", "known by its name behind an environment's", "east/job-x", OBJECT, "Object", None, True),
+    Case("odd", "nothing says that it is ours", "odd", OBJECT, "Object", None, False),
+    Case("prefix-only", "a prefix alone is no name of ours", "job-", OBJECT, "Object", None, False),
+    Case("somebody-else", "another manager's, whatever its name", "job-x", OBJECT, "Object", "helm", False),
+    Case("other-kind", "a kind that we never compose", "namespace", "v1", "Namespace", "modelplane", False),
+    Case("other-group", "an Object of another provider", "job-x", "example.org/v1", "Object", "modelplane", False),
+)
+
+
+def _manifest(case: Case) -> Manifest:
+    labels: Manifest = {"app.kubernetes.io/managed-by": case.manager} if case.manager else {}
+    return {"apiVersion": case.version, "kind": case.kind, "metadata": {"labels": labels}}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_ownership(case: Case) -> None:
+    call = Call(xr={}, observed={case.name: _manifest(case)})
+    assert bool(select_own(call).observed) is case.want, case.reason
+
+
+def test_ignores_resources_desired_by_earlier_steps() -> None:
+    observed = {"job-x": _manifest(CASES[0])}
+    assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({"job-x"}))).observed == {}
+
+
+def test_keeps_relabelled_objects() -> None:
+    """Its name is a hash of the composite and of the composed resource; a service would go with the label."""
+    serving = at_rest("model-cache")
+    before = serving.outcome().composed
+    for manifest in serving.observed.values():
+        put(manifest, "metadata.labels", {"app.kubernetes.io/managed-by": "helm"})
+    serving.answers.clear()
+    objects = {key for key, item in before.items() if text(item.manifest, "kind") == "Object"}
+    assert objects <= serving.outcome().composed.keys()
+
+
+def test_recognises_relabelled_object_of_cache_by_name() -> None:
+    named: Manifest = {
+        "name": object_name("cache", "job-x", "east"),
+        "labels": {"app.kubernetes.io/managed-by": "helm"},
+    }
+    relabelled: Manifest = {"apiVersion": OBJECT, "kind": "Object", "metadata": named}
+    assert is_own("cache", "east/job-x", relabelled)
+    assert not is_own("cache", "west/job-x", relabelled)
+    assert not is_own("other", "east/job-x", relabelled)
+
+
+XR: Manifest = {"metadata": {"name": "chat", "namespace": "team", "uid": "me"}}
+KEY = "crossplane.io/composition-resource-name"
+OBSERVED: Mapping[str, Manifest] = {"placement-seen": {"metadata": {"name": "chat-seen"}}}
+
+
+def listed(name: str, *, uid: str = "1", key: str = "", **fields: object) -> tuple[RequiredResource, Placement]:
+    """Return a placement of this deployment on `env`, as it is listed; `key`: its composition-resource-name."""
+    made = replace(builders.placement(name=name, namespace="team", uid=uid), owner="me")
+    annotations: JSON = {KEY: key} if key else {}
+    manifest: Manifest = {"metadata": {"name": name, "annotations": annotations}}
+    return RequiredResource(b"", partial(dict, manifest)), replace(made, **fields)  # type: ignore[arg-type]  # as named
+
+
+@pytest.mark.parametrize(
+    ("found", "want", "reason"),
+    [
+        ([listed("a", key="placement-env")], {"placement-env": "a"}, "it has the name under which it was composed"),
+        ([listed("a")], {"placement-env": "a"}, "without one it has that of its environment"),
+        ([listed("a", key="placement-seen")], {"placement-a": "a"}, "what is observed keeps its own"),
+        (
+            [listed("a", uid="2"), listed("b", uid="1"), listed("c", uid="3")],
+            {"placement-env": "b", "placement-a": "a", "placement-c": "c"},
+            "of several the oldest uid has it",
+        ),
+        ([listed("b"), listed("a")], {"placement-env": "a", "placement-b": "b"}, "then the first by name"),
+        ([listed("a", owner="another")], {}, "of another composite"),
+        ([listed("a", owner="")], {}, "of nobody"),
+        ([listed("a", namespace="other")], {}, "anybody can write an owner elsewhere"),
+        ([listed("a", deleting=True)], {}, "it goes"),
+        ([listed("chat-seen")], {}, "it is observed"),
+        ([(listed("a")[0], None)], {}, "it cannot be read"),
+    ],
+)
+def test_finds_orphan_placements_and_their_names(
+    found: list[tuple[RequiredResource, Placement | None]], want: dict[str, str], reason: str
+) -> None:
+    lost = find_orphan_placements(XR, OBSERVED, found)
+    assert {key: text(manifest, "metadata.name") for key, manifest in lost.items()} == want, reason
+
+
+def test_composite_without_uid_has_no_orphans() -> None:
+    assert find_orphan_placements({"metadata": {"namespace": "team"}}, {}, [listed("a", owner="")]) == {}
+
+
+def test_applies_only_orphans_over_seen_version() -> None:
+    item = Composed(manifest={"metadata": {"name": "a"}, "spec": {}})
+    over = Composed(manifest={"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}})
+    lost: dict[str, Manifest] = {"lost": {"metadata": {"resourceVersion": "7"}}, "gone": {"metadata": {}}}
+    composed = {"lost": item, "kept": item, "gone": item}
+    assert adopt(composed, lost) == {**composed, "lost": over}
+
+
+V1 = "kubernetes.m.crossplane.io/v1alpha1"
+PLACEMENT: Manifest = {"metadata": {"name": "chat-env", "namespace": "team", "uid": "me"}}
+OWNERS: JSON = [{"uid": "another"}, {"uid": "me", "controller": True}]
+
+
+def an_object(key: str, **edits: JSON) -> Manifest:
+    """Return an Object of this composite under a name of its own, edited by path."""
+    made: Manifest = {
+        "apiVersion": V1,
+        "kind": "Object",
+        "metadata": {
+            "name": f"of-{key}",
+            "namespace": "team",
+            "resourceVersion": "7",
+            "labels": {"app.kubernetes.io/managed-by": "modelplane"},
+            "annotations": {"crossplane.io/composition-resource-name": key},
+            "ownerReferences": OWNERS,
+        },
+        "spec": {"forProvider": {"manifest": {"kind": "Job"}}},
+    }
+    for path, value in edits.items():
+        put(made, path.replace("__", "."), value)
+    return made
+
+
+def answer(*manifests: Manifest) -> Answered:
+    """Return what was found for a requirement."""
+    return tuple(RequiredResource(b"", partial(dict, manifest)) for manifest in manifests)
+
+
+LOST = an_object("job-lost")
+CALL = Call(xr=PLACEMENT, observed={"job-seen": an_object("job-seen")})
+FOREIGN = {
+    "of another composite": an_object("job-a", metadata__ownerReferences=[{"uid": "another", "controller": True}]),
+    "of nobody": an_object("job-b", metadata__ownerReferences=None),
+    "this one is no controller of it": an_object("job-c", metadata__ownerReferences=[{"uid": "me"}]),
+    "anybody can write an owner elsewhere": an_object("job-d", metadata__namespace="other"),
+    "it has no name among what is composed": an_object("job-e", metadata__annotations=None),
+    "another has its name among what is observed": an_object("job-seen"),
+    "it is observed, under another name": an_object("job-f", metadata__name="of-job-seen"),
+    "it goes": an_object("job-g", metadata__deletionTimestamp="2026-01-01T00:00:00Z"),
+    "of another manager": an_object("job-h", metadata__labels={"app.kubernetes.io/managed-by": "helm"}),
+    "of a kind that we do not compose": an_object("job-i", kind="Pod"),
+}
+
+
+def test_finds_only_own_orphan_objects() -> None:
+    found = find_orphan_objects(CALL, answer(*FOREIGN.values(), LOST, an_object("job-lost", spec={})))
+    assert found == {"job-lost": LOST}, [reason for reason, m in FOREIGN.items() if m in found.values()]
+    unnamed = Call(xr={"metadata": {"name": "chat-env", "namespace": "team"}})
+    owned_by_none = an_object("job-j", metadata__ownerReferences=[{"uid": "", "controller": True}])
+    assert find_orphan_objects(unnamed, answer(LOST, owned_by_none)) == {}, "a composite without uid owns nothing"
+
+
+def test_does_not_load_observed_objects() -> None:
+    def unread() -> Manifest:
+        raise AssertionError("it is observed")
+
+    call = Call(xr=PLACEMENT, observed={"job-seen": an_object("job-seen", metadata__uid="seen")})
+    again = RequiredResource(b"", unread, "seen")
+    assert find_orphan_objects(call, (again, *answer(LOST))) == {"job-lost": LOST}
+
+
+def test_recognises_relabelled_orphan_by_name() -> None:
+    label: JSON = {"app.kubernetes.io/managed-by": "helm"}
+    ours = an_object("job-k", metadata__labels=label, metadata__name=object_name("chat-env", "job-k"))
+    assert find_orphan_objects(CALL, answer(ours)) == {"job-k": ours}
+
+
+def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:
+    """Return over which version each is written; None: over any."""
+    return {key: get(item.manifest, "metadata.resourceVersion") for key, item in composed.items()}
+
+
+def test_keeps_orphan_until_it_is_observed() -> None:
+    lost = {"job-lost": LOST}
+    call = observe_orphans(CALL, lost)
+    assert call == replace(CALL, observed={**CALL.observed, **lost})
+    new = Composed(manifest={"metadata": {"name": "new"}, "spec": {}})
+    both = {"job-lost": new, "job-new": new}
+    kept = adopt_objects(both, call, lost)
+    assert versions(kept) == {"job-lost": "7", "job-new": None}, "an orphan is written over what was seen of it"
+    assert {key: item.manifest["spec"] for key, item in kept.items()} == {"job-lost": {}, "job-new": {}}
+    leaving = adopt_objects({"job-new": new}, call, lost)
+    assert versions(leaving) == {"job-new": None, "job-lost": "7"}, "what is observed goes as decided"
+    assert get(leaving["job-lost"].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
+        "it may be gone by now"
+    )
+    assert adopt_objects({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
+
+
+def test_keeps_everything_while_orphan_service_is_deleted() -> None:
+    lost = {"service-lost": an_object("service-lost")}
+    new = {"service-new": Composed(manifest={"metadata": {"name": "new"}, "spec": {}})}
+    held = adopt_objects(new, observe_orphans(CALL, lost), lost)
+    assert versions(held) == {"service-lost": "7", "job-seen": "7"}
+    policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in held.items()}
+    assert policies == {"service-lost": ["Observe", "Delete"], "job-seen": None}
+
+
+def test_carries_over_everything_with_orphans() -> None:
+    kept = carry_over_all(CALL, answer(LOST))
+    assert versions(kept) == {"job-lost": "7", "job-seen": "7"}
+    assert {key: item.manifest["spec"] for key, item in kept.items()} == dict.fromkeys(kept, LOST["spec"])
+    assert carry_over_all(CALL, Answer.PENDING).keys() == {"job-seen"}

@@ -1,0 +1,250 @@
+"""Scaling a service down, to zero and up, while references are missing and while KServe waits."""
+
+import copy
+from dataclasses import dataclass
+
+import pytest
+
+from function.kube.manifests import JSON, get, text
+from function.reasons import Status
+from tests.support.remote_scene import (
+    ONE_NODE,
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    at_rest,
+    environment,
+    model,
+    observed,
+    placement,
+    put,
+    remote,
+    scaled,
+    scene,
+)
+
+NO_MODEL = model("serving", [])
+NO_PROFILE = model("serving.0.replicaTopology.parallelism", {"tensor": 3})
+NO_POOL = environment("nodePools.0.acceleratorCount", "x")
+NO_ENVIRONMENT = environment("storage.storageClassName", 7)
+MISSING = pytest.mark.parametrize(
+    "missing", [NO_MODEL, NO_PROFILE, NO_POOL, NO_ENVIRONMENT], ids=["model", "profile", "pool", "environment"]
+)
+REVISION = model("huggingFace.revision", "v2")
+LARGER = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
+
+
+def runs(replicas: int) -> Edit:
+    """Let the service have so many replicas, and say that it takes them."""
+
+    def edit(found: Scene) -> None:
+        for path in ("spec.forProvider", "status.atProvider"):
+            observed("service-", f"{path}.manifest.spec.replicas", replicas)(found)
+        put(found.xr, "status.service.replicas", replicas)
+        put(found.xr, "status.gpus", replicas * 16)
+
+    return edit
+
+
+@MISSING
+@pytest.mark.parametrize("asks", [1, 0])
+def test_scales_down_while_a_reference_is_missing(missing: Edit, asks: int) -> None:
+    there = scene(SEVERAL_NODES).edited(runs(3))
+    held = there.edited(missing, placement("replicas", asks))
+    assert held.said("ReferencesResolved").status is Status.FALSE
+    before, after = there.edited(missing).composed(), held.composed()
+    assert after == {key: scaled(service, asks) for key, service in before.items()}
+    status = held.outcome().status
+    assert (get(status, "service.replicas"), status["gpus"]) == (3, 48), "the cluster still has them"
+    confirmed = held.edited(observed("service-", "status.atProvider.manifest.spec.replicas", asks)).outcome().status
+    assert (get(confirmed, "service.replicas"), confirmed["gpus"]) == (asks, asks * 16), "what is gone is not charged"
+    assert held.said("ServiceReady").reason == ("Serving" if asks else "ScaledToZero")
+    assert held.outcome().ready is None
+
+
+@MISSING
+def test_scales_up_only_when_references_resolve(missing: Edit) -> None:
+    there = scene(SEVERAL_NODES).edited(runs(1), missing)
+    more = there.edited(placement("replicas", 3))
+    assert more.composed() == there.composed()
+    assert get(more.outcome().status, "service.replicas") == 1
+    assert more.said("ServiceReady").reason == "Serving", "the one that runs"
+
+
+@MISSING
+def test_service_without_running_replicas_is_not_serving(missing: Edit) -> None:
+    """KServe says Ready of a service without replicas."""
+    more = scene(SEVERAL_NODES).edited(runs(0), missing, placement("replicas", 2))
+    said = more.said("ServiceReady")
+    assert (said.status, said.reason, said.message) == (Status.FALSE, "Starting", "The service has no replicas yet")
+
+
+def test_keeps_replicas_of_invalid_placement() -> None:
+    faulty = scene(SEVERAL_NODES).edited(runs(3), placement("topology", "two nodes"), placement("replicas", 0))
+    assert faulty.said("ReferencesResolved").reason == "InvalidPlacement"
+    assert [get(service, "spec.replicas") for service in faulty.composed().values()] == [3]
+    assert faulty.said("ServiceReady").reason == "Serving"
+
+
+@pytest.mark.parametrize(("asks", "want"), [(0, 0), (1, 3)])
+def test_keeps_replicas_of_other_group_unless_scaled_to_zero(asks: int, want: int) -> None:
+    """One replica of the larger group is no reason to serve with fewer of the smaller one until it comes."""
+    there = scene(SEVERAL_NODES).edited(runs(3), REVISION, LARGER, placement("replicas", asks))
+    assert [get(service, "spec.replicas") for service in there.composed().values()] == [want]
+    confirmed = there.edited(observed("service-", "status.atProvider.manifest.spec.replicas", want))
+    assert get(confirmed.outcome().status, "service.replicas") == want
+
+
+def test_refused_service_is_not_ready_at_zero() -> None:
+    none = scene(SEVERAL_NODES).edited(runs(3), NO_MODEL, placement("replicas", 0))
+    refused = observed(
+        "service-", "status.atProvider.manifest.status.conditions", [{"type": "PresetsCombined", "status": "False"}]
+    )
+    for found, ready in ((none, True), (none.edited(refused), False)):
+        assert [item.ready for key, item in found.outcome().composed.items() if key.startswith("service-")] == [ready]
+
+
+def test_service_scaled_to_zero_is_ready() -> None:
+    said = scene(SEVERAL_NODES).edited(runs(0), placement("replicas", 0)).said("ServiceReady")
+    assert (said.status, said.reason) == (Status.TRUE, "ScaledToZero")
+
+
+NO_ROUTES = "The following HTTPRoutes are not ready"
+
+
+def waiting(type_: str) -> Edit:
+    """Let KServe have combined its presets and wait for something."""
+    conditions: list[JSON] = [
+        {"type": "PresetsCombined", "status": "True"},
+        {"type": type_, "status": "False", "message": NO_ROUTES},
+        {"type": "Ready", "status": "False", "message": NO_ROUTES},
+    ]
+
+    def edit(scene: Scene) -> None:
+        for key, found in scene.observed.items():
+            if key.startswith("service-"):
+                put(found, "status.atProvider.manifest.status.conditions", conditions)
+
+    return edit
+
+
+@pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
+@pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
+def test_service_at_zero_does_not_wait_for_kserve(story: str, type_: str) -> None:
+    scene = at_rest(story).edited(placement("replicas", 0), waiting(type_))
+    serving = scene.said("ServiceReady")
+    assert (serving.status, serving.reason) == (Status.TRUE, "ScaledToZero")
+    assert serving.message == f"No replicas are requested. KServe: {type_}: {NO_ROUTES}"
+    outcome = scene.outcome()
+    assert all(item.ready for key, item in outcome.composed.items() if key.startswith("service-"))
+    assert outcome.ready is None
+
+
+def test_reports_refused_service_at_zero() -> None:
+    def refused(found: Scene) -> None:
+        conditions: list[JSON] = [{"type": "PresetsCombined", "status": "False", "message": "no such preset"}]
+        for key, manifest in found.observed.items():
+            if key.startswith("service-"):
+                put(manifest, "status.atProvider.manifest.status.conditions", conditions)
+
+    scene = at_rest(SEVERAL_NODES).edited(placement("replicas", 0), refused)
+    assert scene.said("ServiceReady").status is Status.FALSE
+    assert not any(item.ready for key, item in scene.outcome().composed.items() if key.startswith("service-"))
+
+
+@pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
+def test_service_with_replicas_waits_for_kserve(type_: str) -> None:
+    composed = at_rest(SEVERAL_NODES).edited(waiting(type_)).outcome().composed
+    assert [item.ready for key, item in composed.items() if key.startswith("service-")] == [False]
+
+
+GROUP: dict[str, JSON] = {"pool": "h200", "nodes": 2, "gpusPerNode": 8}
+UNPLANNABLE = placement("modelCache", {"type": "EmptyDir"})
+
+
+def admitted(replicas: int) -> Edit:
+    """Let the environment publish that it has admitted the placement for so many replicas of its first shape."""
+
+    def edit(found: Scene) -> None:
+        put(found.answers["environment"], "metadata.uid", "of-the-environment")
+        row: JSON = {**GROUP, "replicas": replicas, "uid": text(found.xr, "metadata.uid")}
+        put(found.answers["environment"], "status.admitted", [row] if replicas else [])
+
+    return edit
+
+
+def with_replicas(replicas: int) -> Edit:
+    """Let the service have so many replicas; with none of them there is no service."""
+
+    def edit(found: Scene) -> None:
+        observed("service-", "spec.forProvider.manifest.spec.replicas", replicas)(found)
+        put(found.xr, "status.service", {**GROUP, "replicas": replicas, "name": "a", "namespace": "b"})
+        if not replicas:
+            for key in [key for key in found.observed if key.startswith("service-")]:
+                del found.observed[key]
+            put(found.xr, "status.service", None)
+
+    return edit
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    asks: int
+    admits: int
+    runs: int
+    want: int
+    edits: tuple[Edit, ...] = ()
+
+
+CASES = (
+    Case("all", "it is admitted for what it asks for", 3, 3, 1, 3),
+    Case("some", "as many as it is admitted for, and no more", 3, 2, 1, 2),
+    Case("first", "a service that is new begins with what is admitted", 3, 2, 0, 2),
+    Case("spared", "what runs is not scaled down by what the environment says", 3, 1, 2, 2),
+    Case("fewer", "fewer replicas need nobody's leave", 1, 3, 2, 1),
+    Case("none", "what was never admitted is not started", 3, 0, 0, 0),
+    Case("withdrawn", "what runs unadmitted stays as it is", 3, 0, 2, 2),
+    Case("withdrawn-fewer", "and may have fewer", 1, 0, 2, 1),
+    Case("bytes", "replicas do not wait for other bytes", 3, 2, 1, 2, (REVISION,)),
+    Case("no-plan", "nor for what cannot be planned", 3, 2, 1, 2, (UNPLANNABLE,)),
+    Case(
+        "shape",
+        "another group is not admitted: the earlier one stays, and is what it takes",
+        3,
+        2,
+        2,
+        2,
+        (LARGER,),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_replicas_follow_admission(case: Case) -> None:
+    edits = (with_replicas(case.runs), *case.edits, admitted(case.admits), placement("replicas", case.asks))
+    outcome = scene(SEVERAL_NODES).edited(*edits).outcome()
+    services = remote(outcome, "service-").values()
+    assert [get(each, "spec.replicas") for each in services] == [case.want] * bool(case.want), case.reason
+    takes = {key: get(outcome.status, f"service.{key}") for key in (*GROUP, "replicas")}
+    assert takes == ({**GROUP, "replicas": case.want} if case.want else dict.fromkeys(takes)), case.reason
+
+
+@pytest.mark.parametrize(("admits", "version"), [(3, "7"), (2, None), (1, "7")])
+def test_changes_replicas_only_over_seen_version(admits: int, version: str | None) -> None:
+    """Two readings of a list that is late would take turns."""
+    seen = observed("service-", "metadata.resourceVersion", "7")
+    found = scene(SEVERAL_NODES).edited(with_replicas(2), seen, admitted(admits), placement("replicas", 3)).outcome()
+    (service,) = (item.manifest for key, item in found.composed.items() if key.startswith("service-"))
+    assert get(service, "metadata.resourceVersion") == version
+
+
+@pytest.mark.parametrize("there", [0, 2], ids=["no-service", "service"])
+def test_keeps_pull_secrets_while_service_waits(there: int) -> None:
+    def pulled(found: Scene) -> None:
+        found.observed["pull-a"] = copy.deepcopy(next(m for k, m in found.observed.items() if k.startswith("claim-")))
+        put(found.observed["pull-a"], "spec.forProvider.manifest", {"kind": "Secret", "metadata": {"name": "a"}})
+
+    waiting = scene(SEVERAL_NODES).edited(with_replicas(there), pulled, admitted(0))
+    assert waiting.composed("pull-") == {"pull-a": {"kind": "Secret", "metadata": {"name": "a"}}}
