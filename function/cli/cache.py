@@ -159,23 +159,23 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
 
 def _build_cache(namespace: str, options: dict[str, object]) -> Manifest:
     """Return the ModelCache that the options describe, checked by the function's own parser."""
-    given: Manifest = {key: value for key, value in options.items() if isinstance(value, str)}
-    model = text(given, "model")
+    texts: Manifest = {key: value for key, value in options.items() if isinstance(value, str)}
+    model = text(texts, "model")
     storage = prune(
         {
-            "claimName": given.get("claim"),
-            "size": given.get("size"),
-            "storageClassName": given.get("storage_class"),
+            "claimName": texts.get("claim"),
+            "size": texts.get("size"),
+            "storageClassName": texts.get("storage_class"),
             "retain": True if options["retain"] else None,
         }
     )
     manifest: Manifest = {
         "apiVersion": VERSION,
         "kind": "ModelCache",
-        "metadata": {"name": text(given, "name") or model, "namespace": namespace},
+        "metadata": {"name": text(texts, "name") or model, "namespace": namespace},
         "spec": prune(
             {
-                "modelRef": {"kind": text(given, "kind"), "name": model},
+                "modelRef": {"kind": text(texts, "kind"), "name": model},
                 **_build_environments(options["environments"], options["selector"]),
                 "storage": storage or None,
             }

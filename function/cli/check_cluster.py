@@ -7,7 +7,7 @@ project: the version that it serves is checked, and the tag of its controller's 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -95,6 +95,30 @@ class Line:
     todo: str = ""  # empty where nothing is to be done
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What is checked, and what a cluster must have; its methods make the line of each result."""
+
+    name: str
+    wanted: str = ""
+
+    def ok(self, found: str) -> Line:
+        """The cluster has it."""
+        return Line(check=self.name, found=found, wanted=self.wanted)
+
+    def warn(self, found: str, todo: str) -> Line:
+        """Some environments can do without it, or it is not known."""
+        return Line(check=self.name, state=State.WARNING, found=found, wanted=self.wanted, todo=todo)
+
+    def missing(self, found: str, todo: str) -> Line:
+        """The cluster lacks it."""
+        return Line(check=self.name, state=State.MISSING, found=found, wanted=self.wanted, todo=todo)
+
+    def forbidden(self) -> Line:
+        """The identity may not read it."""
+        return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
+
+
 @click.command(
     epilog=examples(
         "modelplane check-cluster --kubeconfig dallas.kubeconfig",
@@ -156,10 +180,8 @@ def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence
 def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
     served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}").body, "resources")}
     lacking = [resource for resource in resources if resource not in served]
-    if lacking:
-        found = f"{api} has no {' and no '.join(lacking)}"
-        return Line(check=name, state=State.MISSING, found=found, wanted=api, todo=todo)
-    return Line(check=name, found=api, wanted=api)
+    check = Check(name, api)
+    return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else check.ok(api)
 
 
 def _check_controller(cluster: Cluster, served: Line, path: str, minimum: _Version, todo: str) -> Line:
@@ -170,17 +192,14 @@ def _check_controller(cluster: Cluster, served: Line, path: str, minimum: _Versi
     _, _, tag = next(images, "").partition("@")[0].rpartition("/")[2].partition(":")
     if served.state is State.OK and _parse_version(tag) is not None:
         return _check_release(served.check, f"{tag} with {served.found}", minimum, todo)
-    wanted = f"{served.wanted}, of {_format_version(minimum)} or later"
-    return Line(check=served.check, state=served.state, found=served.found, wanted=wanted, todo=served.todo)
+    return replace(served, wanted=f"{served.wanted}, of {_format_version(minimum)} or later")
 
 
 def _check_release(name: str, found: str, minimum: _Version, todo: str) -> Line:
-    version, wanted = _parse_version(found), f"{_format_version(minimum)} or later"
+    check, version = Check(name, f"{_format_version(minimum)} or later"), _parse_version(found)
     if version is None:
-        return Line(check=name, state=State.WARNING, found=found, wanted=wanted, todo="Find out which release this is")
-    if version < minimum:
-        return Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
-    return Line(check=name, found=found, wanted=wanted)
+        return check.warn(found, "Find out which release this is")
+    return check.missing(found, todo) if version < minimum else check.ok(found)
 
 
 def _parse_version(release: str) -> _Version | None:
@@ -193,56 +212,55 @@ def _format_version(version: _Version) -> str:
 
 
 def _check_presets(cluster: Cluster) -> Line:
-    name, wanted = "KServe's presets", ", ".join(_PRESET_NAMES)
-    answer = cluster.fetch(_PRESETS)
+    check, answer = Check("KServe's presets", ", ".join(_PRESET_NAMES)), cluster.fetch(_PRESETS)
     if answer.forbidden:
-        return _report_forbidden(name, wanted)
+        return check.forbidden()
     names = [text(preset, "metadata.name") for preset in listing(answer.body, "items")]
-    lacking = [preset for preset in _PRESET_NAMES if not any(found.endswith(preset) for found in names)]
+    lacking = [preset for preset in _PRESET_NAMES if not any(name.endswith(preset) for name in names)]
     found = f"{format_count(len(names), 'LLMInferenceServiceConfig')} in kserve"
     if lacking:
         todo = f"Install the presets of KServe's release in its namespace; there is no {' and no '.join(lacking)}"
-        return Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
-    return Line(check=name, found=found, wanted=wanted)
+        return check.missing(found, todo)
+    return check.ok(found)
 
 
 def _check_gateway(cluster: Cluster, todo: str) -> Line:
-    name, wanted = "Gateway kserve/kserve-ingress-gateway", "Programmed, with an address"
-    answer = cluster.fetch(_GATEWAY)
+    check, answer = (
+        Check("Gateway kserve/kserve-ingress-gateway", "Programmed, with an address"),
+        cluster.fetch(_GATEWAY),
+    )
     if answer.forbidden:
-        return _report_forbidden(name, wanted)
+        return check.forbidden()
     if not answer.body:
-        return Line(check=name, state=State.MISSING, found="none", wanted=wanted, todo=todo)
+        return check.missing("none", todo)
     addresses = [text(address, "value") for address in listing(answer.body, "status.addresses")]
     programmed = condition(answer.body, "Programmed")
     if addresses and text(programmed, "status") == "True":
-        return Line(check=name, found=f"Programmed at {addresses[0]}", wanted=wanted)
+        return check.ok(f"Programmed at {addresses[0]}")
     message = text(programmed, "message")
     todo = f"Look at its GatewayClass and its controller{f', which says: {message}' if message else ''}"
-    found = "not Programmed" if addresses else "no address"
-    return Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
+    return check.missing("not Programmed" if addresses else "no address", todo)
 
 
 def _check_classes(cluster: Cluster) -> Iterator[Line]:
-    name, wanted = "storage class", "ReadWriteMany for models over several nodes"
+    check = Check("storage class", "ReadWriteMany for models over several nodes")
     answer = cluster.fetch("/apis/storage.k8s.io/v1/storageclasses")
     if answer.forbidden:
-        yield _report_forbidden(name, wanted)
+        yield check.forbidden()
         return
     classes = listing(answer.body, "items")
     for class_ in classes:
         found = f"{text(class_, 'provisioner')}, {text(class_, 'volumeBindingMode') or 'Immediate'}"
-        yield Line(check=f"{name} {text(class_, 'metadata.name')}", found=found, wanted=wanted)
+        yield Check(f"{check.name} {text(class_, 'metadata.name')}", check.wanted).ok(found)
     if not classes:
         todo = "Create one, and name it in spec.storage; environments with claims of their own or EmptyDir need none"
-        yield Line(check=name, state=State.WARNING, found="none", wanted=wanted, todo=todo)
+        yield check.warn("none", todo)
 
 
 def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
-    name, wanted = "GPUs", "nodes that offer them to the scheduler"
-    answer = cluster.fetch("/api/v1/nodes")
+    check, answer = Check("GPUs", "nodes that offer them to the scheduler"), cluster.fetch("/api/v1/nodes")
     if answer.forbidden:
-        yield _report_forbidden(name, wanted)
+        yield check.forbidden()
         return
     nodes = [parse_node(node) for node in listing(answer.body, "items")]
     for resource in resources:
@@ -252,17 +270,16 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
             unready = [node for node in offering if not node.ready or node.cordoned]
             away = f", not Ready or cordoned: {_list_names(unready)}" if unready else ""
             found = f"{gpus} on {format_count(len(offering), 'node')}{away}"
-            yield Line(check=f"{name} {resource}", found=found, wanted=wanted)
+            yield Check(f"{check.name} {resource}", check.wanted).ok(found)
     without = [node for node in nodes if not any(node.allocatable.get(resource) for resource in resources)]
     if without and len(without) < len(nodes):
-        yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {_list_names(without)}")
+        yield Check("nodes without GPUs").ok(f"{len(without)} of {len(nodes)}: {_list_names(without)}")
     if len(without) == len(nodes):
         todo = (
             "Install the device plugin on the GPU nodes, or name what they offer with --gpu-resource; pools that are "
             "scaled to zero show with their first node"
         )
-        found = f"{format_count(len(nodes), 'node')}, none with {', '.join(resources)}"
-        yield Line(check=name, state=State.MISSING, found=found, wanted=wanted, todo=todo)
+        yield check.missing(f"{format_count(len(nodes), 'node')}, none with {', '.join(resources)}", todo)
 
 
 def _list_names(nodes: Sequence[Node]) -> str:
@@ -271,18 +288,12 @@ def _list_names(nodes: Sequence[Node]) -> str:
 
 
 def _check_right(cluster: Cluster, right: Right) -> Line:
-    name, wanted = f"rights on {right.resource}", ", ".join(right.verbs)
+    check = Check(f"rights on {right.resource}", ", ".join(right.verbs))
     denied = [verb for verb in right.verbs if not _is_allowed(cluster, right, verb)]
     if not denied:
-        return Line(check=name, found="all", wanted=wanted)
-    todo = "Apply install/remote-rbac.yaml with this identity as its subject"
-    return Line(
-        check=name,
-        state=State.WARNING if right.dispensable else State.MISSING,
-        found=f"not {', '.join(denied)}",
-        wanted=wanted,
-        todo=f"{todo}; {right.dispensable}" if right.dispensable else todo,
-    )
+        return check.ok("all")
+    found, todo = f"not {', '.join(denied)}", "Apply install/remote-rbac.yaml with this identity as its subject"
+    return check.warn(found, f"{todo}; {right.dispensable}") if right.dispensable else check.missing(found, todo)
 
 
 def _is_allowed(cluster: Cluster, right: Right, verb: str) -> bool:
@@ -292,11 +303,6 @@ def _is_allowed(cluster: Cluster, right: Right, verb: str) -> bool:
         "spec": {"resourceAttributes": {"group": right.group, "resource": right.resource, "verb": verb}},
     }
     return flag(cluster.fetch(REVIEWS, review).body, "status.allowed")
-
-
-def _report_forbidden(name: str, wanted: str) -> Line:
-    todo = "Retry with a kubeconfig that can list it"
-    return Line(check=name, state=State.WARNING, found="forbidden for this identity", wanted=wanted, todo=todo)
 
 
 def _print_lines(lines: Sequence[Line]) -> None:

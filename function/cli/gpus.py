@@ -156,9 +156,9 @@ class _Kind:
 
 def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
     """Return pools for the nodes that have GPUs, by name."""
-    every = sorted(nodes, key=lambda node: node.name)
+    all_nodes = sorted(nodes, key=lambda node: node.name)
     groups: dict[_Kind, list[Node]] = defaultdict(list)
-    for node in every:
+    for node in all_nodes:
         resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
         if resource:
             label = next((name for name in _POOL_LABELS if node.labels.get(name)), "")
@@ -171,7 +171,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
         stem = kind.pool or kind.product.lower() or "gpus"
         names[stem] += 1
         name = stem if names[stem] == 1 else f"{stem}-{names[stem]}"
-        pools.append(_suggest_pool(name, kind, group, [node for node in every if node not in group]))
+        pools.append(_suggest_pool(name, kind, group, [node for node in all_nodes if node not in group]))
     return pools
 
 

@@ -145,7 +145,7 @@ class Inventory:
 
     store: Store
     namespace: str  # the one in scope; empty: all are
-    given: frozenset[Ref] = frozenset()  # the composites in the files of -f
+    from_files: frozenset[Ref] = frozenset()  # the composites in the files of -f
     chosen: bool = False  # the namespace was given; the context's own does not exclude what files hold
     before: "Inventory | None" = None  # without the values of --set; None where there are none
     edited: frozenset[Ref] = frozenset()  # environments whose spec may differ from the one they published a ledger for
@@ -155,7 +155,7 @@ class Inventory:
         if names:
             return [self._find_named(name) for name in names]
         in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
-        chosen = [ref for ref in in_scope if ref in self.given] or in_scope
+        chosen = [ref for ref in in_scope if ref in self.from_files] or in_scope
         if not chosen:
             where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
             raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
@@ -185,7 +185,9 @@ class Inventory:
 
     def in_scope(self, ref: Ref) -> bool:
         """Tell whether an object is in the namespace that is in scope, or in none."""
-        return not ref.namespace or self.namespace in ("", ref.namespace) or (ref in self.given and not self.chosen)
+        return (
+            not ref.namespace or self.namespace in ("", ref.namespace) or (ref in self.from_files and not self.chosen)
+        )
 
 
 def load_inventory(sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False) -> Inventory:
@@ -200,18 +202,18 @@ def load_inventory(sources: Sources, kinds: Sequence[str] = KINDS, *, one_namesp
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
     manifests = [item.manifest for item in read_files(sources.files) if is_known(item.manifest)]
-    from_files = list(set_namespaces(manifests, namespace or "default"))
-    for manifest in from_files:
+    manifests = list(set_namespaces(manifests, namespace or "default"))
+    for manifest in manifests:
         store.lay_over(manifest)
-    given = frozenset(Ref.of(manifest) for manifest in from_files if is_ours(manifest))
-    environments = frozenset(ref for ref in given if ref.kind == "InferenceEnvironment")
+    from_files = frozenset(Ref.of(manifest) for manifest in manifests if is_ours(manifest))
+    environments = frozenset(ref for ref in from_files if ref.kind == "InferenceEnvironment")
     for ref in environments if not sources.strict else ():
         if not store[ref].get("status"):
             ready: JSON = [{"type": "Ready", "status": "True", "reason": "Assumed"}]
             store.put({**store[ref], "status": {"conditions": ready}})
-    adopt_placements(store, given)
+    adopt_placements(store, from_files)
     scope = "" if target.everywhere else namespace
-    inventory = Inventory(store, scope, given, chosen=bool(target.namespace), edited=environments)
+    inventory = Inventory(store, scope, from_files, chosen=bool(target.namespace), edited=environments)
     if sources.sets:
         inventory.before = replace(inventory, store=Store(store.values()))
         inventory.edited |= _set_values(store, sources.sets)

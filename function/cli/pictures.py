@@ -265,21 +265,21 @@ _USAGES_DRAWN = 40
 def draw_capacity(usages: Sequence[Usage]) -> str:
     """Draw the pools of each environment with their users."""
     canvas = Canvas()
-    every = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
-    canvas.text(_MARGIN, f"{format_count(len(every), 'environment')} with {_count_gpus(usages)}", INK, _BOLD)
+    groups = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
+    canvas.text(_MARGIN, f"{format_count(len(groups), 'environment')} with {_count_gpus(usages)}", INK, _BOLD)
     for kind, group in group_by_accelerator(usages):
         where = format_count(len({usage.environment.name for usage in group}), "environment")
         canvas.text(_MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, _SMALL)
     canvas.legend(
         (TAKEN, "in use"), (FREE, "free GPU"), *_explain_unusable(usage.pool for usage in usages if usage.pool)
     )
-    for environment, pools in islice(every, _USAGES_DRAWN):
+    for environment, pools in islice(groups, _USAGES_DRAWN):
         with canvas.framed() as left:
             canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
             for usage in pools:
                 _draw_pool(canvas, left, usage)
-    if len(every) > _USAGES_DRAWN:
-        canvas.text(_MARGIN, f"and {format_count(len(every) - _USAGES_DRAWN, 'environment')} more", DIM)
+    if len(groups) > _USAGES_DRAWN:
+        canvas.text(_MARGIN, f"and {format_count(len(groups) - _USAGES_DRAWN, 'environment')} more", DIM)
     return _write_document(canvas)
 
 

@@ -41,15 +41,15 @@ _Digests: TypeAlias = Mapping[tuple[str, str], str]
 def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: Sources, diff: bool, form: Form) -> None:
     """Show where deployments would go, and why not elsewhere.
 
-    Reads the files of -f, or the control plane where none is given, or both with --live. Nothing is changed.
+    Reads the files of -f, or the control plane without files, or both with --live. Nothing is changed.
     """
     inventory = load_inventory(sources)
     warn_of_invalid(inventory.store, KINDS)
     refs = inventory.list_deployments(deployments)
     if inventory.before:
-        every = _plan_all(inventory)
-        changes = compare_plans(_plan_all(inventory.before), every)
-        plans = [plan_ for ref in refs for plan_ in every if plan_.ref == ref]
+        all_plans = _plan_all(inventory)
+        changes = compare_plans(_plan_all(inventory.before), all_plans)
+        plans = [plan_ for ref in refs for plan_ in all_plans if plan_.ref == ref]
     else:
         changes, plans = None, plan_deployments(inventory, refs)
     lines = {}

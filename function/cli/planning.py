@@ -121,7 +121,7 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:
     for ref in sorted(inventory.edited):
         publish_ledger(store, ref)
     for ref in store.refs("ModelCache"):
-        if ref in inventory.given and not store[ref].get("status"):
+        if ref in inventory.from_files and not store[ref].get("status"):
             compose_up(store, ref)
     shown = list(refs)
     for ref in store.by_creation("ModelDeployment"):
@@ -143,14 +143,14 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     return Plan(ref=ref, outcome=outcome, before=before, rows=rows, store=store, considered=considered)
 
 
-def compose_given(inventory: Inventory) -> dict[Ref, Outcome]:
-    """Decide all deployments, then compose everything that was given once with all of it up.
+def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
+    """Decide all deployments, then compose all composites from files once with all of it up.
 
-    Returns the outcomes of the composites that were given, and of the placements that they compose.
+    Returns the outcomes of the composites from files, and of the placements that they compose.
     """
     plan_deployments(inventory, ())
     outcomes: dict[Ref, Outcome] = {}
-    for ref in [ref for ref in inventory.store.refs(*KINDS) if ref in inventory.given and inventory.in_scope(ref)]:
+    for ref in [ref for ref in inventory.store.refs(*KINDS) if ref in inventory.from_files and inventory.in_scope(ref)]:
         outcomes |= compose_deployment(inventory.store, ref) if ref.kind == "ModelDeployment" else {}
         if ref not in outcomes:
             outcomes[ref] = compose_up(inventory.store, ref)

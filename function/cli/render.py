@@ -14,7 +14,7 @@ import click
 from function.api.problems import find_nearest
 from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
-from function.cli.planning import compose_given
+from function.cli.planning import compose_files
 from function.cli.store import Ref, Store, read_environments
 from function.cli.tables import format_data
 from function.contract import Outcome
@@ -83,7 +83,7 @@ def render(  # noqa: PLR0913  # click's options
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     inventory = load_inventory(sources)
     warn_of_invalid(inventory.store, KINDS)
-    outcomes = compose_given(inventory)
+    outcomes = compose_files(inventory)
     refusals = _list_refusals(outcomes)
     manifests = dict(sorted(list_composed(inventory.store, outcomes), key=lambda item: item[0]))
     if not refusals:  # what is refused may lack any of them

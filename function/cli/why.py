@@ -53,9 +53,9 @@ class Report:
 )
 @click.argument("deployment", required=False)
 @sources
-@click.option("--all", "every", is_flag=True, help="Every environment; more than five are grouped otherwise.")
+@click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
-def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) -> None:
+def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form) -> None:
     """Say why a deployment is not placed or not ready, and what to change.
 
     Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
@@ -68,7 +68,7 @@ def why(deployment: str | None, *, sources: Sources, every: bool, form: Form) ->
         inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
         report = _read_report(inventory.store, inventory.find_deployment(deployment))
     if form is Form.TABLE:
-        _print_report(report, every=every)
+        _print_report(report, show_all=show_all)
         print_hint(_choose_next(report, sources))
     else:
         reasons: list[JSON] = [asdict(reason) for reason in (*report.others, *report.refusals)]
@@ -159,14 +159,14 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
             )
 
 
-def _print_report(report: Report, *, every: bool) -> None:
-    """Print the conditions, then a block for each reason; without `every`, many environments are grouped by reason."""
+def _print_report(report: Report, *, show_all: bool) -> None:
+    """Print the conditions, then a block for each reason; many environments are grouped by reason unless `show_all`."""
     click.echo(str(report.ref))
     for condition in report.conditions:
         status = paint(text(condition, "status"), _COLOURS[Status(text(condition, "status"))])
         first = text(condition, "message").partition("\n")[0]
         click.echo(wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
-    is_grouped = len(report.refusals) > MAX_ITEMS and not every
+    is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         title = f"{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"

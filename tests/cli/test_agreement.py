@@ -6,7 +6,7 @@ import pytest
 
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import Sources
-from function.cli.planning import Plan, compose_given, plan_deployments
+from function.cli.planning import Plan, compose_files, plan_deployments
 from function.cli.render import list_composed
 from function.cli.store import Store
 from function.composers import compose
@@ -37,7 +37,7 @@ def test_render_writes_what_the_controller_composes(story: str) -> None:
     controller = plane(story).store
     wanted = dict(list_composed(controller, controller.refs(*REQUESTED)))
     world = load_inventory(Sources(files=(str(EXAMPLES / story),)))
-    compose_given(world)
+    compose_files(world)
     found = dict(list_composed(world.store, world.store.refs(*REQUESTED)))
     assert found.keys() == wanted.keys()
     assert {str(place): found[place] for place in found if found[place] != wanted[place]} == {}
