@@ -1,11 +1,10 @@
-"""ModelDeployment: look at its own, and at everything while that does not decide it, decide, and write the placements.
+"""ModelDeployment: decide where it runs, from its own scope if that suffices, and write its ModelPlacements.
 
-The deciding is done by `scheduling`; this file asks, hands over, and turns the decision into ModelPlacements. While
-any input is unanswered, missing or invalid, every placement stays as it was observed, except that it has no more
-replicas than the deployment requests.
+While an input is unanswered, missing or invalid, every placement is carried over, with no more replicas than the
+deployment requests.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,7 +25,7 @@ from function.reasons import ConditionType, ModelResolved, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.carry_over import reapply_observed, with_resource_version
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
-from function.scheduling.scheduler import schedule, uncached
+from function.scheduling.scheduler import schedule
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
 from function.serving.service import find_pool_problems
@@ -40,178 +39,189 @@ VERDICT_CACHE = VerdictCache()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """A decision with all that it was made from; `weights` is what was asked about storage."""
+    """A decision with everything that it was made from."""
 
     request: SchedulingRequest
     weights: DeploymentWeights
     scope: Scope
     decision: Decision
-    resolved: Condition
+    resolved: Condition  # ModelResolved
 
     @property
     def environments(self) -> tuple[Environment, ...]:
-        """The environments that were looked at."""
+        """The environments that were considered."""
         return self.scope.environments
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Return the placements of a ModelDeployment, with what is so and what to do."""
-    found = decide(call, settings)
-    if isinstance(found, Outcome):
-        return found
-    return _compose_placements(observe_orphans(call, found.scope.orphans), settings, found)
+    """Returns the placements of a ModelDeployment, its conditions and its status."""
+    decided = decide(call, settings)
+    if isinstance(decided, Outcome):
+        return decided
+    return _build_outcome(observe_orphans(call, decided.scope.orphans), settings, decided)
 
 
 def decide(call: Call, settings: Settings) -> Considered | Outcome:
-    """Return the decision, or the outcome that keeps everything while there can be none."""
+    """Decides where a deployment runs; returns the outcome that keeps its placements where it cannot be decided now."""
     parsed = parse_deployment(call.xr)
     deployment = parsed.value
     if deployment is None:
         return keep_observed(call, settings, {}, [report.build_invalid(parsed.problems)])
-    near = scopes.own_scope(call, deployment, settings)
-    kept = observe_orphans(call, near.orphans)
-    model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
-    if isinstance(model, Model) and not model.profiles:
-        model = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
+    own_scope = scopes.own_scope(call, deployment, settings)
+    hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
+    model = _resolve_model(call, deployment, settings)
     if isinstance(model, Condition):
-        held = _hold_placements(kept, settings, deployment, near.requirements, [model])
-        return replace(held, ready=False) if model.reason == ModelResolved.MODEL_INVALID else held
+        return hold(own_scope, [model])
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
-    there = _namespace_placements(call)
-    for view in _scopes(call, near, SchedulingRequest(deployment=deployment, model=model).labels, settings):
-        if not view.answered:
-            waiting = [resolved, references.resolving(ConditionType.SCHEDULED)]
-            return _hold_placements(kept, settings, deployment, view.requirements, waiting)
-        weights = _placed_weights(deployment, model, view, settings)
-        request = SchedulingRequest(
-            deployment=deployment, model=model, storage_check=weights, serving_check=find_pool_problems
-        )
-        # Only of what everybody looks at it is worth while to remember what was found.
-        remembering = partial(VERDICT_CACHE.cached_filter, environments=view.environments, pause=call.pause)
-        judging = uncached if view is near else remembering
-        # What is decided by its own alone makes nothing new, which no quota refuses.
-        quota = None if view is near else namespace_usage(deployment.namespace, there, settings.limits)
-        decision = schedule(request, view.environments, [*view.others, *view.own], judging, quota)
-        found = Considered(request=request, weights=weights, scope=view, decision=decision, resolved=resolved)
-        if _is_steady(found) if view is near else _is_fully_placed(decision):
-            break
-    decision = limit_decision(found.decision, found.request.to_placement, there, settings.limits)
-    return replace(found, decision=decision, request=replace(found.request, quota_usage=find_quota_refusal(decision)))
+    resolving = [resolved, references.resolving(ConditionType.SCHEDULED)]
+    if not own_scope.answered:
+        return hold(own_scope, resolving)
 
-
-def _hold_placements(
-    call: Call,
-    settings: Settings,
-    deployment: Deployment,
-    asked: Mapping[str, Requirement],
-    conditions: list[Condition],
-) -> Outcome:
-    """Return the outcome that keeps every placement as observed, except that replicas may become fewer."""
-    held = keep_observed(call, settings, asked, conditions)
-    return replace(
-        held,
-        composed=lower_replicas(held.composed, deployment.replicas),
-        status=report.lower_replicas(held.status, deployment.replicas),
-    )
-
-
-def _namespace_placements(call: Call) -> list[Placement]:
-    """Return the placements of the namespace, which are asked for only where a quota may refuse something."""
-    listed = call.answer(requirements.NAMESPACE)
-    return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.parse(listed) if p]
-
-
-def _scopes(call: Call, near: Scope, labels: Mapping[str, str], settings: Settings) -> Iterator[Scope]:
-    yield near
-    yield from scopes.fleet_scopes(call, near, labels, settings)
-
-
-def _placed_weights(deployment: Deployment, model: Model, view: Scope, settings: Settings) -> DeploymentWeights:
-    return DeploymentWeights(
+    weights = DeploymentWeights(
         model=model,
         choice=deployment.cache,
-        cache=view.cache,
+        cache=own_scope.cache,
         settings=settings,
         namespace=deployment.namespace,
         owner=deployment.name,
     )
+    request = SchedulingRequest(
+        deployment=deployment, model=model, storage_check=weights, serving_check=find_pool_problems
+    )
+    decision = schedule(request, own_scope.environments, own_scope.own)
+    considered = Considered(request=request, weights=weights, scope=own_scope, decision=decision, resolved=resolved)
+    if _is_steady(considered):
+        return considered
+
+    namespace_placements = _namespace_placements(call)
+    usage = namespace_usage(deployment.namespace, namespace_placements, settings.limits)
+    for scope in scopes.fleet_scopes(call, own_scope, request.labels, settings):
+        if not scope.answered:
+            return hold(scope, resolving)
+        make_filter = partial(VERDICT_CACHE.cached_filter, environments=scope.environments, pause=call.pause)
+        decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
+        considered = replace(considered, scope=scope, decision=decision)
+        if _is_fully_placed(decision):
+            break
+    decision = limit_decision(considered.decision, request.to_placement, namespace_placements, settings.limits)
+    request = replace(request, quota_usage=find_quota_refusal(decision))
+    return replace(considered, request=request, decision=decision)
 
 
-def _is_steady(found: Considered) -> bool:
-    """Tell whether everything stays as it is, or goes as it is too much: nothing beyond its own was looked at."""
-    decision, rejected = found.decision, {pair for e in found.environments for pair in e.rejected}
+def _resolve_model(call: Call, deployment: Deployment, settings: Settings) -> Model | Condition:
+    """Returns the model; ModelResolved where it is missing or has no valid profile."""
+    model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
+    if isinstance(model, Model) and not model.profiles:
+        return references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
+    return model
+
+
+def _hold_placements(
+    call: Call, settings: Settings, deployment: Deployment, scope: Scope, conditions: Sequence[Condition]
+) -> Outcome:
+    """Returns the outcome that carries every placement over, with no more replicas than the deployment requests."""
+    outcome = keep_observed(call, settings, scope.requirements, conditions)
+    is_invalid = conditions[0].reason == ModelResolved.MODEL_INVALID
+    return replace(
+        outcome,
+        composed=lower_replicas(outcome.composed, deployment.replicas),
+        status=report.lower_replicas(outcome.status, deployment.replicas),
+        ready=False if is_invalid else outcome.ready,
+    )
+
+
+def _namespace_placements(call: Call) -> list[Placement]:
+    """Returns the placements of the namespace, which are required only where a quota limits it."""
+    listed = call.answer(requirements.NAMESPACE)
+    return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.parse(listed) if p]
+
+
+def _is_steady(considered: Considered) -> bool:
+    """Whether nothing but the deployment's own scope is needed: all is placed and unchanged, or too much."""
+    decision = considered.decision
     return (
-        not found.scope.has_file_environments
+        not considered.scope.has_file_environments
         and decision.fault is None
         and decision.placed >= decision.desired
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
-        and all(
-            _is_unchanged(a) and (a.placement.uid, a.pool) not in rejected for a in decision.assignments if a.placement
-        )
-        and all(
-            a.placement and not requests_more(a.placement, found.request.to_placement(a)) for a in decision.assignments
-        )
+        and all(_is_unchanged(assignment, considered) for assignment in decision.assignments)
     )
+
+
+def _is_unchanged(assignment: Assignment, considered: Considered) -> bool:
+    placement = assignment.placement
+    if placement is None or assignment.is_rescheduled or assignment.replicas > placement.replicas:
+        return False
+    if any((placement.uid, placement.pool) in environment.rejected for environment in considered.environments):
+        return False
+    return not requests_more(placement, considered.request.to_placement(assignment))
 
 
 def _is_fully_placed(decision: Decision) -> bool:
-    return decision.placed >= decision.desired and all(miss.current_replicas is None for miss in decision.refusals)
-
-
-def _is_unchanged(assignment: Assignment) -> bool:
-    placement = assignment.placement
-    return (
-        placement is not None
-        and assignment.replicas <= placement.replicas
-        and placement == replace(placement, profile=assignment.profile, pool=assignment.pool, shape=assignment.shape)
-    )
+    return decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals)
 
 
 def required_resources(call: Call) -> dict[str, Requirement]:
-    """Return what is asked for a ModelDeployment; nothing for one that says nothing."""
+    """Returns what a ModelDeployment has required so far in this reconcile; nothing where its spec is invalid."""
     deployment = parse_deployment(call.xr).value
     if deployment is None:
         return {}
     settings = parse_settings(call.input, call.context).value
-    # Settings change nothing about selectors.
+    # Selectors do not depend on settings.
     model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
     labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
     return scopes.required_resources(call, deployment, labels, settings)
 
 
-def _compose_placements(call: Call, settings: Settings, found: Considered) -> Outcome:
-    request, decision = found.request, found.decision
-    keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
-    readable = {placement.name for placement in scopes.placements(call.observed)}
-    orphans = {text(manifest, "metadata.name") for manifest in found.scope.orphans.values()}
-    stays = {*(keys.keys() - readable), *orphans, *(placement.name for placement in decision.carried)}
-    carried = {keys[name]: reapply_observed(call.observed[keys[name]]) for name in sorted(stays)}
-    composed = lower_replicas(carried, request.deployment.replicas)
-    counted = tuple(request.to_placement(assignment) for assignment in decision.assignments)
-    for assignment, placement in zip(decision.assignments, counted, strict=True):
-        key = keys.get(placement.name, f"placement-{assignment.environment}")
-        composed[key] = Composed(
-            manifest=build_placement(request.deployment, placement, get(call.xr, "spec.modelCache")),
-            ready=placement.ready,
-        )
-        if key in call.observed and not assignment.is_rescheduled:
-            # The pool is repeated from an observation that may be late: it must not overwrite a later decision.
-            composed[key] = with_resource_version(composed[key], call.observed[key])
+def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Outcome:
+    request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
+    placed = tuple(request.to_placement(assignment) for assignment in decision.assignments)
+    composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     explanation = explain(request, decision)
     conditions = [
-        found.resolved,
+        considered.resolved,
         report.build_scheduled(explanation),
-        report.build_placements_ready((*counted, *decision.carried), request.deployment.environments),
+        report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
     ]
     return build_outcome(
         call,
         settings,
-        requirements=found.scope.requirements,
-        composed=adopt(composed, found.scope.orphans),
-        status=report.build_status(request, decision, counted, explanation.unplaced),
+        requirements=considered.scope.requirements,
+        composed=adopt(composed, orphans),
+        status=report.build_status(request, decision, placed, explanation.unplaced),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.desired else None,
     )
+
+
+def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Composed]:
+    """Returns the placements that stay as observed: carried by the decision, orphans, and those that are unreadable."""
+    names = {key: text(manifest, "metadata.name") for key, manifest in call.observed.items()}
+    readable = {placement.name for placement in scopes.parse_placements(call.observed)}
+    carried = {placement.name for placement in considered.decision.carried}
+    keys = sorted(
+        (
+            key
+            for key, name in names.items()
+            if name in carried or name not in readable or key in considered.scope.orphans
+        ),
+        key=lambda key: names[key],
+    )
+    composed = {key: reapply_observed(call.observed[key]) for key in keys}
+    return lower_replicas(composed, considered.request.deployment.replicas)
+
+
+def _compose_placements(call: Call, considered: Considered, placed: Sequence[Placement]) -> dict[str, Composed]:
+    keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
+    composed: dict[str, Composed] = {}
+    for assignment, placement in zip(considered.decision.assignments, placed, strict=True):
+        key = keys.get(placement.name, f"placement-{assignment.environment}")
+        manifest = build_placement(considered.request.deployment, placement, get(call.xr, "spec.modelCache"))
+        composed[key] = Composed(manifest=manifest, ready=placement.ready)
+        if key in call.observed and not assignment.is_rescheduled:
+            # The observed pool may be stale: applied as it was, it must not overwrite a later decision.
+            composed[key] = with_resource_version(composed[key], call.observed[key])
+    return composed

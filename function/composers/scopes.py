@@ -1,12 +1,12 @@
-"""What a deployment looks at: its own first, and everything only while that does not decide it.
+"""Scopes: what a deployment decides from. Its own first, and the fleet only where that does not suffice.
 
-A deployment that has what it wants asks for its own placements and, by name, for the environments that they use. One
-that wants something else asks for every environment that its selectors admit, and for every environment at all where
-those do not do, so that each no has its reason. What is free is published by the environments; only of those that it
-uses itself it asks for the placements, since it must know what is free there without its own. Environments from a file
-have no uid and publish nothing: there all placements are asked for.
+A deployment that has what it requests requires its own placements and, by name, the environments that they use.
+Otherwise it requires every environment that its selectors admit, and then every environment, so that each refusal has
+its reason. Environments publish their free capacity. Placements of others are required only on environments that the
+deployment uses itself, since it must know what is free there without its own. An environment from a file has no uid and
+publishes nothing: then all placements are required.
 
-What is asked for follows from what was asked and answered before, and so is the same in every call of a reconcile.
+Requirements follow from what was required and answered before, and so are the same in every call of a reconcile.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,168 +24,173 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
 from function.remote.adoption import find_orphan_placements
 
-_MOST = 100  # environments of a deployment (apis/modeldeployments/definition.yaml)
+_MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yaml)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is seen of what was `asked`. `others` are placements of everybody else, `orphans` those of ours that were
-    not observed, by composition-resource-name.
-
-    `answered` False: something is outstanding.
-    """
+    """What one decision is made from."""
 
     requirements: Mapping[str, Requirement]
-    answered: bool = False
+    answered: bool = False  # every requirement is answered
     environments: tuple[Environment, ...] = ()
     own: tuple[Placement, ...] = ()
-    others: tuple[Placement, ...] = ()
-    orphans: Mapping[str, Manifest]
+    others: tuple[Placement, ...] = ()  # placements of other deployments
+    orphans: Mapping[str, Manifest]  # own placements that Crossplane did not observe, by composition-resource-name
     cache: ModelCache | None = None
 
     @property
     def has_file_environments(self) -> bool:
-        """Whether an environment stands in a file and keeps no ledger."""
+        """Whether an environment comes from a file and publishes no ledger."""
         return any(not environment.uid for environment in self.environments)
+
+    @property
+    def used_environments(self) -> list[str]:
+        """The names of the environments of its own placements."""
+        return sorted({placement.environment for placement in self.own})
 
 
 def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
-    """Return what is seen of a deployment's own.
+    """Returns a deployment's own scope.
 
-    A placement of its status that is neither observed nor listed is asked for by name: its label may be gone.
+    A placement of its status that is neither observed nor listed is required by name: it may have lost its label.
     """
-    asked = {
+    required = {
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
         requirements.OWN: requirements.placements_of(deployment.name, deployment.namespace),
     }
     listed = call.answer(requirements.OWN)
-    every: list[tuple[RequiredResource, Placement | None]] = []
+    known: list[tuple[RequiredResource, Placement | None]] = []
     if listed is not Answer.PENDING:
-        every = _read(listed)
-        seen = {text(manifest, "metadata.name") for manifest in call.observed.values()}
-        names = _said(call.xr) - seen - {p.name for _, p in every if p}
-        unlisted = {requirements.key_placement(n): requirements.placement(n, deployment.namespace) for n in names}
-        asked |= dict(sorted(unlisted.items()))
-        every += [found for name in unlisted for found in _read(call.answers.get(name, ()))]
-    lost = find_orphan_placements(call.xr, call.observed, every)
-    own = (*placements(call.observed), *placements(lost))
-    used = {requirements.key_environment(name): requirements.environment(name) for name in _used(own)}
+        known = _parse_items(listed)
+        observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+        names = _reported_placements(call.xr) - observed - {placement.name for _, placement in known if placement}
+        for name in sorted(names):
+            key = requirements.key_placement(name)
+            required[key] = requirements.placement(name, deployment.namespace)
+            known += _parse_items(call.answers.get(key, ()))
+    orphans = find_orphan_placements(call.xr, call.observed, known)
     if isinstance(deployment.cache, NamedCache):
-        asked[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
-    caches, there = call.answers.get(requirements.CACHE, ()), [call.answer(name) for name in used]
-    return Scope(
-        requirements=asked | used,
-        answered=not any(call.answer(name) is Answer.PENDING for name in asked | used),
-        environments=tuple(_environments(there, settings)),
-        own=own,
-        orphans=lost,
-        cache=next((cache for item in caches if (cache := parse_model_cache(item.load()).value)), None),
+        required[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
+    scope = Scope(
+        requirements=required, own=(*parse_placements(call.observed), *parse_placements(orphans)), orphans=orphans
+    )
+    used = {requirements.key_environment(name): requirements.environment(name) for name in scope.used_environments}
+    caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))
+    return replace(
+        scope,
+        requirements=required | used,
+        answered=all(call.answer(key) is not Answer.PENDING for key in required | used),
+        environments=tuple(_parse_environments([call.answer(key) for key in used], settings)),
+        cache=next((cache for cache in caches if cache), None),
     )
 
 
-def fleet_scopes(call: Call, seen: Scope, labels: Mapping[str, str], settings: Settings) -> Iterator[Scope]:
-    """Return what is seen beyond a deployment's own: where its selectors admit it, then everywhere.
+def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Settings) -> Iterator[Scope]:
+    """Returns the wider scopes: the environments that the selectors admit, then all.
 
-    Only something new, or more of what is there, can be beyond the quota of the namespace, whose placements are
-    therefore required here. Once all environments were answered there is no need to ask for some of them as well.
+    Only a new placement or more replicas can exceed the quota of the namespace, whose placements are therefore required
+    here. Once all environments were answered, selected ones need not be required as well.
     """
-    asked = {**seen.requirements, **_on(seen.own), **_namespace(call, settings)}
-    of_files = False
+    required = {**own.requirements, **_require_placements_on_used(own), **_require_namespace(call, settings)}
+    has_file_environments = False
     if labels and call.answer(requirements.ENVIRONMENTS) is Answer.PENDING:
-        selected = _seen(call, seen, asked | _wide(labels), settings)
-        of_files = selected.has_file_environments
-        if not selected.answered or not of_files:
+        selected = _widen(call, own, required | _require_environments(labels), settings)
+        has_file_environments = selected.has_file_environments
+        if not selected.answered or not has_file_environments:
             yield selected
-    asked |= _wide({})
-    everything = _seen(call, seen, asked, settings)
-    if of_files or everything.has_file_environments:
-        everything = _seen(call, seen, {**asked, requirements.PLACEMENTS: requirements.placements()}, settings)
-    yield everything
+    required |= _require_environments({})
+    fleet = _widen(call, own, required, settings)
+    if has_file_environments or fleet.has_file_environments:
+        fleet = _widen(call, own, required | _require_all_placements(), settings)
+    yield fleet
 
 
 def required_resources(
     call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings
 ) -> dict[str, Requirement]:
-    """Return what was asked for by the calls of a reconcile so far, whatever stands in the way of deciding."""
-    seen = own_scope(call, deployment, settings)
-    everything = {requirements.PLACEMENTS: requirements.placements()}
-    further = _namespace(call, settings) | _wide(labels) | _on(seen.own) | _wide({}) | everything
-    return {**seen.requirements, **{name: asked for name, asked in further.items() if name in call.answers}}
+    """Returns what the calls of a reconcile have required so far, whatever prevents a decision now."""
+    own = own_scope(call, deployment, settings)
+    wider = {
+        **_require_namespace(call, settings),
+        **_require_environments(labels),
+        **_require_placements_on_used(own),
+        **_require_environments({}),
+        **_require_all_placements(),
+    }
+    return {**own.requirements, **{key: required for key, required in wider.items() if key in call.answers}}
 
 
-def placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
-    """Return the placements among composed resources that can be read."""
+def parse_placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
+    """Returns the placements among composed resources that can be read."""
     parsed = (parse_placement(manifest).value for _, manifest in sorted(composed.items()))
-    return tuple(p for p in parsed if p)
+    return tuple(placement for placement in parsed if placement)
 
 
-def _read(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
+def _parse_items(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
     return [(item, parse_placement(item.load()).value) for item in answer]
 
 
-def _said(xr: Manifest) -> set[str]:
-    """Return the placements that a deployment's status names, no more than it may ask for."""
-    return {name for row in listing(xr, "status.placements")[:_MOST] if (name := text(row, "name"))}
+def _reported_placements(xr: Manifest) -> set[str]:
+    """Returns the placements that a deployment's status names, no more than it may have."""
+    return {name for row in listing(xr, "status.placements")[:_MAX_ENVIRONMENTS] if (name := text(row, "name"))}
 
 
-def _used(own: Iterable[Placement]) -> list[str]:
-    return sorted({placement.environment for placement in own})
+def _require_placements_on_used(own: Scope) -> dict[str, Requirement]:
+    names = own.used_environments
+    return {requirements.key_placements_on(name): requirements.placements_on(name) for name in names}
 
 
-def _on(own: Iterable[Placement]) -> dict[str, Requirement]:
-    return {requirements.key_placements_on(name): requirements.placements_on(name) for name in _used(own)}
+def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
+    """Returns the requirement of all placements of the namespace where a quota limits it."""
+    if not settings.limits.any:
+        return {}
+    return {requirements.NAMESPACE: requirements.placements(text(call.xr, "metadata.namespace"))}
 
 
-def _namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
-    """Return what is asked for where a quota limits the namespace."""
-    asked = {requirements.NAMESPACE: requirements.placements(_name(call)[0])}
-    return asked if settings.limits.any else {}
+def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
+    key = requirements.SELECTED if labels else requirements.ENVIRONMENTS
+    return {key: requirements.environments(labels)}
 
 
-def _wide(labels: Mapping[str, str]) -> dict[str, Requirement]:
-    name = requirements.SELECTED if labels else requirements.ENVIRONMENTS
-    return {name: requirements.environments(labels)}
+def _require_all_placements() -> dict[str, Requirement]:
+    return {requirements.PLACEMENTS: requirements.placements()}
 
 
-def _seen(call: Call, seen: Scope, asked: Mapping[str, Requirement], settings: Settings) -> Scope:
-    """Return what is seen of environments and of placements on them; names that are not asked for are not looked at."""
-    widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in asked else requirements.SELECTED
-    found = call.answer(widest)
-    listed = [requirements.PLACEMENTS] if requirements.PLACEMENTS in asked else _listed(seen)
-    answers = [call.answer(name) for name in listed]
-    awaited = [*answers, *(call.answer(name) for name in _namespace(call, settings))]
-    if found is Answer.PENDING or Answer.PENDING in awaited:
-        known = () if found is Answer.PENDING else ENVIRONMENTS.parse(found, settings)
-        return replace(seen, requirements=asked, answered=False, environments=(*known, *seen.environments))
-    environments = {e.name: e for e in (*seen.environments, *ENVIRONMENTS.parse(found, settings))}
+def _widen(call: Call, own: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:
+    """Returns the scope with the environments and placements of these requirements, as far as they are answered."""
+    widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in required else requirements.SELECTED
+    listed = call.answer(widest)
+    keys = [requirements.PLACEMENTS]
+    if requirements.PLACEMENTS not in required:
+        keys = [requirements.key_placements_on(name) for name in own.used_environments]
+    answers = [call.answer(key) for key in keys]
+    pending = Answer.PENDING in [*answers, *(call.answer(key) for key in _require_namespace(call, settings))]
+    if listed is Answer.PENDING or pending:
+        known = () if listed is Answer.PENDING else ENVIRONMENTS.parse(listed, settings)
+        return replace(own, requirements=required, answered=False, environments=(*known, *own.environments))
+    environments = {e.name: e for e in (*own.environments, *ENVIRONMENTS.parse(listed, settings))}
     return replace(
-        seen,
-        requirements=asked,
+        own,
+        requirements=required,
         answered=True,
         environments=tuple(environments.values()),
-        others=tuple(_others(answers, seen.own, _name(call))),
+        others=tuple(_parse_others(call, answers, own)),
     )
 
 
-def _name(call: Call) -> tuple[str, str]:
-    return text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
-
-
-def _listed(seen: Scope) -> list[str]:
-    return [requirements.key_placements_on(name) for name in _used(seen.own)]
-
-
-def _others(answers: Iterable[Answered | Answer], own: Iterable[Placement], me: tuple[str, str]) -> Iterator[Placement]:
-    mine = {(p.namespace, p.name) for p in own}
+def _parse_others(call: Call, answers: Iterable[Answered | Answer], own: Scope) -> Iterator[Placement]:
+    deployment = text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
+    own_names = {(placement.namespace, placement.name) for placement in own.own}
     for answer in answers:
         for placement in () if isinstance(answer, Answer) else PLACEMENTS.parse(answer):
-            if placement and (placement.namespace, placement.name) not in mine:
-                # One that names this deployment without being composed by it takes GPUs like anybody's.
-                namesake = (placement.namespace, placement.deployment) == me
-                yield replace(placement, deployment="") if namesake else placement
+            if placement and (placement.namespace, placement.name) not in own_names:
+                # One that names this deployment but was not composed by it takes GPUs like any other.
+                is_namesake = (placement.namespace, placement.deployment) == deployment
+                yield replace(placement, deployment="") if is_namesake else placement
 
 
-def _environments(answers: Iterable[Answered | Answer], settings: Settings) -> Iterator[Environment]:
+def _parse_environments(answers: Iterable[Answered | Answer], settings: Settings) -> Iterator[Environment]:
     for answer in answers:
         for item in () if isinstance(answer, Answer) else answer:
             yield from ENVIRONMENTS.parse([item], settings)
