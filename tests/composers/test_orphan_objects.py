@@ -3,71 +3,31 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from function.cli.store import Ref
 from function.composers import compose, recover
-from function.contract import Answered, Call, Composed, Outcome, RequiredResource, Requirement
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
-from tests.support.plane import change, only, plane
-from tools.control_plane import ControlPlane
+from function.contract import Call, Composed, Outcome, Requirement
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from tests.support.orphans import AtRest
+from tests.support.plane import change, only
 
-ME = "uid-of-the-placement"
 SEVERAL_NODES, ONE_NODE, ON_A_CACHE = "kimi-k2-two-nodes", "gemma-one-gpu", "model-cache"
 
 
-class Scene:
-    """A placement at rest, and what is there of it."""
+class Scene(AtRest):
+    """A placement at rest."""
 
     def __init__(self, story: str) -> None:
-        self.control: ControlPlane = plane(story)
-        self.ref: Ref = only(self.control, "ModelPlacement")
-        self.xr = copy.deepcopy(self.control.composites[self.ref])
-        mapping(self.xr, "metadata")["uid"] = ME
-        self.objects = {key: copy.deepcopy(m) for key, m in self.control.store.owned(self.ref).items()}
-        for manifest in self.objects.values():
-            listing(manifest, "metadata.ownerReferences")[0]["uid"] = ME
-            mapping(manifest, "metadata")["resourceVersion"] = "7"
-
-    def outcome(self, *, observed: Mapping[str, Manifest] | None = None, answer: bool = True) -> Outcome:
-        """Return what is composed when Crossplane observes as much and finds everything that is asked for."""
-        call = Call(xr=self.xr, observed={**(observed or {})})
-        asked = compose(call).requirements
-        answers = {name: self._find(wanted) for name, wanted in asked.items() if answer or not self._of_it(wanted)}
-        found = compose(Call(xr=self.xr, observed=call.observed, answers=answers))
-        assert found.requirements == asked, "what is asked for depends on no answer"
-        return found
+        super().__init__(story, "ModelPlacement")
 
     def recovered(self, *, observed: Mapping[str, Manifest] | None = None) -> Outcome:
-        """Return what a call that came to no end composes when Crossplane observes as much and finds what is asked."""
+        """Returns the outcome of a failed call when Crossplane observes these resources and finds what is required."""
         call = Call(xr=self.xr, observed={**(observed or {})})
         asked = recover(call).requirements
         assert asked == compose(call).requirements
-        return recover(replace(call, answers={name: self._find(wanted) for name, wanted in asked.items()}))
-
-    def at_rest(self) -> Outcome:
-        return self.outcome(observed=self.objects)
-
-    def _find(self, wanted: Requirement) -> Answered:
-        if not self._of_it(wanted):
-            return self.control.store.find(wanted)
-        return tuple(
-            RequiredResource(b"", partial(copy.deepcopy, m))
-            for m in self.objects.values()
-            if (m["apiVersion"], m["kind"]) == (wanted.api_version, wanted.kind)
-            and text(m, "metadata.namespace") == wanted.namespace
-            and (text(m, "metadata.name") == wanted.name if wanted.name else self._labelled(m, wanted))
-        )
-
-    def _of_it(self, wanted: Requirement) -> bool:
-        """Tell whether something is asked for that the placement itself composes."""
-        return wanted.kind in {text(m, "kind") for m in self.objects.values()}
-
-    def _labelled(self, manifest: Manifest, wanted: Requirement) -> bool:
-        assert wanted.labels, "else it is every Object"
-        return wanted.labels.items() <= strings(manifest, "metadata.labels").items()
+        return recover(replace(call, answers={name: self.find(wanted) for name, wanted in asked.items()}))
 
     def only(self, item: Composed) -> Composed:
         """Return an item as it is composed over the Object that was found; a Usage is not looked for."""
@@ -135,7 +95,7 @@ def test_finds_orphans_by_label() -> None:
     kept = scene.at_rest()
     scene.xr["status"] = {}
     namespace = {"namespace": scene.objects["namespace"]}
-    assert scene.outcome(observed=namespace).composed.keys() == kept.composed.keys()
+    assert scene.outcome(namespace).composed.keys() == kept.composed.keys()
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ON_A_CACHE])
@@ -199,11 +159,11 @@ def test_orphan_service_of_other_shape_starts_no_pods() -> None:
     key = "service-of-another-shape"
     mapping(other, "metadata").update(name=key, annotations={"crossplane.io/composition-resource-name": key})
     observed, scene.objects[key] = dict(scene.objects), other
-    lost = scene.outcome(observed=observed)
+    lost = scene.outcome(observed)
     assert lost.composed.keys() == {*observed, key}, "nothing goes while one is not observed"
     assert get(lost.composed[key].manifest, "spec.managementPolicies") == ["Observe", "Delete"], "it may be gone by now"
     assert get(lost.composed[key].manifest, "metadata.resourceVersion") == "7"
-    assert scene.outcome(observed=scene.objects).composed == rest.composed, "observed, it goes"
+    assert scene.outcome(scene.objects).composed == rest.composed, "observed, it goes"
 
 
 def test_adopts_orphan_that_composite_lists() -> None:
@@ -215,7 +175,7 @@ def test_adopts_orphan_that_composite_lists() -> None:
     mapping(scene.xr, "spec")["crossplane"] = {"resourceRefs": refs}
     seen = {key: m for key, m in scene.objects.items() if not key.startswith("job-")}
     rest = scene.at_rest().composed
-    assert scene.outcome(observed=seen).composed == {
+    assert scene.outcome(seen).composed == {
         key: item if key in seen else scene.only(item) for key, item in rest.items()
     }
 
@@ -253,4 +213,4 @@ def test_drops_nothing_while_objects_are_pending() -> None:
     scene = Scene(SEVERAL_NODES)
     _other_revision(scene)
     observed = {key: m for key, m in scene.objects.items() if not key.startswith("service-")}
-    assert observed.keys() <= scene.outcome(observed=observed, answer=False).composed.keys()
+    assert observed.keys() <= scene.outcome(observed, pending="objects").composed.keys()
