@@ -25,7 +25,7 @@ from function.scheduling.filters import CHECKS, Candidate
 from function.scheduling.refusals import Refusal
 from function.serving.digest import EXCLUDED
 from function.status.cluster_model import status
-from function.weights.plan import plan_weights
+from function.weights.planner import plan_weights
 from tests.api import manifests
 from tests.support.builders import profile, shape
 from tests.support.decisions import request

@@ -31,7 +31,7 @@ from function.scheduling.verdicts import Assignment, Rank, SchedulingRequest
 from function.status.cluster_model import beyond_memory
 from function.status.inference_environment import slow
 from function.status.weights import describe_load
-from function.weights.plan import plan_weights
+from function.weights.planner import plan_weights
 from function.weights.sizing import estimate_load
 
 

@@ -43,7 +43,7 @@ from function.status import placements as report
 from function.status import references
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
 from function.weights.faults import DeploymentWeights
-from function.weights.plan import plan_weights
+from function.weights.planner import plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import ObservedStorage, StorageRequest
 from function.weights.sizing import estimate_load

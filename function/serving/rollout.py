@@ -30,7 +30,7 @@ from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems, identify_service
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.credentials import list_pull_secret_copies
-from function.weights.plan import StoragePlan
+from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState, find_secret_obstacle
 

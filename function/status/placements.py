@@ -17,7 +17,7 @@ from function.status.conditions import faulty
 from function.status.inference_environment import share
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
-from function.weights.plan import StoragePlan
+from function.weights.planner import StoragePlan
 from function.weights.sizing import LoadEstimate
 from function.weights.state import StorageState
 

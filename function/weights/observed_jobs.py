@@ -24,7 +24,7 @@ from function.weights.job import (
     never_had_pods,
     with_pod_start_deadline,
 )
-from function.weights.plan import JobPlan
+from function.weights.planner import JobPlan
 from function.weights.scripts.download_script import Exit
 from function.weights.scripts.prepare_script import REFUSED
 

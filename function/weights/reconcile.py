@@ -31,7 +31,7 @@ from function.weights.observed_jobs import (
     find_write_failures,
     jobs_for_same_download,
 )
-from function.weights.plan import Gate, JobPlan, StoragePlan, name_claim, plan_weights
+from function.weights.planner import Gate, JobPlan, StoragePlan, name_claim, plan_weights
 from function.weights.request import Case, ObservedStorage, StorageRequest
 from function.weights.state import (
     Finding,

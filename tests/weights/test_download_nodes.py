@@ -8,7 +8,7 @@ from function.domain.cache import CacheType, ManagedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
-from function.weights.plan import plan_weights
+from function.weights.planner import plan_weights
 from function.weights.request import ObservedStorage, StorageRequest
 from tests.support.builders import pool
 from tests.support.weights_requests import CACHE, SINGLE

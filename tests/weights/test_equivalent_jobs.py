@@ -10,7 +10,7 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
 from tests.support.weights_requests import SECRET, model
-from tests.weights.test_reconcile_weights import (
+from tests.support.weights_scene import (
     ABSENT,
     ALL_OWNED,
     COMPLETE,
@@ -18,13 +18,13 @@ from tests.weights.test_reconcile_weights import (
     FAILED,
     RETAINED,
     RUNS,
-    asked,
-    at,
-    begun,
-    job,
-    lives,
-    said,
-    weighed,
+    list_policies,
+    observe_started,
+    reconcile_observed,
+    request_storage,
+    with_job_status,
+    with_sync_error,
+    with_value,
 )
 
 Change = Callable[[Download], Download]
@@ -82,9 +82,9 @@ def jobs(found: object) -> set[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> None:
-    request = asked(case.choice)
-    observed = begun(replace(request, download=case.before(request.download)), job(case.status))
-    changed = weighed(replace(request, download=case.now(request.download)), observed)
+    request = request_storage(case.choice)
+    observed = observe_started(replace(request, download=case.before(request.download)), with_job_status(case.status))
+    changed = reconcile_observed(replace(request, download=case.now(request.download)), observed)
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
     assert len(jobs(changed.composed)) == 1, "two would write into one directory"
     assert changed.stale == {}, "what is of the same bytes is replaced at once"
@@ -101,9 +101,9 @@ def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> 
     ],
 )
 def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str) -> None:
-    observed = begun(asked(UserClaim(claim="mine")), job(COMPLETE))
-    wanted = asked(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
-    found = weighed(wanted, observed)
+    observed = observe_started(request_storage(UserClaim(claim="mine")), with_job_status(COMPLETE))
+    wanted = request_storage(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
+    found = reconcile_observed(wanted, observed)
     assert not found.gate_open, reason
     assert not jobs(found.composed) & jobs(observed), reason
 
@@ -112,10 +112,12 @@ def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str
     ("status", "counts"), [(RUNS, False), (COMPLETE, True), (FAILED, False)], ids=["runs", "complete", "failed"]
 )
 def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: bool) -> None:
-    observed = begun(asked(), job(status), at("job-", f"{DESCRIBED}.spec.backoffLimit", 1))
+    observed = observe_started(
+        request_storage(), with_job_status(status), with_value("job-", f"{DESCRIBED}.spec.backoffLimit", 1)
+    )
     (key,) = jobs(observed)
     observed["job-of-another-name"] = observed.pop(key)
-    found = weighed(replace(asked(), download=proxied(asked().download)), observed)
+    found = reconcile_observed(replace(request_storage(), download=proxied(request_storage().download)), observed)
     assert ("job-of-another-name" in found.composed) is counts
     assert len(jobs(found.composed)) == 1, "two would write into one directory"
     if counts:
@@ -124,15 +126,15 @@ def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: 
 
 
 def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> None:
-    observed = begun(asked(), job(COMPLETE), said("claim-", ABSENT))
-    found = weighed(replace(asked(), download=proxied(asked().download)), observed)
+    observed = observe_started(request_storage(), with_job_status(COMPLETE), with_sync_error("claim-", ABSENT))
+    found = reconcile_observed(replace(request_storage(), download=proxied(request_storage().download)), observed)
     assert jobs(found.composed) == jobs(observed)
     assert not found.gate_open
 
 
 def test_drops_failed_job_when_replaced() -> None:
-    failed = begun(asked(ManagedCache()), job(FAILED))
-    changed = weighed(asked(ManagedCache(retry="1")), failed)
+    failed = observe_started(request_storage(ManagedCache()), with_job_status(FAILED))
+    changed = reconcile_observed(request_storage(ManagedCache(retry="1")), failed)
     assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
-    assert lives(changed.composed) == ALL_OWNED
+    assert list_policies(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)

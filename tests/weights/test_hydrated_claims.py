@@ -12,21 +12,21 @@ from function.remote.observed_object import read
 from function.weights.request import StorageRequest
 from function.weights.state import Finding, StorageState
 from tests.support.weights_requests import GIB, SECRET
-from tests.weights.test_reconcile_weights import (
+from tests.support.weights_scene import (
     COMPLETE,
     DESCRIBED,
     REFUSED,
     RETAINED,
     RUNS,
     Edit,
-    asked,
-    at,
-    begun,
-    gone,
-    job,
-    lives,
-    said,
-    weighed,
+    list_policies,
+    observe_started,
+    reconcile_observed,
+    request_storage,
+    with_job_status,
+    with_sync_error,
+    with_value,
+    without,
 )
 
 LARGER = 32 * 141 * GIB
@@ -38,76 +38,109 @@ LARGER = 32 * 141 * GIB
         (RUNS, None, (), LARGER // GIB, "what is derived grows while the bytes are on their way"),
         (COMPLETE, None, (), 16 * 141, "they fit: what has drifted since is no reason to grow"),
         (COMPLETE, 9000 * GIB, (), 9000, "a stated size does"),
-        (COMPLETE, None, (gone("claim-"),), LARGER // GIB, "an unobserved claim is described as it would be created"),
+        (
+            COMPLETE,
+            None,
+            (without("claim-"),),
+            LARGER // GIB,
+            "an unobserved claim is described as it would be created",
+        ),
     ],
 )
 def test_grows_hydrated_claim_only_for_stated_size(
     status: Manifest, size: int | None, edits: tuple[Edit, ...], want: int, reason: str
 ) -> None:
     earlier = (
-        weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+        reconcile_observed(request_storage(), observe_started(request_storage(), with_job_status(COMPLETE))).hydration
         if status is COMPLETE
-        else weighed(asked(), {}).hydration
+        else reconcile_observed(request_storage(), {}).hydration
     )
-    observed = begun(asked(), job(status), *edits)
-    found = weighed(asked(replace(RETAINED, size=size), gpu_memory=LARGER), observed, earlier)
+    observed = observe_started(request_storage(), with_job_status(status), *edits)
+    found = reconcile_observed(request_storage(replace(RETAINED, size=size), gpu_memory=LARGER), observed, earlier)
     (claim,) = (item.manifest for key, item in found.composed.items() if key.startswith("claim-"))
     assert get(claim, f"{DESCRIBED}.spec.resources.requests.storage") == f"{want}Gi", reason
 
 
 def test_deletes_secrets_of_shared_download_in_two_steps() -> None:
     """A token and what the Job's image is pulled with: without the Delete policy each would stay on the cluster."""
-    request = asked(pull_secrets=(PullSecret(name="", source=SECRET),))
-    first = begun(request, job(COMPLETE))
+    request = request_storage(pull_secrets=(PullSecret(name="", source=SECRET),))
+    first = observe_started(request, with_job_status(COMPLETE))
     tokens = {key for key in first if key.startswith("token-")}
     assert len(tokens) == 2
-    found = weighed(request, first)
+    found = reconcile_observed(request, first)
     assert tokens <= found.composed.keys(), "first they get the policy"
-    assert lives({key: found.composed[key] for key in tokens}) == {"token": ManagementPolicy.FULL}
+    assert list_policies({key: found.composed[key] for key in tokens}) == {"token": ManagementPolicy.FULL}
     second = {**first, **{key: found.composed[key].manifest for key in tokens}}
-    after = weighed(request, second)
+    after = reconcile_observed(request, second)
     assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
-    assert tokens.isdisjoint(weighed(asked(ManagedCache()), begun(asked(ManagedCache()), job(COMPLETE))).composed)
+    assert tokens.isdisjoint(
+        reconcile_observed(
+            request_storage(ManagedCache()), observe_started(request_storage(ManagedCache()), with_job_status(COMPLETE))
+        ).composed
+    )
 
 
 def test_remarks_refused_change_of_hydrated_claim() -> None:
-    found = weighed(asked(), begun(asked(), job(COMPLETE), said("claim-", REFUSED)))
+    found = reconcile_observed(
+        request_storage(),
+        observe_started(request_storage(), with_job_status(COMPLETE), with_sync_error("claim-", REFUSED)),
+    )
     (remark,) = found.state.problems
     assert found.plan
     assert (remark.path, remark.message) == (f"claim {found.plan.claim_name}", REFUSED)
 
 
 def test_remarks_immutable_change_of_hydrated_claim() -> None:
-    made_of = at("claim-", "status.atProvider.manifest.spec.storageClassName", "shared-vast")
-    found = weighed(asked(replace(RETAINED, class_name="other")), begun(asked(), job(COMPLETE), made_of))
+    made_of = with_value("claim-", "status.atProvider.manifest.spec.storageClassName", "shared-vast")
+    found = reconcile_observed(
+        request_storage(replace(RETAINED, class_name="other")),
+        observe_started(request_storage(), with_job_status(COMPLETE), made_of),
+    )
     assert found.state.finding is Finding.HYDRATED
     assert [remark.path for remark in found.state.problems] == ["spec.storageClassName"]
 
 
 @pytest.mark.parametrize(
     ("wanted", "reason"),
-    [(asked(), "the Job reads it"), (asked(ManagedCache(), shape_nodes=1), "without a claim each pod does")],
+    [
+        (request_storage(), "the Job reads it"),
+        (request_storage(ManagedCache(), shape_nodes=1), "without a claim each pod does"),
+    ],
 )
 def test_names_missing_token_by_its_origin(wanted: StorageRequest, reason: str) -> None:
     missing = 'cannot get referenced resource: secrets "hf-token" not found'
-    state = weighed(wanted, begun(wanted, job(RUNS), said("token-", missing))).state
+    state = reconcile_observed(
+        wanted, observe_started(wanted, with_job_status(RUNS), with_sync_error("token-", missing))
+    ).state
     assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)"), reason
 
 
 def test_accepts_new_job_after_claim_was_replaced() -> None:
-    earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
+    earlier = reconcile_observed(
+        request_storage(), observe_started(request_storage(), with_job_status(COMPLETE))
+    ).hydration
     later: Manifest = {**COMPLETE, "completionTime": "2026-02-02T00:00:00Z"}
-    refilled = begun(asked(), job(later), at("claim-", "status.atProvider.manifest.metadata.uid", "2"))
-    found = weighed(asked(), refilled, earlier)
-    assert (found.gate_open, lives(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
+    refilled = observe_started(
+        request_storage(), with_job_status(later), with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
+    )
+    found = reconcile_observed(request_storage(), refilled, earlier)
+    assert (found.gate_open, list_policies(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
     assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
 
 
 def test_accepts_recorded_hydration_without_namespace() -> None:
-    earlier = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
-    found = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="", claim_uid=""))
+    earlier = reconcile_observed(
+        request_storage(), observe_started(request_storage(), with_job_status(COMPLETE))
+    ).hydration
+    found = reconcile_observed(
+        request_storage(),
+        observe_started(request_storage(), without("job-")),
+        replace(earlier, namespace="", claim_uid=""),
+    )
     assert (found.gate_open, found.hydration) == (True, earlier)
-    elsewhere = weighed(asked(), begun(asked(), gone("job-")), replace(earlier, namespace="another"))
+    elsewhere = reconcile_observed(
+        request_storage(), observe_started(request_storage(), without("job-")), replace(earlier, namespace="another")
+    )
     assert not elsewhere.gate_open
 
 
@@ -115,17 +148,25 @@ def test_accepts_recorded_hydration_without_namespace() -> None:
     ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_UNKNOWN)]
 )
 def test_reports_token_with_the_providers_message(message: str, finding: Finding) -> None:
-    observed = begun(asked(), job(RUNS), said("token-", message))
+    observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("token-", message))
     (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"
-    assert weighed(asked(), observed).state == StorageState(finding=finding, name=name, message=message, remote=token)
+    assert reconcile_observed(request_storage(), observed).state == StorageState(
+        finding=finding, name=name, message=message, remote=token
+    )
 
 
-@pytest.mark.parametrize(("edits", "ready"), [((), True), ((said("job-", "dial tcp: i/o timeout"),), False)])
+@pytest.mark.parametrize(("edits", "ready"), [((), True), ((with_sync_error("job-", "dial tcp: i/o timeout"),), False)])
 def test_completed_job_is_ready_unless_state_is_unknown(edits: tuple[Edit, ...], *, ready: bool) -> None:
-    found = weighed(asked(), begun(asked(), job(COMPLETE), *edits))
+    found = reconcile_observed(request_storage(), observe_started(request_storage(), with_job_status(COMPLETE), *edits))
     assert [item.ready for key, item in found.composed.items() if key.startswith("job-")] == [ready]
-    complete = weighed(asked(), begun(asked(), job(COMPLETE))).hydration
-    unseen = weighed(asked(), begun(asked(), at("job-", "status", {})), complete)
+    complete = reconcile_observed(
+        request_storage(), observe_started(request_storage(), with_job_status(COMPLETE))
+    ).hydration
+    unseen = reconcile_observed(
+        request_storage(), observe_started(request_storage(), with_value("job-", "status", {})), complete
+    )
     assert [item.ready for key, item in unseen.composed.items() if key.startswith("job-")] == [True], "it was seen once"
-    assert weighed(asked(), {}).access_mode == "ReadWriteMany", "before it is seen a claim is what is asked for"
+    assert reconcile_observed(request_storage(), {}).access_mode == "ReadWriteMany", (
+        "before it is seen a claim is what is asked for"
+    )

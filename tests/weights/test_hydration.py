@@ -14,7 +14,7 @@ from function.status.weights import describe_storage
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import SecretCopy
 from function.weights.observed_jobs import JobFailure
-from function.weights.plan import StoragePlan
+from function.weights.planner import StoragePlan
 from function.weights.request import Case as Row
 from function.weights.state import (
     Finding,

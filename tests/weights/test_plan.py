@@ -11,7 +11,7 @@ from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSou
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy
-from function.weights.plan import Gate, StoragePlan, plan_weights
+from function.weights.planner import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
 from function.weights.sizing import Size, SizeFrom

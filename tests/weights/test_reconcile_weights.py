@@ -1,125 +1,49 @@
 """What is composed for weights, with which say over the remote object, in every state of claim, token and Job."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
 
-from function.contract import Composed
 from function.domain.cache import CacheChoice, CacheEntry, CacheType, Hydration, ManagedCache, NamedCache, UserClaim
 from function.domain.model import HuggingFaceSource, ModelRef
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import get, text
 from function.reasons import Phase
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
-from function.weights.reconcile import Weights, reconcile_weights
-from function.weights.request import NamedCacheFacts, StorageRequest
+from function.remote.object_writer import ManagementPolicy
+from function.weights.request import NamedCacheFacts
 from function.weights.state import Finding
 from tests.support import builders
-from tests.support.remote_scene import put
-from tests.support.weights_requests import MULTI, SECRET, model
-
-DESCRIBED = "spec.forProvider.manifest"
-NOTHING, WHEN = Hydration(), "2026-01-01T00:00:00Z"
-TOKEN_MODEL = model(HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", secret=SECRET))
-RETAINED, USERS = ManagedCache(retain=True), UserClaim(claim="mine")
-OWNED, KEPT, FINISHED, OBSERVED = (
-    ManagementPolicy.FULL,
-    ManagementPolicy.RETAIN,
-    ManagementPolicy.OBSERVE_DELETE,
-    ManagementPolicy.OBSERVE_ONLY,
+from tests.support.weights_requests import SECRET, model
+from tests.support.weights_scene import (
+    ABSENT,
+    ALL_KEPT,
+    ALL_OWNED,
+    COMPLETE,
+    DESCRIBED,
+    FAILED,
+    FINISHED,
+    GONE,
+    KEPT,
+    NOT_WRITABLE,
+    NOTHING,
+    OBSERVED,
+    OWNED,
+    REFUSED,
+    RETAINED,
+    RUNS,
+    SILENT,
+    TOKEN_MODEL,
+    USERS,
+    WHEN,
+    Edit,
+    list_policies,
+    observe_started,
+    reconcile_observed,
+    request_storage,
+    with_job_status,
+    with_sync_error,
+    with_value,
+    without,
 )
-
-COMPLETE: Manifest = {"completionTime": WHEN, "conditions": [{"type": "Complete", "status": "True"}]}
-FAILED: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}
-EXIT_44 = "Container download for pod team/x failed with exit code 44 matching FailJob rule at index 0"
-NOT_WRITABLE: Manifest = {
-    "conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": EXIT_44}]
-}
-RUNS: Manifest = {"active": 1}
-ABSENT, SILENT, REFUSED = "external resource does not exist", "dial tcp: i/o timeout", "the PVC is invalid"
-
-Observed = dict[str, Manifest]
-Edit = Callable[[Observed], None]
-
-
-def asked(choice: CacheChoice = RETAINED, **fields: object) -> StorageRequest:
-    """Return a request for two nodes with a token."""
-    return replace(MULTI, **{"model": TOKEN_MODEL, "choice": choice, **fields})  # type: ignore[arg-type]  # as named
-
-
-def weighed(
-    request: StorageRequest,
-    observed: Observed,
-    earlier: Hydration = NOTHING,
-    *,
-    serving_uri: str = "",
-    entry: CacheEntry | None = None,
-) -> Weights:
-    """Return what is composed where these Objects are observed."""
-    writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
-    return reconcile_weights(request, writer, "east", earlier, entry, serving_uri=serving_uri)
-
-
-def seen(composed: Mapping[str, Composed]) -> Observed:
-    """Return what is composed as it is observed, claims bound and nothing else begun."""
-    found: Observed = {}
-    for key, item in composed.items():
-        described = mapping(item.manifest, DESCRIBED)
-        remote: Manifest = {**described, "metadata": {**mapping(described, "metadata"), "uid": "1"}}
-        if key.startswith("claim-"):
-            remote["spec"] = {"accessModes": ["ReadWriteMany"], **mapping(described, "spec")}
-            remote["status"] = {"phase": "Bound"}
-        found[key] = {**item.manifest, "status": {"atProvider": {"manifest": remote}}}
-    return found
-
-
-def begun(request: StorageRequest, *edits: Edit) -> Observed:
-    """Return what is observed once everything is composed, after edits."""
-    found = seen(weighed(request, {}).composed)
-    found |= seen(weighed(request, found).composed)
-    for edit in edits:
-        edit(found)
-    return found
-
-
-def job(status: Manifest) -> Edit:
-    """Let the Job say this."""
-    return at("job-", "status.atProvider.manifest.status", status)
-
-
-def at(prefix: str, path: str, value: JSON) -> Edit:
-    """Let the Objects with a prefix have this."""
-
-    def edit(found: Observed) -> None:
-        for key in [key for key in found if key.startswith(prefix)]:
-            put(found[key], path, value)
-
-    return edit
-
-
-def said(prefix: str, message: str) -> Edit:
-    """Let the provider fail with this."""
-    return at(prefix, "status.conditions", [{"type": "Synced", "status": "False", "message": message}])
-
-
-def gone(prefix: str) -> Edit:
-    """Let nothing be observed under a prefix."""
-
-    def edit(found: Observed) -> None:
-        for key in [key for key in found if key.startswith(prefix)]:
-            del found[key]
-
-    return edit
-
-
-def lives(composed: Mapping[str, Composed]) -> dict[str, ManagementPolicy]:
-    """Return what becomes of each remote object, by what it is."""
-    found = {}
-    for key, item in sorted(composed.items()):
-        policies = get(item.manifest, "spec.managementPolicies")
-        assert isinstance(policies, list)
-        found[key.partition("-")[0]] = ManagementPolicy(tuple(policies))
-    return found
 
 
 @dataclass(frozen=True)
@@ -134,17 +58,28 @@ class Case:
     remembers: bool = False
 
 
-GONE: tuple[Edit, ...] = (gone("job-"), gone("scripts-"), gone("token-"))
-ALL_KEPT = dict.fromkeys(("claim", "job", "scripts", "token"), KEPT)
-ALL_OWNED = dict.fromkeys(ALL_KEPT, OWNED)
 CASES = (
-    Case("runs", "retained objects are not ours to delete", RETAINED, (job(RUNS),), ALL_KEPT, Finding.JOB_RUNNING),
-    Case("own", "what is of this placement goes with it", ManagedCache(), (job(RUNS),), ALL_OWNED, Finding.JOB_RUNNING),
+    Case(
+        "runs",
+        "retained objects are not ours to delete",
+        RETAINED,
+        (with_job_status(RUNS),),
+        ALL_KEPT,
+        Finding.JOB_RUNNING,
+    ),
+    Case(
+        "own",
+        "what is of this placement goes with it",
+        ManagedCache(),
+        (with_job_status(RUNS),),
+        ALL_OWNED,
+        Finding.JOB_RUNNING,
+    ),
     Case(
         "users",
         "a claim of the user's is only looked at",
         USERS,
-        (job(RUNS),),
+        (with_job_status(RUNS),),
         {**ALL_KEPT, "claim": OBSERVED},
         Finding.JOB_RUNNING,
     ),
@@ -152,15 +87,20 @@ CASES = (
         "users-absent",
         "nothing is begun without the user's claim",
         USERS,
-        (gone("job-"), gone("scripts-"), said("claim-", ABSENT), at("claim-", "status.atProvider", None)),
+        (
+            without("job-"),
+            without("scripts-"),
+            with_sync_error("claim-", ABSENT),
+            with_value("claim-", "status.atProvider", None),
+        ),
         {"claim": OBSERVED, "token": KEPT},
         Finding.CLAIM_NOT_FOUND,
     ),
     Case(
         "users-absent-by-now",
-        "what was begun is reapply_observed",
+        "what was started is carried over",
         USERS,
-        (job(RUNS), said("claim-", ABSENT), at("claim-", "status.atProvider", None)),
+        (with_job_status(RUNS), with_sync_error("claim-", ABSENT), with_value("claim-", "status.atProvider", None)),
         {**ALL_KEPT, "claim": OBSERVED},
         Finding.CLAIM_NOT_FOUND,
     ),
@@ -168,16 +108,23 @@ CASES = (
         "refused",
         "the claim comes first",
         RETAINED,
-        (job(RUNS), said("claim-", REFUSED)),
+        (with_job_status(RUNS), with_sync_error("claim-", REFUSED)),
         ALL_KEPT,
         Finding.CLAIM_REFUSED,
     ),
-    Case("unanswered", "so it does", RETAINED, (job(RUNS), said("claim-", SILENT)), ALL_KEPT, Finding.UNKNOWN),
+    Case(
+        "unanswered",
+        "so it does",
+        RETAINED,
+        (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
+        ALL_KEPT,
+        Finding.UNKNOWN,
+    ),
     Case(
         "failed",
         "a failed Job stays for its log, and its scripts go in two steps",
         RETAINED,
-        (job(FAILED),),
+        (with_job_status(FAILED),),
         {**ALL_KEPT, "scripts": OWNED},
         Finding.JOB_FAILED,
     ),
@@ -185,7 +132,7 @@ CASES = (
         "complete",
         "a Job that was described by several is only looked at; its token and its scripts go in two steps",
         RETAINED,
-        (job(COMPLETE),),
+        (with_job_status(COMPLETE),),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         Finding.HYDRATED,
         open=True,
@@ -195,7 +142,7 @@ CASES = (
         "own-complete",
         "an own one goes with its Object and is never made again; so go its token and its scripts, at once",
         ManagedCache(),
-        (job(COMPLETE),),
+        (with_job_status(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
         Finding.HYDRATED,
         open=True,
@@ -205,7 +152,7 @@ CASES = (
         "complete-and-silent",
         "an outage is reported, and takes nothing back",
         RETAINED,
-        (job(COMPLETE), said("job-", SILENT)),
+        (with_job_status(COMPLETE), with_sync_error("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         Finding.UNKNOWN,
         open=True,
@@ -215,7 +162,7 @@ CASES = (
         "complete-and-refused",
         "that its claim cannot grow is no matter of bytes that are there",
         RETAINED,
-        (job(COMPLETE), said("claim-", REFUSED)),
+        (with_job_status(COMPLETE), with_sync_error("claim-", REFUSED)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         Finding.HYDRATED,
         open=True,
@@ -225,7 +172,7 @@ CASES = (
         "complete-and-gone",
         "no claim, no bytes, whatever a Job says",
         ManagedCache(),
-        (job(COMPLETE), said("claim-", ABSENT)),
+        (with_job_status(COMPLETE), with_sync_error("claim-", ABSENT)),
         ALL_OWNED,
         Finding.JOB_NOT_STARTED,
     ),
@@ -234,9 +181,9 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_composes_by_observed_state(case: Case) -> None:
-    request = asked(case.choice)
-    found = weighed(request, begun(request, *case.edits))
-    assert lives(found.composed) == case.want, case.reason
+    request = request_storage(case.choice)
+    found = reconcile_observed(request, observe_started(request, *case.edits))
+    assert list_policies(found.composed) == case.want, case.reason
     assert (found.state.finding, found.gate_open, found.stale) == (case.finding, case.open, {}), case.reason
     assert found.state.environment == ("" if case.finding is Finding.HYDRATED else "east"), case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
@@ -250,13 +197,15 @@ def test_composes_by_observed_state(case: Case) -> None:
 
 @pytest.mark.parametrize("choice", [RETAINED, ManagedCache()], ids=["retained", "own"])
 def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
-    request = asked(choice)
-    earlier = weighed(request, begun(request, job(COMPLETE))).hydration
-    found = weighed(request, begun(request, *GONE), earlier)
-    assert set(lives(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
+    request = request_storage(choice)
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    found = reconcile_observed(request, observe_started(request, *GONE), earlier)
+    assert set(list_policies(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
     assert (found.state.finding, found.gate_open, found.hydration) == (Finding.HYDRATED, True, earlier)
-    absent = weighed(request, begun(request, job(COMPLETE), said("job-", ABSENT)), earlier)
-    assert "job" not in lives(absent.composed), "what is gone from its cluster is not described any more"
+    absent = reconcile_observed(
+        request, observe_started(request, with_job_status(COMPLETE), with_sync_error("job-", ABSENT)), earlier
+    )
+    assert "job" not in list_policies(absent.composed), "what is gone from its cluster is not described any more"
 
 
 @pytest.mark.parametrize(
@@ -273,23 +222,25 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
 def test_deletes_job_that_filled_a_replaced_claim(
     choice: CacheChoice, want: dict[str, ManagementPolicy], reason: str
 ) -> None:
-    request = asked(choice)
-    earlier = weighed(request, begun(request, job(COMPLETE))).hydration
-    replaced = at("claim-", "status.atProvider.manifest.metadata.uid", "2")
-    found = weighed(request, begun(request, job(COMPLETE), replaced), earlier)
-    assert lives(found.composed) == want, reason
+    request = request_storage(choice)
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    replaced = with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
+    found = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE), replaced), earlier)
+    assert list_policies(found.composed) == want, reason
     assert (found.gate_open, found.hydration) == (False, earlier), "and nothing is served on the new one"
 
 
 def test_returns_objects_of_other_bytes_as_stale() -> None:
-    request = asked()
-    before = begun(request, job(COMPLETE), gone("scripts-"))
+    request = request_storage()
+    before = observe_started(request, with_job_status(COMPLETE), without("scripts-"))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
-    found = weighed(replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))})
+    found = reconcile_observed(
+        replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))}
+    )
     assert found.stale.keys() == before.keys()
     described = {key: (item.manifest["spec"], item.ready) for key, item in found.stale.items()}
     assert described == {key: (m["spec"], True) for key, m in before.items()}
-    assert lives(found.composed) == ALL_KEPT
+    assert list_policies(found.composed) == ALL_KEPT
     assert not found.composed.keys() & before.keys()
 
 
@@ -301,15 +252,15 @@ TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
     ("edits", "planned", "reason"),
     [
         (GONE, False, "nothing was begun"),
-        ((gone(""),), False, "nor is there a claim"),
-        ((job(RUNS),), True, "it fetches already"),
-        ((job(COMPLETE),), True, "they are there"),
-        ((job(NOT_WRITABLE),), True, "it could not write, and a prepared one follows"),
+        ((without(""),), False, "nor is there a claim"),
+        ((with_job_status(RUNS),), True, "it fetches already"),
+        ((with_job_status(COMPLETE),), True, "they are there"),
+        ((with_job_status(NOT_WRITABLE),), True, "it could not write, and a prepared one follows"),
     ],
 )
 def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned: bool, reason: str) -> None:
-    observed = begun(asked(SMALL), *edits)
-    found = weighed(asked(SMALL, model=TOO_LARGE), observed)
+    observed = observe_started(request_storage(SMALL), *edits)
+    found = reconcile_observed(request_storage(SMALL, model=TOO_LARGE), observed)
     assert (found.plan is not None) is planned, reason
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
@@ -319,36 +270,44 @@ def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned:
 
 
 def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
-    request = asked(SMALL, model=TOO_LARGE)
-    observed = begun(asked(SMALL), *GONE)
-    plan = weighed(asked(SMALL), observed).plan
+    request = request_storage(SMALL, model=TOO_LARGE)
+    observed = observe_started(request_storage(SMALL), *GONE)
+    plan = reconcile_observed(request_storage(SMALL), observed).plan
     assert plan
-    assert weighed(request, observed, serving_uri=plan.uri).plan
-    earlier = weighed(asked(SMALL), begun(asked(SMALL), job(COMPLETE))).hydration
-    assert weighed(request, observed, earlier).gate_open
-    refused = weighed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
+    assert reconcile_observed(request, observed, serving_uri=plan.uri).plan
+    earlier = reconcile_observed(
+        request_storage(SMALL), observe_started(request_storage(SMALL), with_job_status(COMPLETE))
+    ).hydration
+    assert reconcile_observed(request, observed, earlier).gate_open
+    refused = reconcile_observed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
     assert refused.plan is None
     assert refused.hydration.path == "models/other", "what was known is not forgotten"
 
 
 def test_neither_downloads_nor_waits_without_preload() -> None:
-    found = weighed(asked(ManagedCache(preload=False)), {})
-    assert (lives(found.composed), found.gate_open) == ({"claim": OWNED}, True)
-    request = asked(ManagedCache())
-    earlier = weighed(request, begun(request, job(COMPLETE))).hydration
+    found = reconcile_observed(request_storage(ManagedCache(preload=False)), {})
+    assert (list_policies(found.composed), found.gate_open) == ({"claim": OWNED}, True)
+    request = request_storage(ManagedCache())
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
-    assert weighed(asked(ManagedCache(preload=False)), {}, earlier).hydration == forgotten, "it is not verified"
-    refused = weighed(asked(ManagedCache(preload=False)), begun(asked(ManagedCache()), said("claim-", REFUSED)))
-    assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
-    users = asked(UserClaim(claim="mine", preload=False))
-    assert (weighed(users, {}).gate_open, weighed(users, begun(users)).gate_open) == (False, True), (
-        "but for the user's claim"
+    assert reconcile_observed(request_storage(ManagedCache(preload=False)), {}, earlier).hydration == forgotten, (
+        "it is not verified"
     )
-    assert lives(weighed(users, {}).composed) == {"claim": OBSERVED}
-    assert weighed(users, begun(users)).state.finding is Finding.PRESTAGED
+    refused = reconcile_observed(
+        request_storage(ManagedCache(preload=False)),
+        observe_started(request_storage(ManagedCache()), with_sync_error("claim-", REFUSED)),
+    )
+    assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
+    users = request_storage(UserClaim(claim="mine", preload=False))
+    assert (reconcile_observed(users, {}).gate_open, reconcile_observed(users, observe_started(users)).gate_open) == (
+        False,
+        True,
+    ), "but for the user's claim"
+    assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
+    assert reconcile_observed(users, observe_started(users)).state.finding is Finding.PRESTAGED
 
 
-PATH = weighed(asked(), {}).hydration.path
+PATH = reconcile_observed(request_storage(), {}).hydration.path
 FACTS = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name=TOKEN_MODEL.name), claim="c", path=PATH)
 ONCE = replace(FACTS, access_mode="ReadWriteOnce")
 
@@ -365,8 +324,8 @@ ONCE = replace(FACTS, access_mode="ReadWriteOnce")
 def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     facts: NamedCacheFacts, phase: Phase, finding: Finding, reason: str
 ) -> None:
-    request = asked(NamedCache(name="weights"), named_cache=facts)
-    found = weighed(request, {}, entry=CacheEntry(environment="east", phase=phase))
+    request = request_storage(NamedCache(name="weights"), named_cache=facts)
+    found = reconcile_observed(request, {}, entry=CacheEntry(environment="east", phase=phase))
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
     assert found.gate_open is (finding is Finding.CACHE_HYDRATED), reason
@@ -375,8 +334,8 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
 
 
 def test_prepares_job_after_write_failure() -> None:
-    observed = begun(asked(), job(NOT_WRITABLE))
-    jobs = {key for key in weighed(asked(), observed).composed if key.startswith("job-")}
+    observed = observe_started(request_storage(), with_job_status(NOT_WRITABLE))
+    jobs = {key for key in reconcile_observed(request_storage(), observed).composed if key.startswith("job-")}
     assert len(jobs) == 2
     assert jobs & observed.keys(), "it says why the next one is prepared"
 
@@ -384,9 +343,9 @@ def test_prepares_job_after_write_failure() -> None:
 @pytest.mark.parametrize(("mode", "near"), [("ReadWriteOnce", True), ("ReadWriteMany", False)])
 def test_a_claim_that_is_of_one_node_is_filled_on_a_node_of_the_pool(mode: str, *, near: bool) -> None:
     pool = replace(builders.pool(), labels=(("zone", "a"),))
-    request = asked(ManagedCache(type=CacheType.PVC), shape_nodes=1, pool=pool)
-    modes = at("claim-", "status.atProvider.manifest.spec.accessModes", [mode])
-    found = weighed(request, begun(request, gone("job-"), modes))
+    request = request_storage(ManagedCache(type=CacheType.PVC), shape_nodes=1, pool=pool)
+    modes = with_value("claim-", "status.atProvider.manifest.spec.accessModes", [mode])
+    found = reconcile_observed(request, observe_started(request, without("job-"), modes))
     (made,) = (item.manifest for key, item in found.composed.items() if key.startswith("job-"))
     assert get(made, f"{DESCRIBED}.spec.template.spec.nodeSelector") == ({"zone": "a"} if near else None)
     assert found.access_mode == mode

@@ -10,25 +10,27 @@ from function.status.weights import describe_storage
 from function.weights.job import DOWNLOAD, SCRIPTS
 from function.weights.state import Finding
 from tests.support.weights_requests import SECRET, model
-from tests.weights.test_reconcile_weights import (
+from tests.support.weights_scene import (
     ALL_KEPT,
     COMPLETE,
     FAILED,
     RUNS,
-    asked,
-    begun,
-    job,
-    lives,
-    said,
-    weighed,
+    list_policies,
+    observe_started,
+    reconcile_observed,
+    request_storage,
+    with_job_status,
+    with_sync_error,
 )
 
 
 def test_reports_refused_config_map() -> None:
     message = 'configmaps is forbidden: User "modelplane" cannot create resource "configmaps"'
-    request = asked()
-    found = weighed(request, begun(request, job(RUNS), said("scripts-", message)))
-    assert lives(found.composed) == ALL_KEPT
+    request = request_storage()
+    found = reconcile_observed(
+        request, observe_started(request, with_job_status(RUNS), with_sync_error("scripts-", message))
+    )
+    assert list_policies(found.composed) == ALL_KEPT
     assert (found.state.finding, found.state.message) == (Finding.SCRIPTS_REFUSED, message)
     assert message in describe_storage(found.state)
 
@@ -44,9 +46,9 @@ def test_reports_refused_config_map() -> None:
 def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
     monkeypatch: pytest.MonkeyPatch, status: Manifest, then: list[ManagementPolicy]
 ) -> None:
-    before = begun(asked(), job(status))
+    before = observe_started(request_storage(), with_job_status(status))
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
-    composed = weighed(asked(), before).composed
+    composed = reconcile_observed(request_storage(), before).composed
     policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in composed.items()}
     assert sorted(map(str, (policies[key] for key in composed if key.startswith("scripts-")))) == sorted(
         str([*lifetime.value]) for lifetime in then
@@ -57,8 +59,8 @@ def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
     ("status", "stays"), [(RUNS, True), (FAILED, False), (COMPLETE, False)], ids=["runs", "failed", "complete"]
 )
 def test_scripts_for_other_bytes_stay_while_their_job_runs(status: Manifest, stays: bool) -> None:
-    before = begun(asked(ManagedCache()), job(status))
+    before = observe_started(request_storage(ManagedCache()), with_job_status(status))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
-    found = weighed(asked(ManagedCache(), model=model(other)), before)
+    found = reconcile_observed(request_storage(ManagedCache(), model=model(other)), before)
     assert any(key.startswith("scripts-") for key in found.stale) is stays
     assert {key for key in before if key.startswith(("claim-", "job-"))} <= found.stale.keys()
