@@ -1,7 +1,6 @@
-"""Every field of every kind, straight from the XRDs: a manifest that sets them all, and ways to change it.
+"""Every field of every kind, read from the XRDs: a manifest that sets all of them, and functions to change it.
 
-New fields are picked up by themselves; a field with a pattern that none of the samples fits makes the walk
-fail until a sample is added here.
+New fields are included without a change here, unless they have a pattern that no sample matches: add one then.
 """
 
 import copy
@@ -45,7 +44,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind, where its schema stands, what is checked of it, and how its problems are asked for."""
+    """A kind with its schema and its parser."""
 
     name: str
     definition: str

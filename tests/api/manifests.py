@@ -1,10 +1,10 @@
-"""Smallest valid manifests, for tests that change one thing about them."""
+"""Minimal valid manifests, of which tests change one field."""
 
 from function.kube.manifests import JSON, Manifest
 
 
 def engine(*args: str, **fields: JSON) -> JSON:
-    """Return an engine block: vLLM unless told otherwise."""
+    """Return an engine block: vLLM by default."""
     return {"name": "vLLM", "image": "vllm/vllm-openai:v0.15.0", "args": list(args), **fields}
 
 

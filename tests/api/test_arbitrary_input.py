@@ -1,4 +1,4 @@
-"""Whatever stands in a manifest, reading it returns an object or problems, and never raises."""
+"""Parsing arbitrary input returns an object or problems, and never raises."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_parses_any_settings_without_raising(fields: Manifest, context: JSON) ->
 @QUICK
 @given(data=st.data())
 def test_parses_any_value_in_any_field(kind: Kind, data: st.DataObject) -> None:
-    """Two fields at a time, so that rules across fields meet what they do not expect."""
+    """Two fields at a time, so that rules across fields see unexpected values."""
     manifest = kind.manifest(sample(kind.schema))
     fields = [f for f in walk(kind.schema, (kind.root,), required=False) if len(f.steps) > 1]
     first, second = data.draw(st.sampled_from(fields)), data.draw(st.sampled_from(fields))

@@ -1,4 +1,4 @@
-"""A model is read whole, with its broken profiles apart, or not at all."""
+"""Parsing ClusterModels and Models: fields outside the source and the profiles."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""What the API server would default and what the function does by itself is the same thing.
+"""Absent fields have the same defaults in the function as in the API server.
 
-`crossplane render` without `--xrd` and objects from before a default was added leave fields out that a cluster
-fills in; both must be read alike. The words that CEL rules list are those that the function knows.
+`crossplane render` without `--xrd`, and objects from before a default was added, lack fields that a cluster sets. Both
+must be parsed alike. CEL rules list the same words as the function.
 """
 
 from collections.abc import Callable

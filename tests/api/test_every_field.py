@@ -1,4 +1,4 @@
-"""Whatever field of whatever kind is wrong, a problem names it, what was found, and what is allowed."""
+"""A problem of any field of any kind has its path, the value found and what is allowed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

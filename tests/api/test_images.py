@@ -1,4 +1,4 @@
-"""An image that no kubelet can pull is a fault wherever an image is accepted, and costs nothing that runs."""
+"""An image that the kubelet cannot parse is a problem in every field for images, and removes no running workload."""
 
 import copy
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_refuses_an_invalid_image_in_settings(image: str, setting: str, path: st
 
 
 def test_reports_a_template_in_an_image_once() -> None:
-    """Its braces are no part of a reference either."""
+    """Braces are not allowed in a reference either."""
     model = manifest("ClusterModel", "gemma-one-gpu")
     mapping(listing(model, "spec.serving")[0], "engine")["image"] = "engine:{{tag}}"
     assert [p.path for p in parse_model(model, BUILT_IN).problems] == ["spec.serving[0].engine.image"]

@@ -1,4 +1,4 @@
-"""An environment is read as far as it can be: broken pools by name, other faults make it broken as a whole."""
+"""Parsing environments: broken pools are left out by name, other problems break the environment."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a pool says of its pods: laid together, or refused with path, value and what is allowed."""
+"""Additions of a pool to its pods: merged, or refused with path, value and what is allowed."""
 
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ def test_parses_every_field() -> None:
 
 
 def test_pod_needs_an_exclusive_node_for_its_ports_or_devices() -> None:
-    """By the pool for every pod, between nodes for those of several."""
+    """Settings of the pool count for every pod, those of interNode for replicas over several nodes."""
     host = {"hostNetwork": True}
     efa = {"preset": "eks-efa", "with": {"instanceType": "p5.48xlarge", "ncclNet": "Libfabric"}}
     for said, one, several in (
@@ -91,7 +91,7 @@ def test_merges_inter_node_over_pool_over_preset() -> None:
     env = {text(entry, "name"): entry.get("value") for entry in said.pod_overrides(2).env}
     assert (env["NCCL_IB_HCA"], env["A"], env["NCCL_NET"]) == ("mlx5", "between", "IB")
     assert said.pod_overrides(2).limits == (("rdma/ib", "1"),)
-    assert said.pod_overrides(1) == said.pod, "one node has nobody to talk to"
+    assert said.pod_overrides(1) == said.pod, "pods of one node need no network between nodes"
 
 
 def test_keeps_settings_beside_the_merged_result() -> None:
@@ -131,8 +131,8 @@ class Fault:
     message: str
 
 
-def between(preset: str | None = None, told: JSON = None, pod: JSON = None) -> dict[str, JSON]:
-    return {"interNode": prune({"preset": preset, "with": told, "pod": pod})}
+def between(preset: str | None = None, given: JSON = None, pod: JSON = None) -> dict[str, JSON]:
+    return {"interNode": prune({"preset": preset, "with": given, "pod": pod})}
 
 
 def pod(**fields: JSON) -> dict[str, JSON]:
@@ -150,10 +150,10 @@ FAULTS = [
     Fault("shape-without-count", "more than a count depends on it",
           between(preset="oci-host-network"), "interNode.with.instanceType",
           "is required, as preset oci-host-network cannot know it"),
-    Fault("input-of-nobody", "a slip would go unnoticed",
+    Fault("unknown-input", "a slip would go unnoticed",
           between("coreweave-infiniband", {"networks": ["n"]}), "interNode.with.networks",
           '["n"] is not allowed; must be left out, as preset coreweave-infiniband takes resourceName, count, ncclNet'),
-    Fault("input-without-preset", "nothing reads it", between(told={"count": 1}), "interNode.with.count",
+    Fault("input-without-preset", "nothing reads it", between(given={"count": 1}), "interNode.with.count",
           "1 is not allowed; must be left out, as no preset is set"),
     Fault("instance-type", "with the nearest known",
           between("oci-host-network", {"instanceType": "BM.GPU.H10.8"}),

@@ -1,4 +1,4 @@
-"""ModelCaches: which weights, on which environments, in which claim, and what was last reported of each."""
+"""Parsing ModelCaches, with their status of each environment."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""ModelDeployments, and the `modelCache` block that placements have as well."""
+"""Parsing ModelDeployments, and the `modelCache` block that placements have too."""
 
 from dataclasses import dataclass
 

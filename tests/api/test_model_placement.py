@@ -1,4 +1,4 @@
-"""The ledger reads any placement that names an environment; its executor gets the full list of faults."""
+"""Parsing placements: the ledger gets each one that names an environment, its composer all problems."""
 
 from dataclasses import dataclass
 
@@ -80,11 +80,11 @@ def test_parses_every_field() -> None:
         ("Ready", None, Phase.STARTING, "as that, of one that never had the condition"),
         ("Failed", "True", Phase.FAILED, "what is worse is believed"),
         ("Downloading", "False", Phase.DOWNLOADING, "its own word"),
-        ("Dancing", "True", Phase.PENDING, "a word that nobody knows"),
+        ("Dancing", "True", Phase.PENDING, "an unknown word"),
     ],
 )
 def test_is_not_ready_before_crossplane_says_so(said: str, ready: str | None, phase: Phase, reason: str) -> None:
-    """Or the deployment would say that 0 of 1 are ready, and of that one that it is Ready."""
+    """Else a deployment would report 0 of 1 ready placements and list that one as Ready."""
     given = manifests.placement()
     given["status"] = {"phase": said, "conditions": [{"type": "Ready", "status": ready}] if ready else []}
     assert _read(given).phase is phase, reason
@@ -173,7 +173,7 @@ def test_ready_must_be_about_the_current_spec(case: Ready) -> None:
 
 @pytest.mark.parametrize("case", READY, ids=lambda c: c.id)
 def test_is_ready_while_its_service_is_ready(case: Ready) -> None:
-    """Its next weights may be on their way, which Ready waits for, and ServiceReady does not."""
+    """Ready also waits for the download of its next weights, ServiceReady does not."""
     given = manifests.placement()
     given["metadata"] = {"generation": case.generation}
     conditions: list[JSON] = [{"type": "Ready", "status": "False"}, {"type": "ServiceReady", **case.condition}]
@@ -183,7 +183,7 @@ def test_is_ready_while_its_service_is_ready(case: Ready) -> None:
 
 
 def test_obstacle_is_the_first_condition_that_is_not_true() -> None:
-    """The first in the order in which a placement is carried out; what nobody has said yet is nothing."""
+    """The first in the order of the steps of a placement; a condition without a status is none."""
     given = manifests.placement()
     conditions: list[JSON] = [
         {"type": "ServiceReady", "status": "False", "reason": "Starting"},

@@ -1,4 +1,4 @@
-"""Whether nodes are looked at: what is said, and what is refused with its path."""
+"""Parsing which nodes are observed, and what status has of them."""
 
 from dataclasses import dataclass
 
@@ -74,7 +74,7 @@ def test_parses_whether_a_pool_is_autoscaled(case: Grows) -> None:
 
 
 def test_ignores_unknown_words_in_status() -> None:
-    """Another release wrote the status: what this one does not know says nothing, and breaks nothing."""
+    """Another release may have written the status: unknown words are ignored."""
     found = manifests.environment({"name": "h100", "nodeCount": 2})
     observed: Manifest = {
         "nodes": 2,

@@ -1,4 +1,4 @@
-"""The memo: what is parsed again, what is not, and what is forgotten."""
+"""The cache of parsed items: what is parsed, what is found, and what is dropped."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from function.kube.manifests import Manifest
 
 @dataclass(frozen=True)
 class Case:
-    """Lists read one after the other, and the names that had to be parsed for each of them."""
+    """Lists that are parsed one after the other, and the names that are new in each of them."""
 
     id: str
     reason: str
@@ -35,30 +35,30 @@ def test_parses_only_new_content(case: Case) -> None:
 
     def parse(manifest: Manifest) -> str:
         seen.append(str(manifest["name"]))
-        return f"fact {manifest['name']}"
+        return f"parsed {manifest['name']}"
 
-    memo = ParseCache(parse)
+    cache = ParseCache(parse)
     for names, parsed in zip(case.lists, case.parsed, strict=True):
         seen.clear()
-        facts = memo.parse([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
-        assert facts == tuple(f"fact {name}" for name in names), case.reason
+        results = cache.parse([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
+        assert results == tuple(f"parsed {name}" for name in names), case.reason
         assert "".join(seen) == parsed, case.reason
-    read, anew = len("".join(case.lists)), len("".join(case.parsed))
-    assert memo.stats == CacheStats(hits=read - anew, misses=anew), case.reason
+    read, misses = len("".join(case.lists)), len("".join(case.parsed))
+    assert cache.stats == CacheStats(hits=read - misses, misses=misses), case.reason
 
 
 def test_drops_entries_that_are_not_used() -> None:
-    """Two tables of 1,000 at least: what is not read while 2,000 others are goes, what is read stays."""
+    """Entries that are not used while 2,000 others are parsed are dropped."""
     seen: list[str] = []
 
     def parse(manifest: Manifest) -> None:
         seen.append(str(manifest["name"]))
 
-    memo: ParseCache[None] = ParseCache(parse)
+    cache: ParseCache[None] = ParseCache(parse)
 
     def read(*names: str) -> list[str]:
         seen.clear()
-        memo.parse([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
+        cache.parse([RequiredResource(name.encode(), partial(dict, name=name)) for name in names])
         return list(seen)
 
     read("kept", "left")
@@ -69,10 +69,10 @@ def test_drops_entries_that_are_not_used() -> None:
 
 def test_caches_none() -> None:
     calls: list[Manifest] = []
-    memo = ParseCache(calls.append)
+    cache = ParseCache(calls.append)
     item = RequiredResource(b"x", dict)
-    assert memo.parse([item]) == (None,)
-    assert memo.parse([item]) == (None,)
+    assert cache.parse([item]) == (None,)
+    assert cache.parse([item]) == (None,)
     assert len(calls) == 1, "nothing is a result like any other"
 
 
@@ -83,12 +83,12 @@ def test_keeps_a_cache_for_each_of_the_last_few_keys() -> None:
         seen.append(f"{manifest['name']}{value['n']}")
         return seen[-1]
 
-    memo: KeyedParseCache[dict[str, int], str] = KeyedParseCache(parse)
+    cache: KeyedParseCache[dict[str, int], str] = KeyedParseCache(parse)
     item = RequiredResource(b"a", partial(dict, name="a"))
     for n in (1, 2, 1, 2):
-        assert memo.parse([item], {"n": n}) == (f"a{n}",)
+        assert cache.parse([item], {"n": n}) == (f"a{n}",)
     assert seen == ["a1", "a2"], "equal values need not be the same, nor have a hash"
     for n in (3, 4, 5, 1):
-        memo.parse([item], {"n": n})
+        cache.parse([item], {"n": n})
     assert seen == ["a1", "a2", "a3", "a4", "a5", "a1"]
-    assert memo.stats == CacheStats(hits=2, misses=6), "what is forgotten was counted all the same"
+    assert cache.stats == CacheStats(hits=2, misses=6), "dropped entries stay counted"

@@ -1,4 +1,4 @@
-"""Each preset says where it was read, and gives pods what its provider's own example gives them."""
+"""Each preset has its sources, and adds to pods what the example of its provider does."""
 
 import re
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ def test_preset_has_its_sources_and_only_fields_of_a_pool(name: str, content: st
 
 @dataclass(frozen=True)
 class Given:
-    """What a provider's example has, as ../function/presets names it; the shared part is left out."""
+    """The example of a provider, in the fields of function/presets, without the common preset."""
 
     preset: str
     inputs: PresetInputs
@@ -173,7 +173,7 @@ def test_preset_matches_the_example_of_its_provider(case: Given) -> None:
 
 
 def test_presets_that_use_all_devices_of_a_node() -> None:
-    """GKE: one pod for each whole node; EKS and virtual functions: all that the instance has."""
+    """GKE: one pod for each node. EKS and virtual functions: all devices of the instance."""
     whole = {name for name in list_presets() if get_preset(name).whole_node}
     assert whole == {"eks-efa", "gke-rdma", "oci-virtual-functions"}
 

@@ -1,4 +1,4 @@
-"""Shape faults become sentences: the path as users write it, the value found, what is allowed, the nearest known."""
+"""Errors of the schema become sentences: path, value found, what is allowed, nearest known word."""
 
 from dataclasses import dataclass
 

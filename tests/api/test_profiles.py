@@ -1,4 +1,4 @@
-"""A profile is usable or it comes with every one of its static faults; the others serve on."""
+"""A profile is valid or comes with all its problems, and the other profiles still serve."""
 
 from dataclasses import dataclass
 
@@ -183,7 +183,7 @@ FAULTS = [
     Fault("env", "a variable has one value",
           profile(engine=engine(env=[{"name": "A", "value": "1", "valueFrom": {}}])),
           (("engine.env[0].valueFrom", "{} is not allowed; must be left out together with value"),)),
-    Fault("engine", "an unknown engine, and its topology all the same",
+    Fault("engine", "an unknown engine does not hide problems of the topology",
           profile(engine={"name": "vlm", "image": "a"}, replicaTopology=topology(parallelism={"tensor": 1})),
           (("engine.name", '"vlm" is not known; must be one of vLLM, SGLang (did you mean vLLM?)'),
            (f"{PARALLELISM}.tensor", "1 is not allowed; must be 8, the gpusPerNode"))),

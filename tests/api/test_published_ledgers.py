@@ -1,4 +1,4 @@
-"""What an environment published counts for the nodes for which it was published, whatever their pool is called now."""
+"""The published ledger counts for the nodes for which it was published, also after their pool was renamed."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where the Secrets are with which images are pulled."""
+"""Parsing the Secrets to pull images with."""
 
 from dataclasses import dataclass
 

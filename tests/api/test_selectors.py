@@ -1,4 +1,4 @@
-"""LabelSelectors are refused exactly where apimachinery refuses them, and otherwise select the same objects."""
+"""Label selectors are refused where apimachinery refuses them, and else select the same objects."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Settings fall through from EnvironmentConfigs to the input to what is built in; a bad one is left out."""
+"""Settings: EnvironmentConfigs override the input, which overrides the built-in defaults; invalid ones are left out."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Exactly the block that `source` names counts, and what it says must be something KServe can fetch."""
+"""Parsing sources: exactly the block that `source` names is allowed, with an address that KServe can fetch."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""No text that an author writes reaches a template or an expansion on its way to a container.
+"""No text of a user reaches a template, or a replacement of variables, on its way to a container.
 
-Every text field of every kind is tried. What is not refused never leaves the control plane, or is passed as data.
+Each text field of each kind is tried. A field that is not refused stays on the control plane, or is passed as data.
 """
 
 import re
@@ -22,7 +22,7 @@ HARMLESS = {
     r"acceleratorType|instanceType|provider": "compared, or for people to read",
     r"gke\.(project|region|kubernetesVersion)": "for whatever makes the cluster",
     r"environments": "names of environments, compared",
-    r"retry": "an annotation of a Job, which nobody expands",
+    r"retry": "an annotation of a Job, in which nothing is replaced",
     r"kind|mode|signal|source": "one of a few words",
 }
 SOURCES = {"huggingFace": "HuggingFace", "oci": "OCI", "uri": "URI", "pvc": "PVC"}

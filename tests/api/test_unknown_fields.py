@@ -1,4 +1,4 @@
-"""Fields that a schema does not have, by path and with the nearest that it has."""
+"""Fields that a schema does not have are reported by path, with the nearest known field."""
 
 from function.api.problems import SPECS, build_schemas, find_unknown_fields
 from function.domain.model import Problem
@@ -12,7 +12,7 @@ def test_unknown_field_suggests_the_nearest() -> None:
 
 
 def test_fields_of_crossplane_are_accepted() -> None:
-    """Every composite has `spec.crossplane`; below it nothing is ours to judge."""
+    """Every composite has `spec.crossplane`, whose fields belong to Crossplane."""
     assert not [*find_unknown_fields(DeploymentSpec, {"crossplane": {"compositionRef": {"name": "x"}}}, "spec")]
 
 

@@ -1,4 +1,4 @@
-"""The committed models are what the XRDs say, and read every manifest that shall work unchanged."""
+"""The generated models match the XRDs and validate every valid manifest without changes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What must hold for every XRD: bounded, described, consistent with itself and with the code's own tables."""
+"""Every XRD is bounded, described, and consistent with itself and with the tables of the code."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""Parallelism flags are found in every spelling, and only those that contradict the shape are refused.
+"""Flags of parallelism are parsed in every spelling, and those that contradict the shape are refused.
 
 Spellings are those of `vllm serve --help` and of SGLang's server arguments.
 """

@@ -1,4 +1,4 @@
-"""What an engine would refuse once its weights are there."""
+"""Problems that an engine would only report after the download of its weights."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What the table of versions says of an image, at its edges. Numbers are those of ENGINES.md, sections 1 to 6."""
+"""Abilities of images just before and at the versions where they change (docs/facts.md, Engines)."""
 
 from dataclasses import dataclass
 

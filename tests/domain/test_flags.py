@@ -1,4 +1,4 @@
-"""Flags as the engines' own parsers read them."""
+"""Flags are parsed as the engines do."""
 
 import pytest
 

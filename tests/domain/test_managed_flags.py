@@ -1,6 +1,6 @@
-"""Which managed flags an author may repeat, and which are refused, with the value found and the allowed one.
+"""Managed flags may be repeated with the managed value, and are else refused with the value found and the allowed one.
 
-The flags are those of ENGINES.md, section 4: vLLM's parser and SGLang's fields, read at 0.33 and 0.5.23.
+The flags are those of vLLM 0.33 and SGLang 0.5.23 (docs/facts.md, Engines).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What follows from a model's fields: the GPUs of a replica, the list of its faults."""
+"""Values derived from the fields of a model: the GPUs of a replica, the list of its problems."""
 
 from function.domain.environment import Environment, Pool
 from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Problem, Shape

@@ -1,4 +1,4 @@
-"""References of images: what the kubelet's own parser answers stands in tests/oracle."""
+"""References of images, compared with the parser of the kubelet (tests/oracle)."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_agrees_with_the_parser_of_the_kubelet(row: dict[str, str | bool]) -> No
 
 @pytest.mark.parametrize("text", ["a", "a-", "a.", "a_", "a/", "a:", "A", "[", "[:", "a@", "-", "0a"])
 def test_takes_linear_time(text: str) -> None:
-    """What is not linear would take hours here."""
+    """An algorithm that is not linear would take hours here."""
     assert not is_image(text * (2**16 // len(text)) + "!")
 
 

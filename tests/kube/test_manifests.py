@@ -1,4 +1,4 @@
-"""Readers of nested manifests return an empty value of their own type for what is missing or misshapen."""
+"""Readers of nested manifests return an empty value of their type for missing values and other types."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Names are DNS-1035, bounded, and told apart by a hash of what they stand for."""
+"""Names are DNS-1035, bounded, and distinguished by a hash of their identity."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""Quantities: the whole grammar of Kubernetes, exactly, and nothing else.
+"""Quantities: the complete grammar of Kubernetes, and nothing else.
 
-What apimachinery itself answers stands in tests/oracle; here stand the arithmetic of each suffix, the two
-deliberate differences, and rounding.
+They are compared with apimachinery (tests/oracle). The arithmetic of each suffix, the two deliberate differences and
+rounding are tested here.
 """
 
 import json
@@ -105,7 +105,7 @@ NANO = Decimal("0.000000001")
 
 @pytest.mark.parametrize("row", ORACLE, ids=lambda row: repr(row["text"]))
 def test_agrees_with_apimachinery(row: dict[str, str | None]) -> None:
-    """Everything but what the module's docstring names as different on purpose."""
+    """All values except the deliberate differences."""
     text, exact = row["text"] or "", row["exact"]
     if exact is None or not re.search("[0-9]", re.sub("[eE].*", "", text)):
         with pytest.raises(ValueError, match="must be a quantity"):

@@ -1,4 +1,4 @@
-"""Label selectors admit what apimachinery's admit, print as kubectl prints them, and say what refused."""
+"""Label selectors select as apimachinery does, print as in kubectl, and name requirements that are not met."""
 
 from dataclasses import dataclass
 

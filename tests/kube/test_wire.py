@@ -1,4 +1,4 @@
-"""The size that is computed is the size that protobuf writes."""
+"""The computed size is the size that protobuf writes."""
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
