@@ -1,7 +1,7 @@
 """A control plane on which an example runs: what an API server would list once everything has come up."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,12 @@ def controlled(applied: list[Manifest]) -> ControlPlane:
 def example(story: str) -> list[Manifest]:
     """Return the manifests of an example."""
     return manifests(story)
+
+
+def find_manifest(manifests: Iterable[Manifest], kind: str) -> Manifest:
+    """Return the only manifest of a kind."""
+    (manifest,) = [manifest for manifest in manifests if manifest["kind"] == kind]
+    return manifest
 
 
 def _at_rest(story: str) -> list[Manifest]:

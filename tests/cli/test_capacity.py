@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from function.kube.manifests import Manifest, listing, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import cells, output_of, write
 
 
@@ -29,8 +29,8 @@ def test_shows_unused_pools_from_files() -> None:
 
 def test_shows_partly_free_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
     # One node of 8 with 5 GPUs taken: a replica of 3 GPUs still fits one node.
-    (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
-    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    environment = copy.deepcopy(find_manifest(kimi, "InferenceEnvironment"))
+    placement = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
     (pool,) = listing(environment, "spec.nodePools")
     pool["maxNodeCount"] = 1
     mapping(placement, "spec")["topology"] = {"nodes": 1, "gpusPerNode": 5}
@@ -44,8 +44,8 @@ def test_shows_partly_free_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
 
 def test_host_network_pods_use_their_node_exclusively(kimi: list[Manifest], tmp_path: Path) -> None:
     # Of two nodes of 8 one has a pod of 4; the other is free, also for one of several nodes, which there is none.
-    (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
-    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    environment = copy.deepcopy(find_manifest(kimi, "InferenceEnvironment"))
+    placement = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
     (pool,) = listing(environment, "spec.nodePools")
     pool["maxNodeCount"] = 2
     mapping(placement, "spec")["topology"] = {"nodes": 1, "gpusPerNode": 4}
@@ -61,7 +61,7 @@ def test_host_network_pods_use_their_node_exclusively(kimi: list[Manifest], tmp_
 
 
 def test_names_invalid_pools(tmp_path: Path) -> None:
-    (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment")
     for pool in listing(environment, "spec.nodePools"):
         mapping(pool, "capabilities")["memoryPerGpu"] = "much"
     (row,) = cells(output_of("capacity", "-f", write(tmp_path, environment)))
@@ -109,7 +109,7 @@ def test_picture_shows_the_user_of_every_gpu(live: Live) -> None:
 
 
 def test_picture_of_a_fleet_counts_omitted_environments(tmp_path: Path) -> None:
-    (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment")
     many: list[Manifest] = [{**environment, "metadata": {"name": f"e{number:02}"}} for number in range(50)]
     drawn = output_of("capacity", "-f", write(tmp_path, *many), "-o", "svg")
     assert "50 environments with 1600 GPUs: 0 in use, 1600 free" in drawn
@@ -118,7 +118,7 @@ def test_picture_of_a_fleet_counts_omitted_environments(tmp_path: Path) -> None:
 
 
 def test_picture_names_invalid_pools(tmp_path: Path) -> None:
-    (environment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment")
     for pool in listing(environment, "spec.nodePools"):
         mapping(pool, "capabilities")["memoryPerGpu"] = "much"
     assert "pool h200 is invalid" in output_of("capacity", "-f", write(tmp_path, environment), "-o", "svg")

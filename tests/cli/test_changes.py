@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import KIMI, output_of, run, write
 
 
@@ -15,7 +15,7 @@ from tests.cli.process import KIMI, output_of, run, write
 def three(tmp_path: Path) -> str:
     """Three deployments of two nodes each on a pool of four."""
     manifests = example("kimi-k2-two-nodes")
-    (deployment,) = [m for m in manifests if m["kind"] == "ModelDeployment"]
+    deployment = find_manifest(manifests, "ModelDeployment")
     more = [copy.deepcopy(deployment) for _ in range(2)]
     for each, name in zip(more, ("second", "third"), strict=True):
         mapping(each, "metadata")["name"] = name
@@ -89,7 +89,7 @@ SEEN = "pod template changes"
 
 def edited(field: str, value: JSON) -> Manifest:
     """Return the example's environment with another field of its pool."""
-    (found,) = (copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment")
+    found = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment"))
     (pool,) = listing(found, "spec.nodePools")
     pool[field] = value
     return found

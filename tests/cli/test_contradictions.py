@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import KIMI, output_of, run, write
 
 
 def kimi(kind: str, name: str = "", namespace: str = "assistants") -> Manifest:
     """Return one of the example's manifests, under another name where one is given."""
-    (found,) = [copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] == kind]
+    found = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), kind))
     if name:
         mapping(found, "metadata").update({"name": name, "namespace": namespace})
     return found

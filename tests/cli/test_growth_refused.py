@@ -7,7 +7,7 @@ import pytest
 
 from function.kube.manifests import Manifest, get, mapping
 from function.weights.faults import FaultKind, StorageFault
-from tests.cli.conftest import Live, controlled, example
+from tests.cli.conftest import Live, controlled, example, find_manifest
 from tests.cli.process import output_of, run, write
 
 ENVIRONMENTS = 6  # more than the five that a condition names
@@ -17,8 +17,8 @@ ENVIRONMENTS = 6  # more than the five that a condition names
 def grown() -> list[Manifest]:
     """A deployment that runs on six environments with ReadWriteOnce claims and now wants two replicas on each."""
     manifests = copy.deepcopy(example("gemma-one-gpu"))
-    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
-    (deployment,) = [m for m in manifests if m["kind"] == "ModelDeployment"]
+    environment = find_manifest(manifests, "InferenceEnvironment")
+    deployment = find_manifest(manifests, "ModelDeployment")
     mapping(environment, "spec")["storage"] = {"storageClassName": "disks", "accessMode": "ReadWriteOnce"}
     many = [copy.deepcopy(environment) for _ in range(ENVIRONMENTS)]
     for number, each in enumerate(many):
@@ -47,7 +47,7 @@ def test_why_groups_the_environments_that_refuse_from_files(grown: list[Manifest
 
 
 def test_why_prints_what_the_controller_wrote(grown: list[Manifest], live: Live) -> None:
-    (deployment,) = [m for m in grown if m["kind"] == "ModelDeployment"]
+    deployment = find_manifest(grown, "ModelDeployment")
     unplaced = get(deployment, "status.unplaced")
     assert isinstance(unplaced, list)
     assert len(unplaced) == ENVIRONMENTS

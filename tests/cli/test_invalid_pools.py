@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.cli.conftest import example
+from tests.cli.conftest import example, find_manifest
 from tests.cli.process import cells, error_lines, run, write
 
 FAULT = "spec.nodePools[1].acceleratorCount: 72 is not allowed; must be at most 64"
@@ -21,7 +21,7 @@ FORMS = ("table", "json")
 def files(tmp_path: Path) -> list[str]:
     """The example of Kimi K2, whose environment has a second, invalid pool."""
     manifests = example("kimi-k2-two-nodes")
-    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(manifests, "InferenceEnvironment")
     pools = listing(environment, "spec.nodePools")
     bad: Manifest = {**copy.deepcopy(pools[0]), "name": "gb200", "acceleratorCount": 72}
     both: list[JSON] = [*pools, bad]
@@ -60,7 +60,7 @@ def test_other_commands_warn_of_an_invalid_pool(files: list[str], command: tuple
 
 def test_lists_every_invalid_pool_of_an_environment(tmp_path: Path) -> None:
     manifests = example("kimi-k2-two-nodes")
-    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(manifests, "InferenceEnvironment")
     (pool,) = listing(environment, "spec.nodePools")
     nodes = {**pool, "maxNodeCount": -1, "acceleratorCount": 72}
     mapping(environment, "spec")["nodePools"] = ["h200", nodes]

@@ -8,7 +8,7 @@ import pytest
 
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from tests.cli.api import ApiServer
-from tests.cli.conftest import controlled, example
+from tests.cli.conftest import controlled, example, find_manifest
 from tests.cli.process import output_of, run, write
 from tools.engine import Engine
 
@@ -35,7 +35,7 @@ def test_plan_agrees_with_the_controller_before_a_ledger_is_published(
     unpublished: list[Manifest], server: ApiServer, tmp_path: Path
 ) -> None:
     server.put(unpublished)
-    (deployment,) = [m for m in unpublished if m["kind"] == "ModelDeployment"]
+    deployment = find_manifest(unpublished, "ModelDeployment")
     scheduled = condition(deployment, "Scheduled")
     assert text(scheduled, "reason") == "InsufficientCapacity"
     options = ["--kubeconfig", server.kubeconfig(tmp_path, "assistants")]
@@ -62,7 +62,7 @@ def test_why_reads_only_its_namespace(unpublished: list[Manifest], server: ApiSe
 
 def deployment(name: str, replicas: int) -> Manifest:
     """A deployment of Kimi K2, whose replicas take two nodes each."""
-    (manifest,) = [copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    manifest = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), "ModelDeployment"))
     mapping(manifest, "metadata")["name"] = name
     mapping(manifest, "spec")["scaling"] = {"fixed": {"replicas": replicas}}
     return manifest
@@ -71,7 +71,7 @@ def deployment(name: str, replicas: int) -> Manifest:
 @pytest.mark.parametrize(("replicas", "reason"), [(2, "Placed"), (3, "InsufficientCapacity")])
 def test_plan_charges_each_placement_once(server: ApiServer, tmp_path: Path, replicas: int, reason: str) -> None:
     manifests = [copy.deepcopy(m) for m in example("kimi-k2-two-nodes") if m["kind"] != "ModelDeployment"]
-    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(manifests, "InferenceEnvironment")
     listing(environment, "spec.nodePools")[0]["maxNodeCount"] = 6
     control = controlled([*manifests, deployment("first", 1), deployment("second", 1)])
     server.put(copy.deepcopy(list(control.store.values())))

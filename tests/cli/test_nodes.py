@@ -14,7 +14,7 @@ from function.cli.store import Store
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.node_facts import MEMBERSHIP, name_collection, parse_node, summarize_pools
-from tests.cli.conftest import Live
+from tests.cli.conftest import Live, find_manifest
 from tests.cli.process import cells, output_of, write
 from tests.support.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint
 
@@ -32,7 +32,7 @@ H200 = [node(f"h200-{number}", {POOL: "h200"}, cordoned=number == 4) for number 
 def looked(kimi: list[Manifest]) -> list[Manifest]:
     """Return Kimi's objects, with an environment that has looked at its nodes, and these."""
     found = copy.deepcopy(kimi)
-    (environment,) = [m for m in found if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(found, "InferenceEnvironment")
     (pool,) = listing(environment, "status.pools")
     pool["observed"] = FACTS
     return [*found, *map(shown, H200)]
@@ -70,7 +70,7 @@ def test_picture_hatches_unusable_nodes(kimi: list[Manifest], tmp_path: Path) ->
 
 
 def test_validate_compares_a_file_with_the_nodes(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
-    (environment,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "InferenceEnvironment"]
+    environment = copy.deepcopy(find_manifest(kimi, "InferenceEnvironment"))
     (pool,) = listing(environment, "spec.nodePools")
     pool["labels"] = {POOL: "h2000"}
     pool["autoscaled"] = False

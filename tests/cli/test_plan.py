@@ -10,14 +10,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from function.kube.manifests import Manifest, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import ELSEWHERE, KIMI, ROOT, cells, output_of, run, start, write
 
 SENTENCE = "multi-node model requires shared storage on the inference environment."
 
 
 def kimi(kind: str) -> Manifest:
-    (found,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == kind]
+    found = find_manifest(example("kimi-k2-two-nodes"), kind)
     return copy.deepcopy(found)
 
 

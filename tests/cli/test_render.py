@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from function.kube.manifests import Manifest, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import KIMI, output_of, run, write
 from tools.documents import document
 
@@ -72,7 +72,7 @@ def test_lists_refusals_on_standard_error(tmp_path: Path) -> None:
 
 
 def test_reads_the_model_from_the_control_plane(live: Live, tmp_path: Path) -> None:
-    (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    deployment = find_manifest(example("kimi-k2-two-nodes"), "ModelDeployment")
     renamed: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
     shown = output_of("render", "-f", write(tmp_path, renamed), "--live", "--kind", "LLMInferenceService", *live())
     assert "name: second-" in shown

@@ -17,7 +17,7 @@ import yaml
 from function.cli.main import interrupt
 from function.kube.manifests import Manifest, mapping, text
 from tests.cli.api import ApiServer
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import ENVIRONMENT, KIMI, cells, output_of, write
 
 REFUSED = "dial tcp 192.0.2.1:6443: i/o timeout"
@@ -156,7 +156,7 @@ def test_marks_objects_from_files_as_planned() -> None:
 
 def test_keeps_the_state_of_existing_objects(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
     environment, *_ = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "InferenceEnvironment"]
-    (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    deployment = find_manifest(example("kimi-k2-two-nodes"), "ModelDeployment")
     other: Manifest = {**environment, "metadata": {**mapping(environment, "metadata"), "name": "h200-west"}}
     broken = unreachable(kimi, "LLMInferenceService")
     wider: Manifest = {**deployment, "spec": {**mapping(deployment, "spec"), "environments": 2}}

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import ELSEWHERE, KIMI, error_lines, output_of, run, write
 
 
 def two_short_environments(folder: Path) -> list[str]:
     """Return files of Kimi K2 with one environment that lacks shared storage and one that lacks labels."""
     manifests = example("kimi-k2-two-nodes")
-    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(manifests, "InferenceEnvironment")
     other = copy.deepcopy(environment)
     mapping(other, "metadata").update({"name": "unlabelled", "labels": {}})
     del mapping(environment, "spec")["storage"]
@@ -46,7 +46,7 @@ def test_lists_no_reason_when_placed() -> None:
 
 
 def test_explains_placements_that_are_not_ready(live: Live, kimi: list[Manifest]) -> None:
-    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    placement = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
     status = mapping(placement, "status")
     status["phase"] = "Failed"
     for condition in listing(status, "conditions"):
@@ -64,7 +64,7 @@ def test_names_a_missing_model() -> None:
 
 
 def test_explains_a_placement_that_cannot_grow(live: Live, kimi: list[Manifest]) -> None:
-    (placement,) = [copy.deepcopy(m) for m in kimi if m["kind"] == "ModelPlacement"]
+    placement = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
     other = copy.deepcopy(placement)
     mapping(placement, "spec")["replicas"] = 0
     mapping(other, "metadata").update({"name": "other", "uid": "other", "ownerReferences": [], "annotations": {}})
@@ -86,7 +86,7 @@ LABELLED = 20
 def hundred(tmp_path: Path) -> list[str]:
     """A hundred environments that fall short of Kimi K2: by memory, by nodes and by the label."""
     manifests = example("kimi-k2-two-nodes")
-    (environment,) = [m for m in manifests if m["kind"] == "InferenceEnvironment"]
+    environment = find_manifest(manifests, "InferenceEnvironment")
     many = []
     for number in range(100):
         each = copy.deepcopy(environment)
@@ -137,7 +137,7 @@ def test_wraps_long_reasons_on_a_narrow_terminal(tmp_path: Path) -> None:
 
 def test_needs_no_name_for_the_only_deployment(tmp_path: Path) -> None:
     assert output_of("why", "-f", KIMI) == output_of("why", "kimi-k2", "-f", KIMI)
-    (deployment,) = [m for m in example("kimi-k2-two-nodes") if m["kind"] == "ModelDeployment"]
+    deployment = find_manifest(example("kimi-k2-two-nodes"), "ModelDeployment")
     other: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
     done = run("why", "-f", KIMI, "-f", write(tmp_path, other))
     assert (done.returncode, done.stdout) == (2, "")
