@@ -47,7 +47,7 @@ MUTANTS = (
                 "function.serving.rollout",
                 "_compose_services",
                 "    if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):\n"
-                "        return kept\n",
+                "        return unchanged\n",
             ),
         ),
     ),

@@ -35,7 +35,7 @@ from function.kube.manifests import JSON, Manifest, condition, copy_manifest, ge
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
 from function.remote.health import READINESS, Level, assess
-from function.remote.observed_object import read
+from function.remote.observed_object import read_object
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _DAY = 86400
@@ -372,7 +372,7 @@ class Removal:
             _pause(deadline, f"{ref} is still being deleted. Run 'kubectl describe' on it")
         cluster.apply(self.manifest)
         while True:
-            remote = read(cluster.get(job))
+            remote = read_object(cluster.get(job))
             health = assess(remote.manifest)
             if remote.present and health.up:
                 break

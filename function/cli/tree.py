@@ -19,7 +19,7 @@ from function.domain.allocation import format_replicas
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from function.reasons import ConditionType, Status
 from function.remote.health import assess
-from function.remote.observed_object import State, read
+from function.remote.observed_object import State, read_object
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
 _COLOURS: Mapping[str, str] = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
@@ -131,7 +131,7 @@ def _build_composite(manifest: Manifest) -> Node:
 
 
 def _build_object(manifest: Manifest) -> Node:
-    desired, remote = mapping(manifest, "spec.forProvider.manifest"), read(manifest)
+    desired, remote = mapping(manifest, "spec.forProvider.manifest"), read_object(manifest)
     if remote.present:
         health = assess(remote.manifest)
         status = Status.TRUE if health.up else Status.FALSE

@@ -25,7 +25,7 @@ from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import adopt_objects, find_deleting_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
-from function.remote.observed_object import read
+from function.remote.observed_object import read_object
 from function.scheduling.admission import Admission, apply_quota, check_admission
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.rollout import (
@@ -309,7 +309,7 @@ def _hold(  # what the outcome needs
     if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
         known = [*known, admission_report.build_cannot_start()]
     services = scale_down_observed(call.observed, placement if scale_down else None)
-    remote = read(next((call.observed[key] for key in services), None))
+    remote = read_object(next((call.observed[key] for key in services), None))
     replicas = max_replicas(services)
     ready = report.service_ready(remote, max(placement.replicas, replicas), ever_ready=placement.was_ready)
     held = keep_observed(call, settings, required, (*known, ready))

@@ -1,1 +1,1 @@
-"""What stays and what goes: everything that leaves `desired` leaves it here, or in the decision's `dropped`."""
+"""provider-kubernetes Objects: writing, state, health, adoption, carry-over, and the nodes of a cluster."""

@@ -106,7 +106,7 @@ def find_orphan_objects(call: Call, listed: Answered | Answer) -> dict[str, Mani
 def find_deleting_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
     """Returns the unobserved Objects of a composite that are being deleted, by composition-resource-name.
 
-    What they describe is on the cluster until they are gone.
+    The remote objects exist until the Objects are deleted.
     """
     return {key: m for key, m in _find_unobserved_objects(call, listed).items() if _is_deleting(m)}
 

@@ -17,7 +17,7 @@ from function.remote.health import assess
 from function.remote.node_facts import KIND as COLLECTION
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
 from function.remote.object_writer import ManagementPolicy, deletes
-from function.remote.observed_object import read
+from function.remote.observed_object import read_object
 
 
 def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
@@ -85,7 +85,7 @@ def _desired_spec(manifest: Manifest) -> JSON:
 
 def _is_ready(manifest: Manifest) -> bool:
     if text(manifest, "apiVersion") == OBJECT_VERSION and text(manifest, "kind") == "Object":
-        remote = read(manifest)
+        remote = read_object(manifest)
         return remote.present and assess(remote.manifest).up
     if text(manifest, "kind") == COLLECTION:
         return True

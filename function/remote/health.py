@@ -112,9 +112,9 @@ def _assess_service(manifest: Manifest) -> Health:
     return Health(health.level, _describe(min(false, key=lambda c: (c.get("type") == "Ready", text(c, "type")))))
 
 
-def _describe(found: Manifest) -> str:
+def _describe(entry: Manifest) -> str:
     # Without the reason: KServe sets AllGroupsReady while pods are not ready (docs/facts.md, KServe).
-    return ": ".join(part for part in (text(found, "type"), text(found, "message")) if part)
+    return ": ".join(part for part in (text(entry, "type"), text(entry, "message")) if part)
 
 
 HEALTH: Mapping[str, Callable[[Manifest], Health]] = {

@@ -35,7 +35,7 @@ from function.kube.manifests import JSON, Manifest, condition, flag, get, listin
 from function.kube.names import MANAGED_BY, build_name
 from function.reasons import HardwareAsDeclared
 from function.remote.object_writer import API_VERSION, ObjectWriter
-from function.remote.observed_object import ObservedObject, State, read
+from function.remote.observed_object import ObservedObject, State, read_object
 
 KIND = "ObservedObjectCollection"
 # The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
@@ -179,7 +179,7 @@ def _parse_amount(amount: JSON) -> int | None:
 
 def parse_member(manifest: Manifest) -> Member:
     """Returns the fields of an Object of a collection that matter here."""
-    remote = read(manifest)
+    remote = read_object(manifest)
     return Member(
         name=text(manifest, "metadata.name"),
         owners=frozenset(text(owner, "uid") for owner in listing(manifest, "metadata.ownerReferences")),
@@ -255,7 +255,7 @@ def observe_nodes(collection: Manifest | None, members: Iterable[Member] | None)
     """Returns the nodes of a collection; None for what does not exist, or is not answered, yet."""
     if collection is None:
         return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
-    listed = read(collection)
+    listed = read_object(collection)
     if listed.state not in _ANSWERED:
         return _report_failure(listed)
     if members is None or not mapping(collection, "status.membershipLabel"):

@@ -13,7 +13,7 @@ from function.contract import Composed
 from function.kube.manifests import Manifest, get, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.remote.health import READINESS, assess
-from function.remote.observed_object import ObservedObject, read
+from function.remote.observed_object import ObservedObject, read_object
 
 API_VERSION = "kubernetes.m.crossplane.io/v1alpha1"
 NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
@@ -45,7 +45,7 @@ class ObjectWriter:
 
     def read(self, key: str) -> ObservedObject:
         """Returns what is known of the remote object behind a composed resource."""
-        return read(self.observed.get(key))
+        return read_object(self.observed.get(key))
 
     def compose(
         self, key: str, manifest: Manifest, policy: ManagementPolicy, reference: Manifest | None = None

@@ -139,7 +139,7 @@ _HEAD, _TAIL = 560, 240
 _CONNECTION = re.compile(r"(?<!\S)\S+:\d+->")
 
 
-def read(observed: Manifest | None) -> ObservedObject:
+def read_object(observed: Manifest | None) -> ObservedObject:
     """Returns what an observed Object says; None: it is not composed yet."""
     if observed is None:
         return ObservedObject(State.UNSEEN, {})

@@ -103,7 +103,7 @@ def _encode(value: object) -> str:
 
 def _collect_set_fields(value: Any) -> Mapping[str, object]:
     """Returns the included fields of a dataclass that differ from their defaults."""
-    found: dict[str, object] = {}
+    set_fields: dict[str, object] = {}
     for name, default in _list_included_fields(value.__class__):
         entry = getattr(value, name)
         if entry == default:
@@ -114,8 +114,8 @@ def _collect_set_fields(value: Any) -> Mapping[str, object]:
                 continue
         elif isinstance(entry, tuple) and name in _UNORDERED:
             entry = sorted(entry, key=_encode)
-        found[name] = entry
-    return found
+        set_fields[name] = entry
+    return set_fields
 
 
 @lru_cache(maxsize=64)

@@ -110,15 +110,15 @@ def find_preset_conflicts(profile: Profile, between: InterNode, pool: str, *, ow
     """
     path, preset = f"spec.serving[{profile.name}]", f"preset {between.preset} of pool {pool}"
     names = ((index, text(entry, "name")) for index, entry in enumerate(profile.engine.env))
-    found = [
+    problems = [
         Problem(f"{path}.engine.env[{index}]", f"{name} must be left out, {preset} sets it")
         for index, name in names
         if name in between.preset_env
     ]
     if between.start and not own_command:
         why = f"as KServe's own command cannot begin with what {preset} needs"
-        found.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
-    return tuple(found)
+        problems.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
+    return tuple(problems)
 
 
 def _build_engine_container(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:

@@ -24,7 +24,7 @@ from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGE
 from function.remote.carry_over import reapply_observed, with_resource_version
 from function.remote.health import Level, assess
 from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
-from function.remote.observed_object import ObservedObject, State, read
+from function.remote.observed_object import ObservedObject, State, read_object
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems, identify_service
@@ -85,19 +85,19 @@ def _compose_services(
     # A grant is for the requested shape and pool. A service in another one does not grow, because the environment takes
     # back what it granted for that once this placement has seen its new spec.
     limit = admission.replicas if has_shape and not cannot_mount else 0
-    kept = _keep_running_services(resolved, writer, key, min(placement.replicas, max(limit, running)))
+    unchanged = _keep_running_services(resolved, writer, key, min(placement.replicas, max(limit, running)))
     if weights.plan is None or not admission.may_compose or (cannot_mount and not observed):
-        return kept
+        return unchanged
     replicas = min(admitted, running) if cannot_mount else admitted
     if has_shape:
         replicas = min(placement.replicas, max(replicas, running))
     request = _build_request(resolved, weights.plan, replicas)
     problems = find_service_problems(request)
     if problems:
-        return replace(kept, problems=problems)
-    replaces_another = not kept.composed.keys() <= {key}
+        return replace(unchanged, problems=problems)
+    replaces_another = not unchanged.composed.keys() <= {key}
     if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):
-        return kept
+        return unchanged
     service = built = build_service(request)
     if observed and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
         service = _scale(_reuse_if_unchanged(built, observed), replicas)
@@ -163,7 +163,7 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
     spec = mapping(composed.manifest, "spec")
     provided: Manifest = {**mapping(spec, "forProvider"), "manifest": _scale(service, requested)}
     scaled = replace(composed, manifest={**composed.manifest, "spec": {**spec, "forProvider": provided}})
-    return _ready_if_scaled_to_zero(scaled, read(observed))
+    return _ready_if_scaled_to_zero(scaled, read_object(observed))
 
 
 def max_replicas(services: Mapping[str, Composed]) -> int:

@@ -68,15 +68,15 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
 
 def _find_engine_problems(request: ServingRequest) -> tuple[Problem, ...]:
     engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
-    found = [
+    problems = [
         *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
         *find_shape_faults(engine, request.shape, f"{path}.engine.args"),
         *(find_tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
     ]
     if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
         why = f"must be left out, as {engine.name} spans nodes by pipeline only"
-        found.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
-    return tuple(sorted(found))
+        problems.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
+    return tuple(sorted(problems))
 
 
 def _prepare_run(request: ServingRequest) -> Run:

@@ -17,7 +17,7 @@ from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.remote.carry_over import reapply_observed
 from function.remote.health import assess
 from function.remote.object_writer import deletes
-from function.remote.observed_object import ObservedObject, read
+from function.remote.observed_object import ObservedObject, read_object
 
 USAGE_KEY = "cache-usage"
 USAGE_API_VERSION = "protection.crossplane.io/v1beta1"
@@ -38,7 +38,7 @@ def find_serving_uri(service: ObservedObject, services: Iterable[Manifest], reco
     """
     if service.present and assess(service.manifest).up:
         return text(service.manifest, _URI)
-    uris = (text(read(observed).manifest, _URI) for observed in services)
+    uris = (text(read_object(observed).manifest, _URI) for observed in services)
     return recorded or text(service.manifest, _URI) or next(filter(None, uris), "")
 
 

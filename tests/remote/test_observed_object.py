@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.remote.observed_object import ObservedObject, State, read
+from function.remote.observed_object import ObservedObject, State, read_object
 
 REMOTE: Manifest = {"apiVersion": "v1", "kind": "Secret"}
 
@@ -77,7 +77,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_states(case: Case) -> None:
-    remote = read(_object(case.message, REMOTE))
+    remote = read_object(_object(case.message, REMOTE))
     assert remote.state is case.want, case.reason
     assert remote.manifest == REMOTE, "what was seen before stays readable"
     assert remote.seen
@@ -85,14 +85,14 @@ def test_states(case: Case) -> None:
 
 
 def test_unseen_and_present_objects() -> None:
-    assert read(None).state is read(_object(None)).state is State.UNSEEN
-    assert read(_object(None, REMOTE)).present
+    assert read_object(None).state is read_object(_object(None)).state is State.UNSEEN
+    assert read_object(_object(None, REMOTE)).present
 
 
 @pytest.mark.parametrize("part", ["a", "1:", ":1", "a:1->", " a:1->", "\n"])
 def test_classifies_long_message_in_linear_time(part: str) -> None:
     started = time.perf_counter()
-    found = read(_object(f"observe failed: {part * 16000} dial tcp"))
+    found = read_object(_object(f"observe failed: {part * 16000} dial tcp"))
     assert time.perf_counter() - started < 0.2, "every Object is read on every call"
     assert len(found.message) <= 1000
     assert found.state is State.UNREACHABLE, "the cause of wrapped errors stands last"
@@ -100,7 +100,7 @@ def test_classifies_long_message_in_linear_time(part: str) -> None:
 
 def test_removes_ports_from_messages() -> None:
     message = "observe failed: read tcp 10.0.0.9:{}->10.0.0.1:6443: read: connection reset by peer"
-    first, second = (read(_object(message.format(port))).message for port in (40001, 40002))
+    first, second = (read_object(_object(message.format(port))).message for port in (40001, 40002))
     assert first == second == "observe failed: read tcp 10.0.0.1:6443: read: connection reset by peer", (
         "a message that changes at every try would be written at every try"
     )

@@ -8,7 +8,7 @@ from function.domain.cache import ManagedCache
 from function.domain.pods import PullSecret
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
-from function.remote.observed_object import read
+from function.remote.observed_object import read_object
 from function.weights.request import StorageRequest
 from function.weights.state import Finding, StorageState
 from tests.support.weights_requests import GIB, SECRET
@@ -149,7 +149,7 @@ def test_accepts_recorded_hydration_without_namespace() -> None:
 )
 def test_reports_token_with_the_providers_message(message: str, finding: Finding) -> None:
     observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("token-", message))
-    (token,) = (read(manifest) for key, manifest in observed.items() if key.startswith("token-"))
+    (token,) = (read_object(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"
     assert reconcile_observed(request_storage(), observed).state == StorageState(
         finding=finding, name=name, message=message, remote=token
