@@ -17,8 +17,7 @@ from function.composers.placement_writer import build_labels
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import ManagedCache, NamedCache
-from function.domain.placement import Placement
-from function.domain.resolved import ResolvedPlacement
+from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import ConditionType, ReferencesResolved, Status

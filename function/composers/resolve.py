@@ -13,8 +13,7 @@ from function.contract import Answer, Call, Condition
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
-from function.domain.placement import Placement
-from function.domain.resolved import ResolvedPlacement
+from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.reasons import ConditionType

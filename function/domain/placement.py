@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.allocation import Share
-from function.domain.cache import CacheChoice, Hydration, ManagedCache
-from function.domain.model import ModelRef, Shape
+from function.domain.cache import CacheChoice, CacheEntry, Hydration, ManagedCache, ModelCache
+from function.domain.environment import Environment, Pool
+from function.domain.model import Model, ModelRef, Profile, Shape
+from function.domain.settings import Settings
 from function.kube.selectors import Selector
 from function.reasons import Phase
 
@@ -95,3 +97,23 @@ class Placement:
     def has_resources(self) -> bool:
         """Whether anything was composed for it, which happens only after it was admitted."""
         return self.ever_ready or bool(self.planned_uri or self.serving_uri)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPlacement:
+    """A placement with everything that it refers to."""
+
+    placement: Placement
+    shape: Shape
+    model: Model
+    profile: Profile
+    environment: Environment
+    pool: Pool
+    cache: ModelCache | None
+    settings: Settings
+    namespace: str  # on the remote cluster
+
+    @property
+    def entry(self) -> CacheEntry | None:
+        """What the named ModelCache has on this environment."""
+        return self.cache.entry(self.environment.name) if self.cache else None

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from function.contract import Composed
 from function.domain.allocation import Share
 from function.domain.model import Problem, Shape
-from function.domain.placement import Placement
-from function.domain.resolved import ResolvedPlacement
+from function.domain.placement import Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
 from function.remote.carry_over import reapply_observed, with_resource_version
