@@ -179,7 +179,8 @@ def test_reports_rollout_that_needs_the_same_node(storage: Manifest, gpus: int, 
     _, outcome = reconciled(first, control.composites.values())
     said_of_it = [event.message for event in outcome.events if event.reason == "RolloutNeedsRoom"]
     assert bool(said_of_it) is reported
-    assert all("its claim is ReadWriteOnce, so that it can only run on the old one's node" in m for m in said_of_it)
+    cause = "its claim is ReadWriteOnce, so the new pod needs the node of the old one"
+    assert all(cause in message for message in said_of_it)
 
 
 NO_STORAGE = environment("storage", None)
