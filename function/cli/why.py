@@ -23,6 +23,7 @@ from function.status.conditions import OWNED
 from function.status.model_deployment import find_unresolved
 
 _NAMES = 4  # environments that a group names
+_OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.NOT_NOW: "waiting"}
 _COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 
 
@@ -90,7 +91,8 @@ def _read_report(store: Store, ref: Ref) -> Report:
         Reason(
             subject=text(row, "environment"),
             reason=text(row, "reason"),
-            outlook=_judge_outlook(text(row, "reason")),
+            # Of a later release's reason nothing is known.
+            outlook=_OUTLOOKS[Refused(text(row, "reason")).outlook] if text(row, "reason") in tuple(Refused) else "",
             faults=(text(row, "message"),),
         )
         for row in unplaced
@@ -135,14 +137,8 @@ def _explain_infeasible(infeasible: Infeasible) -> Reason:
         reason=infeasible.reason,
         faults=tuple(refusal.message for refusal in infeasible.refusals),
         remedies=tuple(refusal.remedy for refusal in infeasible.refusals if refusal.remedy),
-        outlook=_judge_outlook(infeasible.reason),
+        outlook=_OUTLOOKS[infeasible.outlook],
     )
-
-
-def _judge_outlook(reason: str) -> str:
-    if reason not in tuple(Refused):
-        return ""
-    return "waiting" if Refused(reason).outlook is Outlook.NOT_NOW else "unschedulable"
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
