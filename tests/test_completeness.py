@@ -24,7 +24,7 @@ from function.reasons import Outlook, Refused
 from function.scheduling.filters import CHECKS, Candidate
 from function.scheduling.refusals import Refusal
 from function.serving.digest import EXCLUDED
-from function.status.cluster_model import status
+from function.status.cluster_model import build_status
 from function.weights.planner import plan_weights
 from tests.api import manifests
 from tests.support.builders import profile, shape
@@ -144,5 +144,5 @@ def test_source_of_weights_is_parsed_planned_and_shown(source: type) -> None:
     planned = plan_weights(replace(SINGLE, model=model(parsed.value.source)))
     assert planned.plan, planned.faults
     assert planned.plan.uri
-    assert get(status(parsed.value), "storage.uri")
+    assert get(build_status(parsed.value), "storage.uri")
     assert source in EXCLUDED, "the bytes are identified by the URI of the service"

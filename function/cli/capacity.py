@@ -24,7 +24,7 @@ from function.cli.store import read_environments
 from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
-from function.status.inference_environment import observed
+from function.status.inference_environment import build_node_facts
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _USERS_SHOWN = 2
@@ -125,7 +125,7 @@ def _build_data(usage: Usage) -> Manifest:
     environment, pool, room = usage.environment, usage.pool, usage.room
     nodes: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use} if room else {}
     if pool and pool.facts:
-        nodes |= {"usable": pool.usable_nodes, "observed": observed(pool.facts)}
+        nodes |= {"usable": pool.usable_nodes, "observed": build_node_facts(pool.facts)}
     users: list[JSON] = [
         {
             "namespace": placement.namespace,

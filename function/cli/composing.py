@@ -16,7 +16,7 @@ from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, integer, listing, mapping, strings, text
 from function.scheduling.admission import admit_placements
-from function.status.inference_environment import ledger
+from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
 INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
@@ -190,7 +190,10 @@ def publish_ledger(store: Store, ref: Ref) -> None:
     placements = [p for p in (parse_placement(m).value for m in store.all("ModelPlacement")) if p]
     status = mapping(manifest, "status")
     store.put(
-        {**manifest, "status": {**status, **ledger(environment, admit_placements(environment, placements), status)}}
+        {
+            **manifest,
+            "status": {**status, **build_ledger(environment, admit_placements(environment, placements), status)},
+        }
     )
 
 

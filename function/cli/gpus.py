@@ -33,7 +33,7 @@ from function.remote.node_facts import (
 )
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
-from function.status.inference_environment import drifted
+from function.status.inference_environment import describe_drift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     nodes = _list_observed_nodes(store, environment)
     problems: list[Problem] = []
     for name, facts in summarize_pools(environment, nodes).items() if nodes else ():
-        messages = [drifted(name, row) for row in facts.drift]
+        messages = [describe_drift(name, row) for row in facts.drift]
         messages += [f"pool {name}: {format_unusable(facts.unusable)}"] if facts.unusable else []
         problems += [Problem(f"spec.nodePools[{name}]", message) for message in messages]
     return problems

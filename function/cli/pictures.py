@@ -16,7 +16,7 @@ from function.domain.environment import Environment, Pool
 from function.kube.messages import format_count
 from function.scheduling.capacity import PoolCapacity, exclusive_nodes, take_share
 from function.scheduling.ledger import Ledger
-from function.status.inference_environment import lost
+from function.status.inference_environment import note_unusable_nodes
 
 _WIDTH, _MARGIN = 880, 16
 _GPU, _GAP = 9, 2
@@ -50,9 +50,12 @@ class DrawnPool:
     @classmethod
     def empty(cls, pool: Pool) -> "DrawnPool":
         """Return a pool in which nothing is taken; all GPUs of nodes that cannot be used are marked."""
-        lost = pool.max_nodes - pool.usable_nodes
+        note_unusable_nodes = pool.max_nodes - pool.usable_nodes
         room = PoolCapacity(
-            pool.max_nodes, pool.gpus_per_node, unusable_nodes=lost, exclusive_nodes=exclusive_nodes(pool)
+            pool.max_nodes,
+            pool.gpus_per_node,
+            unusable_nodes=note_unusable_nodes,
+            exclusive_nodes=exclusive_nodes(pool),
         )
         unusable_node = [_LOST_NAME] * pool.gpus_per_node
         return cls(room, [[*unusable_node] if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)])
@@ -145,7 +148,7 @@ def _describe_pool(pool: Pool) -> str:
     """Return what a pool is."""
     parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
     description = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
-    return f"{description}; {lost(pool)}" if lost(pool) else description
+    return f"{description}; {note_unusable_nodes(pool)}" if note_unusable_nodes(pool) else description
 
 
 def _write_document(canvas: Canvas) -> str:

@@ -28,8 +28,8 @@ from function.scheduling.filters import Attempt, filter_candidates, rank_candida
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
 from function.scheduling.verdicts import Assignment, Rank, SchedulingRequest
-from function.status.cluster_model import beyond_memory
-from function.status.inference_environment import slow
+from function.status.cluster_model import note_insufficient_memory
+from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load
 from function.weights.planner import plan_weights
 from function.weights.sizing import estimate_load
@@ -267,8 +267,8 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
         pool = environment.pool(assignment.pool) if environment else None
         if environment and pool:
             remarks = (
-                slow(pool) if assignment.shape.nodes > 1 else "",
-                beyond_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
+                note_tcp_fallback(pool) if assignment.shape.nodes > 1 else "",
+                note_insufficient_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
                 *_list_weight_remarks(considered, assignment, environment, pool),
             )
             yield from (f"{environment.name}: {remark}" for remark in remarks if remark)

@@ -1,14 +1,14 @@
-"""InferenceEnvironment: reach the cluster, look at what it has, and give KServe the preset that it lacks.
+"""InferenceEnvironment: connect to the cluster, observe its storage class and nodes, publish the ledger of GPUs.
 
-Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object on the StorageClass, and KServe's
-missing pipeline preset, which is never removed because running services refer to it. Whether the preset is there tells
-whether the kubeconfig works and KServe is installed: its CRD would tell too, but nests deeper than a request can hold.
-It keeps the ledger of its own GPUs, whatever else is wrong with it, and observes its nodes (node_collection.py).
+Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object of the StorageClass, and KServe's
+missing pipeline preset, which is never deleted because running services refer to it. The preset shows whether the
+kubeconfig works and KServe is installed; its CRD would too, but nests deeper than a request can hold. The ledger is
+published whatever else is wrong with the environment. Nodes are observed by node_collection.py.
 """
 
 from dataclasses import replace
 
-from function.api.inference_environment import ClusterAccess, ParsedEnvironment, parse_environment
+from function.api.inference_environment import ClusterAccess, parse_environment
 from function.api.model_placement import PLACEMENTS
 from function.composers import node_collection, requirements
 from function.composers.outcome import build_outcome, keep_observed, observed_status
@@ -22,23 +22,22 @@ from function.kube.names import MANAGED_BY
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset
-from function.status import inference_environment as hardware
 from function.status import inference_environment as report
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Return what an InferenceEnvironment needs on both clusters, and what is known of it."""
+    """Returns what an InferenceEnvironment needs on both clusters, its conditions and its ledger."""
     parsed = parse_environment(call.xr, settings)
-    access, environment = parsed.access, parsed.value
-    asked = _asked(call, environment)
-    if access is None or environment.broken:
-        invalid = report.invalid(parsed.pool_problems, parsed.other_problems)
-        held = keep_observed(call, settings, asked, invalid)
-        return replace(held, status={**held.status, **(_ledger(call, environment) or {})})
-    seen = node_collection.observe_environment(call, environment)
-    environment = seen.environment
+    required = _require(call, parsed.value)
+    if parsed.access is None or parsed.value.broken:
+        invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
+        outcome = keep_observed(call, settings, required, invalid)
+        return replace(outcome, status={**outcome.status, **(_compute_ledger(call, parsed.value) or {})})
+
+    observed = node_collection.observe_environment(call, parsed.value)
+    environment = observed.environment
     writer = ObjectWriter(
         owner=environment.name,
         namespace=settings.secret_namespace,
@@ -46,117 +45,106 @@ def compose(call: Call, settings: Settings) -> Outcome:
         watch=settings.object_watch,
         observed=call.observed,
     )
-    composed = _composed(call, parsed, access, writer) | node_collection.compose_collection(seen, writer)
-    storage_class = writer.read(CLASS)
-    conditions = [
-        report.cluster_ready(writer.read(PRESET), access.kubeconfig),
-        report.pools_valid(environment.pools, parsed.pool_problems),
-        report.storage_ready(environment.storage.class_name, storage_class),
-        hardware.as_declared(environment.pools, seen.observation, invalid=bool(environment.broken_pools)),
-    ]
+    composed = {
+        CONFIG: _compose_provider_config(call, environment, parsed.access),
+        PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
+        **_compose_storage_class(environment, writer),
+        **node_collection.compose_collection(observed, writer),
+    }
+    preset, storage_class = writer.read(PRESET), writer.read(CLASS)
+    has_invalid_pools = bool(environment.broken_pools)
+    ledger = _compute_ledger(call, environment)
+    if ledger is None:
+        ledger = _published_ledger(call.xr)
     return build_outcome(
         call,
         settings,
-        requirements=asked,
+        requirements=required,
         composed=composed,
-        status={
-            **report.status(environment, storage_class),
-            **(_ledger(call, environment) or _published(call.xr)),
-        },
-        conditions=conditions,
+        status={**report.build_status(environment, storage_class), **ledger},
+        conditions=[
+            report.build_cluster_ready(preset, parsed.access.kubeconfig),
+            report.build_pools_valid(environment.pools, parsed.pool_problems),
+            report.build_storage_ready(environment.storage.class_name, storage_class),
+            report.build_hardware_as_declared(
+                environment.pools, observed.observation, has_invalid_pools=has_invalid_pools
+            ),
+        ],
         settled=all(item.ready for item in composed.values()),
     )
 
 
 def required_resources(call: Call) -> dict[str, Requirement]:
-    """Return what is asked for an InferenceEnvironment, whatever stands in it: the placements on it, and its nodes."""
-    return _asked(call, parse_environment(call.xr, BUILT_IN).value)
+    """Returns what an InferenceEnvironment requires, whatever is in its spec: the placements on it, and its nodes."""
+    return _require(call, parse_environment(call.xr, BUILT_IN).value)
 
 
-def _asked(call: Call, environment: Environment) -> dict[str, Requirement]:
-    return _asked_placements(call, environment) | node_collection.required_resources(call, environment)
+def _require(call: Call, environment: Environment) -> dict[str, Requirement]:
+    return _require_placements(call, environment) | node_collection.required_resources(call, environment)
 
 
-def _asked_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
-    """Return what is asked for placements: those with the environment's label, and by name those that it has admitted
-    and that lost it.
+def _require_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
+    """Requires the placements with the environment's label, and by name the admitted ones that lost it.
 
-    All placements are asked for while a valid pool has no published ledger: the pool is new or was mended, or the
+    All placements are required while a valid pool has no published ledger: the pool is new or was corrected, or the
     status was lost, and a placement that runs there may be neither labelled nor admitted.
     """
-    name, status = environment.name, mapping(call.xr, "status")
     if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}
-    key = requirements.key_placements_on(name)
-    asked, labelled = {key: requirements.placements_on(name)}, call.answer(key)
-    if labelled is not Answer.PENDING:
-        known = {p.uid for p in PLACEMENTS.parse(labelled) if p}
-        for row in listing(status, "admitted"):
-            if text(row, "uid") not in known:
-                place = text(row, "name"), text(row, "namespace")
-                asked[requirements.key_placement(*place)] = requirements.placement(*place)
-    return asked
+    key = requirements.key_placements_on(environment.name)
+    required, labelled = {key: requirements.placements_on(environment.name)}, call.answer(key)
+    if labelled is Answer.PENDING:
+        return required
+    known = {placement.uid for placement in PLACEMENTS.parse(labelled) if placement}
+    for row in listing(mapping(call.xr, "status"), "admitted"):
+        if text(row, "uid") not in known:
+            name, namespace = text(row, "name"), text(row, "namespace")
+            required[requirements.key_placement(name, namespace)] = requirements.placement(name, namespace)
+    return required
 
 
-def _ledger(call: Call, environment: Environment) -> Manifest | None:
-    """Return the ledger as it is to be published; None while any placement is outstanding."""
-    found = _placements(call, environment)
-    if found is None:
-        return None
-    return report.ledger(environment, admit_placements(environment, found), mapping(call.xr, "status"))
-
-
-def _placements(call: Call, environment: Environment) -> list[Placement] | None:
-    """Return the placements on an environment; None while any is outstanding."""
-    name, answers = environment.name, [call.answer(asked) for asked in _asked_placements(call, environment)]
-    found: dict[str, Placement] = {}
-    for answer in answers:
+def _compute_ledger(call: Call, environment: Environment) -> Manifest | None:
+    """Returns the ledger to publish; None while a requirement of placements is not answered."""
+    placements: dict[str, Placement] = {}
+    for key in _require_placements(call, environment):
+        answer = call.answer(key)
         if answer is Answer.PENDING:
             return None
-        found |= {f"{p.namespace}/{p.name}": p for p in PLACEMENTS.parse(answer) if p and p.environment == name}
-    return list(found.values())
+        on_environment = (p for p in PLACEMENTS.parse(answer) if p and p.environment == environment.name)
+        placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}
+    ledger = admit_placements(environment, placements.values())
+    return report.build_ledger(environment, ledger, mapping(call.xr, "status"))
 
 
-def _published(xr: Manifest) -> Manifest:
-    """Return the ledger as it was published."""
-    return {key: value for key, value in observed_status(xr).items() if key in report.LEDGER}
+def _published_ledger(xr: Manifest) -> Manifest:
+    return {key: value for key, value in observed_status(xr).items() if key in report.LEDGER_FIELDS}
 
 
-def _composed(
-    call: Call, parsed: ParsedEnvironment, access: ClusterAccess, writer: ObjectWriter
-) -> dict[str, Composed]:
-    composed = {
-        CONFIG: Composed(
-            manifest=_provider_config(parsed.value.provider_config, access), ready=CONFIG in call.observed
-        ),
-        PRESET: writer.compose(PRESET, build_pipeline_preset(parsed.value.kserve), ManagementPolicy.RETAIN),
-    }
-    name = parsed.value.storage.class_name
-    if name:
-        manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-        composed[CLASS] = writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
-    return composed
+def _compose_storage_class(environment: Environment, writer: ObjectWriter) -> dict[str, Composed]:
+    name = environment.storage.class_name
+    if not name:
+        return {}
+    manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    return {CLASS: writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)}
 
 
-def _provider_config(name: str, access: ClusterAccess) -> Manifest:
-    return {
+def _compose_provider_config(call: Call, environment: Environment, access: ClusterAccess) -> Composed:
+    identity: Manifest | None = None
+    if access.identity is not None:
+        identity = {"type": access.identity_type, "source": "Secret", "secretRef": _refer_to(access.identity)}
+    manifest: Manifest = {
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
         "kind": "ClusterProviderConfig",
-        "metadata": {"name": name, "labels": dict[str, JSON](MANAGED_BY)},
+        "metadata": {"name": environment.provider_config, "labels": dict[str, JSON](MANAGED_BY)},
         "spec": prune(
             {
-                "credentials": {"source": "Secret", "secretRef": _secret(access.kubeconfig)},
-                "identity": _identity(access),
+                "credentials": {"source": "Secret", "secretRef": _refer_to(access.kubeconfig)},
+                "identity": identity,
             }
         ),
     }
+    return Composed(manifest=manifest, ready=CONFIG in call.observed)
 
 
-def _identity(access: ClusterAccess) -> Manifest | None:
-    if access.identity is None:
-        return None
-    return {"type": access.identity_type, "source": "Secret", "secretRef": _secret(access.identity)}
-
-
-def _secret(secret: SecretKey) -> Manifest:
+def _refer_to(secret: SecretKey) -> Manifest:
     return {"name": secret.name, "namespace": secret.namespace, "key": secret.key}

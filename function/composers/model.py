@@ -1,4 +1,4 @@
-"""ClusterModel and Model: check what is to be served and show what it amounts to. Nothing is composed."""
+"""ClusterModel and Model: validate what is to be served and show its size. Nothing is composed."""
 
 from function.api.cluster_model import parse_model
 from function.composers.outcome import build_outcome
@@ -8,12 +8,12 @@ from function.status import cluster_model as report
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Return the status and ModelValid of a model."""
+    """Returns the status and ModelValid of a model."""
     model = parse_model(call.xr, settings)
     if model.value is None:
-        status, condition = {}, report.invalid_source(model.problems)
+        status, condition = {}, report.build_invalid_source(model.problems)
     else:
-        status, condition = report.status(model.value), report.valid(model.value)
+        status, condition = report.build_status(model.value), report.build_model_valid(model.value)
     return build_outcome(
         call, settings, requirements={}, composed={}, status=status, conditions=[condition], settled=True
     )

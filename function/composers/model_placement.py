@@ -180,7 +180,7 @@ def _list_conditions(execution: _Execution) -> tuple[Condition, ...]:
     placement = resolved.placement
     accepted = report.service_accepted(service.remote, may_compose=execution.may_compose_service)
     ready = report.service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
-    ready = pools.remarked(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    ready = pools.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (
         _RESOLVED,
         admission_report.build_admitted(placement, execution.admitted),

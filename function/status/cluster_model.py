@@ -1,4 +1,4 @@
-"""What is said of a ClusterModel or Model: whether it is valid, and what its profiles amount to."""
+"""Status of a ClusterModel or Model: whether it is valid, and the size of its profiles and weights."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -29,30 +29,30 @@ from function.weights.request import cache_key, download_uri
 from function.weights.sizing import compute_size
 
 
-def invalid_source(problems: Sequence[Problem]) -> Condition:
-    """Return ModelValid for a model that cannot be served at all."""
+def build_invalid_source(problems: Sequence[Problem]) -> Condition:
+    """Returns ModelValid for a model without any valid profile."""
     return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, problems)
 
 
-def valid(model: Model) -> Condition:
-    """Return ModelValid: every fault of every profile, or advice that is no fault."""
+def build_model_valid(model: Model) -> Condition:
+    """Returns ModelValid with every problem of every profile, or with notes."""
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
-    message = "; ".join([f"{format_count(len(model.profiles), 'profile')} can be served", *remarks(model)])
+    message = "; ".join([f"{format_count(len(model.profiles), 'profile')} can be served", *list_notes(model)])
     return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
 
 
-def remarks(model: Model) -> list[str]:
-    """Return what is no fault of a model and worth knowing, with the field that it is about."""
+def list_notes(model: Model) -> list[str]:
+    """Returns notes on a valid model, each with its field."""
     found: list[str] = []
     if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
         found.append("spec.oci.image: names a tag, which may move; a digest always means the same weights")
     for profile in model.profiles:
-        found += [f"spec.serving[{profile.name}].{text}" for text in _remarks(profile, model)]
+        found += [f"spec.serving[{profile.name}].{text}" for text in _list_profile_notes(profile, model)]
     return found
 
 
-def _remarks(profile: Profile, model: Model) -> Iterator[str]:
+def _list_profile_notes(profile: Profile, model: Model) -> Iterator[str]:
     engine, shape, file = profile.engine, profile.shape, find_single_file(model.source)
     if (file or shape is None or shape.nodes > 1) and get_version(engine) is None:
         yield "engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
@@ -61,12 +61,12 @@ def _remarks(profile: Profile, model: Model) -> Iterator[str]:
     tokenizer = ENGINES[engine.name].tokenizer_flag
     if file.lower().endswith(GGUF) and get_last_value(engine.args, tokenizer) is None:
         yield f"engine.args: engines read no tokenizer well from {file}; {tokenizer} names another"
-    if shape and (beyond := beyond_memory(model, shape, profile.requires.memory_per_gpu)):
+    if shape and (beyond := note_insufficient_memory(model, shape, profile.requires.memory_per_gpu)):
         yield f"replicaTopology: {beyond}"
 
 
-def beyond_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
-    """Say that the weights of a model are more than the GPUs of a replica hold, memory in bytes; empty where not."""
+def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
+    """Returns that the GPUs of a replica cannot hold the weights, memory in bytes; empty where they can."""
     if not model.disk or not memory_per_gpu or model.disk <= usable_memory(shape.gpus * memory_per_gpu):
         return ""
     room = (
@@ -75,17 +75,17 @@ def beyond_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str
     return f"{room} at most, and spec.resources.disk is {gib(model.disk)}"
 
 
-def status(model: Model) -> Manifest:
-    """Return profiles and storage, without what depends on the pool: VRAM maths stand on the placement."""
-    rows = [(p.name, _profile(p)) for p in model.profiles]
+def build_status(model: Model) -> Manifest:
+    """Returns profiles and storage; a shape that is computed from vram is in the status of each placement."""
+    rows = [(p.name, _build_profile(p)) for p in model.profiles]
     rows += [
         (b.name, {"name": b.name, "message": truncate_middle("; ".join(map(str, b.problems)))}) for b in model.broken
     ]
     profiles: list[JSON] = [row for _, row in rows]
-    return {"profiles": profiles, "storage": _storage(model)}
+    return {"profiles": profiles, "storage": _build_storage(model)}
 
 
-def _profile(profile: Profile) -> Manifest:
+def _build_profile(profile: Profile) -> Manifest:
     if profile.shape is None:
         return {"name": profile.name, "message": "Sized by spec.resources.vram, for each pool"}
     shape = profile.shape
@@ -98,7 +98,7 @@ def _profile(profile: Profile) -> Manifest:
     }
 
 
-def _storage(model: Model) -> Manifest:
+def _build_storage(model: Model) -> Manifest:
     size = compute_size(None, model, None)
     stated = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
     match model.source:

@@ -1,11 +1,4 @@
-"""What is said of an InferenceEnvironment: does its cluster answer, are its pools valid, is its storage there.
-
-What is said of an environment's nodes: its status, HardwareAsDeclared, and why a pool has fewer than declared.
-
-What is said of valid pools: nodes that are lost or that nothing tells apart, a network that pods get no way to.
-
-How much of a pool somebody holds, as a status says it; `api/common.py` reads it back.
-"""
+"""Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others decide by."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,12 +37,12 @@ from function.status.conditions import faulty
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
 _CLUSTER: Mapping[ClusterReady, str] = {
-    ClusterReady.CONNECTING: "Waits for the first answer of the cluster behind {secret}",
-    ClusterReady.KUBECONFIG_MISSING: "Create or correct {secret}: {said}",
-    ClusterReady.KSERVE_MISSING: f"The cluster answers but has no KServe: {{said}}; {_INSTALL}",
-    ClusterReady.SYNC_FAILED: "{obstacle}",
+    ClusterReady.CONNECTING: "Waiting for the first answer of the cluster behind {secret}",
+    ClusterReady.KUBECONFIG_MISSING: "Create or correct {secret}: {error}",
+    ClusterReady.KSERVE_MISSING: f"The cluster answers but has no KServe: {{error}}; {_INSTALL}",
+    ClusterReady.SYNC_FAILED: "{problem}",
     ClusterReady.CONNECTED: "The cluster answers and serves LLMInferenceService",
-    ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {said}",
+    ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {error}",
 }
 _CLUSTER_STATUS: Mapping[ClusterReady, Status] = {
     ClusterReady.CONNECTED: Status.TRUE,
@@ -62,9 +55,9 @@ _STORAGE_STATUS: Mapping[EnvironmentStorage, Status] = {
     EnvironmentStorage.CONNECTING: Status.UNKNOWN,
 }
 _BY_STATE: Mapping[State, str] = {
-    State.REJECTED: "The cluster refuses {secret}: {said}",
-    State.UNAUTHORISED: "Renew {secret}: {said}",
-    State.UNKNOWN_FIELD: f"The cluster has another KServe: {{said}}; {_INSTALL}",
+    State.REJECTED: "The cluster refuses {secret}: {error}",
+    State.UNAUTHORISED: "Renew {secret}: {error}",
+    State.UNKNOWN_FIELD: f"The cluster has another KServe: {{error}}; {_INSTALL}",
 }
 _STORAGE: Mapping[EnvironmentStorage, str] = {
     EnvironmentStorage.NOT_CONFIGURED: (
@@ -75,25 +68,25 @@ _STORAGE: Mapping[EnvironmentStorage, str] = {
     EnvironmentStorage.STORAGE_CLASS_NOT_FOUND: (
         "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another"
     ),
-    EnvironmentStorage.CONNECTING: "Waits for the cluster's answer about StorageClass {name}",
+    EnvironmentStorage.CONNECTING: "Waiting for the cluster's answer about StorageClass {name}",
 }
 
 
-def invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
-    """Return the conditions of an environment with faults outside its pools: each where its field belongs."""
-    found: dict[ConditionType, list[Problem]] = {ConditionType.POOLS_VALID: [*pools]}
+def list_invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
+    """Returns the conditions of an invalid environment: each problem in the condition that its field belongs to."""
+    by_type: dict[ConditionType, list[Problem]] = {ConditionType.POOLS_VALID: [*pools]}
     for problem in others:
-        found.setdefault(_owner(problem.path), []).append(problem)
+        by_type.setdefault(_find_condition_type(problem.path), []).append(problem)
     reasons = {
         ConditionType.CLUSTER_READY: ClusterReady.KUBECONFIG_MISSING,
         ConditionType.POOLS_VALID: PoolsValid.INVALID_POOL,
         ConditionType.STORAGE_READY: EnvironmentStorage.NOT_CONFIGURED,
         ConditionType.HARDWARE_AS_DECLARED: HardwareAsDeclared.NOT_OBSERVED,
     }
-    return tuple(faulty(type_, reasons[type_], sorted(problems)) for type_, problems in found.items() if problems)
+    return tuple(faulty(type_, reasons[type_], sorted(problems)) for type_, problems in by_type.items() if problems)
 
 
-def _owner(path: str) -> ConditionType:
+def _find_condition_type(path: str) -> ConditionType:
     if ".nodePools" in path:
         return ConditionType.POOLS_VALID
     if path.startswith("spec.storage"):
@@ -103,32 +96,34 @@ def _owner(path: str) -> ConditionType:
     return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
 
 
-def cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
-    """Return ClusterReady from the Object that keeps KServe's pipeline preset."""
+def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
+    """Returns ClusterReady from the Object of KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason = preset.state.value.cluster
     status = _CLUSTER_STATUS.get(reason, Status.FALSE)
-    words = _BY_STATE.get(preset.state) or _CLUSTER[reason]
-    message = words.format(secret=secret, said=preset.message, obstacle=preset.problem)
+    template = _BY_STATE.get(preset.state) or _CLUSTER[reason]
+    message = template.format(secret=secret, error=preset.message, problem=preset.problem)
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
 
-def pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition:
-    """Return PoolsValid: every fault of every pool, or how many pools there are and which of them are slow."""
+def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition:
+    """Returns PoolsValid with every problem of every pool, or the number of pools and notes on them."""
     if problems:
         return faulty(ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL, problems)
     if not pools:
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
-        message = "spec.nodePools: names no pool with GPUs; nothing can be placed here until it does"
+        message = "spec.nodePools: no pool has GPUs; nothing can be placed here"
     else:
-        remarks = join_with_more([said for said in (*map(slow, pools), unlabelled(pools)) if said], separator="; ")
+        notes = join_with_more(
+            [note for note in (*map(note_tcp_fallback, pools), note_unlabelled_pools(pools)) if note], separator="; "
+        )
         status, reason = Status.TRUE, PoolsValid.VALID
-        message = f"{format_count(len(pools), 'pool')}{'. Note: ' if remarks else ''}{remarks}"
+        message = f"{format_count(len(pools), 'pool')}{'. Note: ' if notes else ''}{notes}"
     return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)
 
 
-def storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
-    """Return StorageReady from the environment's class and the observe-only Object on it."""
+def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
+    """Returns StorageReady from the environment's class and the observe-only Object of it."""
     reason = _find_storage_reason(class_name, storage_class)
     status = _STORAGE_STATUS.get(reason, Status.FALSE)
     message = _STORAGE[reason].format(name=class_name)
@@ -148,8 +143,8 @@ def _find_storage_reason(class_name: str | None, storage_class: ObservedObject) 
     return EnvironmentStorage.STORAGE_CLASS_NOT_FOUND if absent else EnvironmentStorage.CONNECTING
 
 
-def status(environment: Environment, storage_class: ObservedObject) -> Manifest:
-    """Return the status besides the ledger: the provider config and the storage class."""
+def build_status(environment: Environment, storage_class: ObservedObject) -> Manifest:
+    """Returns the status without the ledger: the provider config and the storage class."""
     return {
         "providerConfigRef": {"name": environment.provider_config},
         "storage": prune(
@@ -158,22 +153,19 @@ def status(environment: Environment, storage_class: ObservedObject) -> Manifest:
     }
 
 
-def ledger(environment: Environment, found: EnvironmentLedger, published: Manifest) -> Manifest:
-    """Return the part of the status that others decide by, whole: nothing in it changes unless who holds what does.
-
-    `published` is the status as it was written last.
-    """
-    pools: list[JSON] = [_pool(pool, found.pools[pool.name]) for pool in environment.pools]
-    pools += _last_known(environment, published)
-    admitted: list[JSON] = [_grant(grant) for grant in found.grants if grant.uid]
-    rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in found.rejected]
+def build_ledger(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> Manifest:
+    """Returns the ledger as a status, which changes only where allocations do; `published` is the observed status."""
+    pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
+    pools += _keep_unreadable_pools(environment, published)
+    admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
+    rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
     return {
         "pools": pools,
         "gpus": prune(
             {
                 "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
-                "inUse": sum(grant.share.gpus for grant in found.grants),
-                "usable": usable(environment.pools),
+                "inUse": sum(grant.share.gpus for grant in ledger.grants),
+                "usable": count_usable_gpus(environment.pools),
             }
         ),
         "admitted": admitted,
@@ -181,10 +173,10 @@ def ledger(environment: Environment, found: EnvironmentLedger, published: Manife
     }
 
 
-def _last_known(environment: Environment, published: Manifest) -> list[JSON]:
-    """Return what was observed of the nodes of pools that cannot be read now: it counts once they are mended.
+def _keep_unreadable_pools(environment: Environment, published: Manifest) -> list[JSON]:
+    """Returns what was observed of the nodes of pools that are invalid now: it counts again once they are corrected.
 
-    Nothing else is known of such a pool. Without `free` it counts as full.
+    Without `free` such a pool counts as full.
     """
     if not (environment.broken or environment.broken_pools):
         return []
@@ -192,16 +184,16 @@ def _last_known(environment: Environment, published: Manifest) -> list[JSON]:
     return [{"name": text(row, "name"), "observed": row["observed"]} for row in rows if "observed" in row]
 
 
-# What of the status is the ledger's.
-LEDGER = ("pools", "gpus", "admitted", "rejected")
+# The fields of the status that are the ledger.
+LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
 
 
-def _grant(grant: Grant) -> Manifest:
-    return {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **share(grant.share)}
+def _build_grant(grant: Grant) -> Manifest:
+    return {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
 
 
-def _pool(pool: Pool, found: PoolLedger) -> Manifest:
-    room = found.room
+def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
+    room = ledger.room
     free: list[JSON] = [{"gpus": gpus, "nodes": nodes} for gpus, nodes in sorted(room.free.items()) if gpus and nodes]
     return prune(
         {
@@ -212,10 +204,10 @@ def _pool(pool: Pool, found: PoolLedger) -> Manifest:
             "gpusPerNode": pool.gpus_per_node,
             "maxNodes": pool.max_nodes,
             "gpus": pool.max_nodes * pool.gpus_per_node,
-            "gpusInUse": sum(grant.share.gpus for grant in found.grants),
+            "gpusInUse": sum(grant.share.gpus for grant in ledger.grants),
             "free": free,
             "placements": room.placements,
-            "observed": observed(pool.facts) if pool.facts else None,
+            "observed": build_node_facts(pool.facts) if pool.facts else None,
         }
     )
 
@@ -223,17 +215,17 @@ def _pool(pool: Pool, found: PoolLedger) -> Manifest:
 _MIB = 2**20
 _UNOBSERVED: Mapping[Unobserved, str] = {
     Unobserved.NEVER: "spec.hardware.observe is Never: pools are taken as declared",
-    Unobserved.IN_FILE: "Nodes are not looked at from files: pools are taken as declared",
+    Unobserved.IN_FILE: "Nodes are not observed for files: pools are taken as declared",
     Unobserved.NO_POOLS: (
-        "There is no pool whose nodes could be looked at; with spec.hardware.observe Always, "
-        "`kubectl modelplane capacity --suggest` prints pools for those that are there"
+        "There is no pool whose nodes could be observed; with spec.hardware.observe Always, "
+        "`kubectl modelplane capacity --suggest` prints pools for the nodes that exist"
     ),
-    Unobserved.INVALID_POOLS: "No pool can be read, see PoolsValid; what is known of the nodes is kept until then",
+    Unobserved.INVALID_POOLS: "No pool is valid, see PoolsValid; what is known of the nodes is kept until then",
     Unobserved.NO_LABELS: (
         "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
     ),
     Unobserved.TOO_MANY: (
-        f"The pools have more than {MAX_AUTO_NODES} nodes, which Auto does not look at: see docs/nodes.md for what "
+        f"The pools have more than {MAX_AUTO_NODES} nodes, which Auto does not observe: see docs/nodes.md for what "
         "that costs, and set spec.hardware.observe to Always or Never"
     ),
     Unobserved.NO_KIND: (
@@ -242,11 +234,11 @@ _UNOBSERVED: Mapping[Unobserved, str] = {
     ),
 }
 _UNKNOWN: Mapping[HardwareAsDeclared, str] = {
-    HardwareAsDeclared.OBSERVING: "Waits for provider-kubernetes to list the nodes",
+    HardwareAsDeclared.OBSERVING: "Waiting for provider-kubernetes to list the nodes",
     HardwareAsDeclared.FORBIDDEN: (
-        "The kubeconfig lacks rights on nodes; give it get, list and patch of install/remote-rbac.yaml: {said}"
+        "The kubeconfig lacks rights on nodes; give it get, list and patch of install/remote-rbac.yaml: {error}"
     ),
-    HardwareAsDeclared.UNREACHABLE: "The nodes are as last known: {said}",
+    HardwareAsDeclared.UNREACHABLE: "The nodes are as last known: {error}",
 }
 _FAULTS: Mapping[Drifted, HardwareAsDeclared] = {
     Drifted.LABELS: HardwareAsDeclared.NO_NODES,
@@ -254,10 +246,10 @@ _FAULTS: Mapping[Drifted, HardwareAsDeclared] = {
 }
 
 
-def observed(facts: PoolFacts) -> Manifest:
-    """Return what the status says of a pool's nodes."""
-    unusable: list[JSON] = [_unusable(row) for row in facts.unusable]
-    drift: list[JSON] = [_drift(row) for row in facts.drift]
+def build_node_facts(facts: PoolFacts) -> Manifest:
+    """Returns the status of a pool's nodes."""
+    unusable: list[JSON] = [_build_unusable(row) for row in facts.unusable]
+    drift: list[JSON] = [_build_drift(row) for row in facts.drift]
     return prune(
         {
             "nodes": facts.nodes,
@@ -271,45 +263,48 @@ def observed(facts: PoolFacts) -> Manifest:
     )
 
 
-def _unusable(row: Unusable) -> Manifest:
+def _build_unusable(row: Unusable) -> Manifest:
     nodes: list[JSON] = [*row.nodes]
     return prune({"reason": str(row.reason), "detail": row.detail or None, "count": row.count, "nodes": nodes})
 
 
-def _drift(row: Drift) -> Manifest:
+def _build_drift(row: Drift) -> Manifest:
     nodes: list[JSON] = [*row.nodes]
     return prune({"field": str(row.field), "declared": row.declared, "observed": row.observed, "nodes": nodes or None})
 
 
-def usable(pools: Sequence[Pool]) -> int | None:
-    """Return the GPUs of nodes that can be used; None where nobody looks at them."""
+def count_usable_gpus(pools: Sequence[Pool]) -> int | None:
+    """Returns the number of GPUs on usable nodes; None where nodes are not observed."""
     if all(pool.facts is None for pool in pools):
         return None
     return sum(pool.usable_nodes * pool.gpus_per_node for pool in pools)
 
 
-def as_declared(pools: Sequence[Pool], observation: NodeObservation, *, invalid: bool = False) -> Condition:
-    """Return HardwareAsDeclared from the facts of the pools, where they are known to be so now.
-
-    `pools` are the valid ones; `invalid` tells whether there are others.
-    """
-    status, reason, message = _judged(pools, observation, Unobserved.INVALID_POOLS if invalid else Unobserved.NO_POOLS)
+def build_hardware_as_declared(
+    pools: Sequence[Pool], observation: NodeObservation, *, has_invalid_pools: bool = False
+) -> Condition:
+    """Returns HardwareAsDeclared from the facts of the valid pools, as far as they are current."""
+    status, reason, message = _describe_hardware(
+        pools, observation, Unobserved.INVALID_POOLS if has_invalid_pools else Unobserved.NO_POOLS
+    )
     return Condition(type=ConditionType.HARDWARE_AS_DECLARED, status=status, reason=reason, message=message)
 
 
-def _judged(
+def _describe_hardware(
     pools: Sequence[Pool], observation: NodeObservation, without: Unobserved
 ) -> tuple[Status, HardwareAsDeclared, str]:
-    """Return the parts of the condition; `without` is the reason where there is no valid pool."""
-    why = observation.unobserved or (None if pools or observation.reason else Unobserved.NO_POOLS)
-    why = without if why is Unobserved.NO_POOLS else why
-    if why is not None:
-        return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[why]
+    """Returns status, reason and message; `without` is the reason where there is no valid pool."""
+    unobserved = observation.unobserved
+    if unobserved is None and not pools and observation.reason is None:
+        unobserved = Unobserved.NO_POOLS
+    if unobserved is not None:
+        unobserved = without if unobserved is Unobserved.NO_POOLS else unobserved
+        return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[unobserved]
     if observation.reason is not None:
-        return Status.UNKNOWN, observation.reason, _UNKNOWN[observation.reason].format(said=observation.message)
-    faults = sorted((fault for pool in pools for fault in _faults(pool)), key=lambda fault: _ORDER.index(fault[0]))
+        return Status.UNKNOWN, observation.reason, _UNKNOWN[observation.reason].format(error=observation.message)
+    faults = sorted((fault for pool in pools for fault in _list_faults(pool)), key=lambda fault: _ORDER.index(fault[0]))
     if faults:
-        return Status.FALSE, faults[0][0], join_with_more([said for _, said in faults], separator="; ")
+        return Status.FALSE, faults[0][0], join_with_more([message for _, message in faults], separator="; ")
     nodes = sum(pool.facts.nodes for pool in pools if pool.facts)
     if not nodes:
         return Status.TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand"
@@ -319,79 +314,79 @@ def _judged(
 _ORDER = tuple(HardwareAsDeclared)
 
 
-def _faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:
+def _list_faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:
     if pool.facts is None:
         return []
-    drift = [(_FAULTS.get(row.field, HardwareAsDeclared.DRIFTED), drifted(pool.name, row)) for row in pool.facts.drift]
+    drift = [
+        (_FAULTS.get(row.field, HardwareAsDeclared.DRIFTED), describe_drift(pool.name, row)) for row in pool.facts.drift
+    ]
     if not pool.facts.unusable:
         return drift
-    said = f"pool {pool.name}: {format_unusable(pool.facts.unusable)}"
-    return [*drift, (HardwareAsDeclared.NODES_UNUSABLE, said)]
+    message = f"pool {pool.name}: {format_unusable(pool.facts.unusable)}"
+    return [*drift, (HardwareAsDeclared.NODES_UNUSABLE, message)]
 
 
-def drifted(pool: str, row: Drift) -> str:
-    """Say where nodes contradict what their pool declares."""
+def describe_drift(pool: str, row: Drift) -> str:
+    """Returns how nodes contradict the declaration of their pool."""
     where = f" ({', '.join(row.nodes)})" if row.nodes else ""
     match row.field:
         case Drifted.LABELS:
             nearest = f"; the nearest, {row.nodes[0]}, has {row.observed}" if row.nodes else ""
             return f"pool {pool}: no node has {row.declared}{nearest}"
         case Drifted.OVERLAP:
-            return f"pool {pool}: nodes are of {row.observed} as well, and count there{where}"
+            return f"pool {pool}: nodes also belong to {row.observed}, and count there{where}"
         case Drifted.TAINTS:
             return f"pool {pool}: its nodes have taint {row.observed}, which it does not declare{where}"
         case Drifted.NODE_COUNT:
-            return f"pool {pool}: {row.declared} nodes declared, {row.observed} there"
+            return f"pool {pool}: {row.declared} nodes declared, {row.observed} exist"
         case _:
             return f"pool {pool}: {row.field} is declared as {row.declared}, nodes have {row.observed}{where}"
 
 
-def lost(pool: Pool) -> str:
-    """Say that nodes of a pool cannot be used; nothing where all can, or nobody knows."""
+def note_unusable_nodes(pool: Pool) -> str:
+    """Returns how many nodes of a pool cannot be used; empty where all can, or nodes are not observed."""
     if pool.facts is None or not pool.facts.unusable:
         return ""
     count = sum(row.count for row in pool.facts.unusable)
     return f"pool {pool.name} lost {count} of {pool.facts.nodes} nodes ({format_unusable(pool.facts.unusable)})"
 
 
-_WAITS = (ServiceReady.STARTING, ServiceReady.DEGRADED)
-_TALKS = (ServiceReady.SERVING, *_WAITS)
+_WAITING = (ServiceReady.STARTING, ServiceReady.DEGRADED)
+_HAS_PODS = (ServiceReady.SERVING, *_WAITING)
 
 
-def slow(pool: Pool) -> str:
-    """Say that pods of several nodes get no RDMA device where the pool declares such a network; nothing otherwise."""
+def note_tcp_fallback(pool: Pool) -> str:
+    """Returns that replicas of several nodes get no RDMA device although the pool declares one; empty otherwise."""
     if not pool.unused_rdma:
         return ""
-    lost = f"pool {pool.name} declares {pool.unused_rdma} and gives its pods no network device"
-    return f"{lost}, so replicas of several nodes talk over TCP; set spec.nodePools[{pool.name}].interNode"
+    cause = f"pool {pool.name} declares {pool.unused_rdma} and gives its pods no network device"
+    return f"{cause}, so replicas of several nodes communicate over TCP; set spec.nodePools[{pool.name}].interNode"
 
 
-def unlabelled(pools: Sequence[Pool]) -> str:
-    """Say whose pods may start on the nodes of another pool, as nothing tells them apart; nothing where none may."""
-    found = [pool.name for pool in pools if not pool.labels and any(_admits(other, pool) for other in pools)]
-    if not found:
+def note_unlabelled_pools(pools: Sequence[Pool]) -> str:
+    """Returns which pools have no labels, so that their pods may start on nodes of another pool; empty if none."""
+    names = [pool.name for pool in pools if not pool.labels and any(_may_start_on(other, pool) for other in pools)]
+    if not names:
         return ""
-    who = f"pool {found[0]} has" if len(found) == 1 else f"pools {join_with_more(found)} have"
-    wrong = "pods may start on nodes of another pool, with other GPUs than are counted"
-    return f"{who} no labels, so {wrong}; set spec.nodePools[].labels"
+    unlabelled = f"pool {names[0]} has" if len(names) == 1 else f"pools {join_with_more(names)} have"
+    effect = "pods may start on nodes of another pool, with other GPUs than are counted"
+    return f"{unlabelled} no labels, so {effect}; set spec.nodePools[].labels"
 
 
-def _admits(other: Pool, pool: Pool) -> bool:
-    """Tell whether pods of a pool without labels find their resource on another one, and tolerate its taints."""
-    alike = other is not pool and other.gpu_resource == pool.gpu_resource
-    return alike and all(taint in pool.taints for taint in own_taints(other))
+def _may_start_on(other: Pool, pool: Pool) -> bool:
+    """Whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
+    has_resource = other is not pool and other.gpu_resource == pool.gpu_resource
+    return has_resource and all(taint in pool.taints for taint in own_taints(other))
 
 
-def remarked(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
-    """Return ServiceReady with those remarks: of lost nodes while pods may wait for one, of the network where pods of
-    several nodes are, or will be.
-    """
-    said = [lost(pool)] if serving.reason in _WAITS else []
-    said += [slow(pool)] if shape.nodes > 1 and serving.reason in _TALKS else []
-    notes = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in said if note)
-    return replace(serving, message=f"{serving.message}{notes}")
+def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
+    """Returns ServiceReady with notes: unusable nodes while pods may wait for one, the network of several nodes."""
+    notes = [note_unusable_nodes(pool)] if serving.reason in _WAITING else []
+    notes += [note_tcp_fallback(pool)] if shape.nodes > 1 and serving.reason in _HAS_PODS else []
+    text = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in notes if note)
+    return replace(serving, message=f"{serving.message}{text}")
 
 
-def share(held: Share) -> Manifest:
-    """Return a part of a pool."""
-    return {"pool": held.pool, "nodes": held.nodes, "gpusPerNode": held.gpus_per_node, "replicas": held.replicas}
+def build_share(share: Share) -> Manifest:
+    """Returns a share of a pool as a status; `api/common.py` parses it."""
+    return {"pool": share.pool, "nodes": share.nodes, "gpusPerNode": share.gpus_per_node, "replicas": share.replicas}

@@ -14,7 +14,7 @@ from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady
 from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
 from function.status.conditions import faulty
-from function.status.inference_environment import share
+from function.status.inference_environment import build_share
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
 from function.weights.planner import StoragePlan
@@ -153,7 +153,7 @@ def service(
                 "appliedUri": applied_uri or None,
             }
         ),
-        **(share(allocated) if allocated else {}),
+        **(build_share(allocated) if allocated else {}),
         **selector,
     }
 

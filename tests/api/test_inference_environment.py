@@ -22,7 +22,7 @@ from function.domain.model import Problem, SecretKey
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest
-from function.status.inference_environment import invalid, observed
+from function.status.inference_environment import build_node_facts, list_invalid
 from tests.api import manifests
 from tests.api.manifests import pool
 
@@ -131,7 +131,7 @@ READ = Environment(
 def test_observed_nodes_are_parsed_as_status_has_them() -> None:
     facts = READ.pools[0].facts
     assert facts is not None
-    assert observed(facts) == OBSERVED
+    assert build_node_facts(facts) == OBSERVED
 
 
 def test_parses_every_field() -> None:
@@ -333,7 +333,7 @@ def test_ready_must_be_about_the_current_spec(generation: JSON, seen: JSON, want
 def test_pools_in_two_places_are_a_problem_of_the_pools() -> None:
     nested: JSON = {"secretRef": {"name": "a"}, "nodePools": [{"name": "b", "acceleratorCount": 8}]}
     parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": nested}))
-    (condition,) = invalid(parsed.pool_problems, parsed.other_problems)
+    (condition,) = list_invalid(parsed.pool_problems, parsed.other_problems)
     assert (condition.type, condition.reason) == ("PoolsValid", "InvalidPool")
     assert "spec.cluster.existing.nodePools" in condition.message
     assert "together with spec.nodePools" in condition.message

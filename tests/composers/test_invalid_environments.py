@@ -123,7 +123,7 @@ def test_reports_why_no_nodes_are_compared_while_no_pool_is_valid() -> None:
     assert (found["status"], found["reason"], found["message"]) == (
         "Unknown",
         "NotObserved",
-        "No pool can be read, see PoolsValid; what is known of the nodes is kept until then",
+        "No pool is valid, see PoolsValid; what is known of the nodes is kept until then",
     )
 
 

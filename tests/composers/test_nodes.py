@@ -264,7 +264,7 @@ def test_pools_with_equal_labels_overlap() -> None:
     show(control, four())
     assert said(control, ref, "HardwareAsDeclared") == ("False", "NodesOverlap")
     assert text(condition(control.composites[ref], "HardwareAsDeclared"), "message") == (
-        "pool again: nodes are of pool h200 as well, and count there (gpu1, gpu2, gpu3); "
-        "pool again: 4 nodes declared, 0 there"
+        "pool again: nodes also belong to pool h200, and count there (gpu1, gpu2, gpu3); "
+        "pool again: 4 nodes declared, 0 exist"
     )
     assert [get(pool, "observed.usable") for pool in pools(control)] == [4, 0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
 from function.remote.node_facts import parse_node, summarize_pools
-from function.status.inference_environment import observed
+from function.status.inference_environment import build_node_facts
 from tests.support.nodes import H100, POOL, environment, node, pool, taint
 
 NODES = st.builds(
@@ -41,7 +41,7 @@ def test_order_and_heartbeats_change_nothing(nodes: list[Manifest], declared: Po
     facts = summarize_pools(where, map(parse_node, nodes))
     later = [beaten(each) for each in random.Random(seed).sample(nodes, len(nodes))]  # an order
     assert summarize_pools(where, map(parse_node, later)) == facts
-    said = str({name: observed(found) for name, found in facts.items()})
+    said = str({name: build_node_facts(found) for name, found in facts.items()})
     assert BEAT not in said
     assert NEXT_BEAT not in said
 

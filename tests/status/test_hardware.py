@@ -10,7 +10,7 @@ from function.remote.node_facts import NodeObservation, Unobserved
 from function.scheduling.capacity import Demand
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
-from function.status.inference_environment import as_declared, lost, usable
+from function.status.inference_environment import build_hardware_as_declared, count_usable_gpus, note_unusable_nodes
 from tests.support.builders import environment, placement, shape
 from tests.support.nodes import pool
 
@@ -54,7 +54,7 @@ CASES = (
          (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1; the nearest, gpu-1, has x=2")),
     Case("overlap", "the pool that comes second says it", (seen(drift(Drifted.OVERLAP, "", "pool a", "gpu-1")),),
          (FALSE, HardwareAsDeclared.NODES_OVERLAP,
-          "pool h100: nodes are of pool a as well, and count there (gpu-1)")),
+          "pool h100: nodes also belong to pool a, and count there (gpu-1)")),
     Case("memory", "both sizes and where", (seen(drift(Drifted.MEMORY_PER_GPU, "141Gi", "81559Mi", "gpu-1", "gpu-2")),),
          (FALSE, HardwareAsDeclared.DRIFTED,
           "pool h100: memoryPerGpu is declared as 141Gi, nodes have 81559Mi (gpu-1, gpu-2)")),
@@ -62,10 +62,10 @@ CASES = (
          (FALSE, HardwareAsDeclared.DRIFTED,
           "pool h100: its nodes have taint x:NoSchedule, which it does not declare (gpu-1)")),
     Case("count", "how many are there", (seen(drift(Drifted.NODE_COUNT, "4", "3")),),
-         (FALSE, HardwareAsDeclared.DRIFTED, "pool h100: 4 nodes declared, 3 there")),
+         (FALSE, HardwareAsDeclared.DRIFTED, "pool h100: 4 nodes declared, 3 exist")),
     Case("gravest", "a pool without nodes comes before one that drifts, whatever their order",
          (seen(drift(Drifted.NODE_COUNT, "4", "3"), name="a"), seen(drift(Drifted.LABELS, "x=1", ""), name="b")),
-         (FALSE, HardwareAsDeclared.NO_NODES, "pool b: no node has x=1; pool a: 4 nodes declared, 3 there")),
+         (FALSE, HardwareAsDeclared.NO_NODES, "pool b: no node has x=1; pool a: 4 nodes declared, 3 exist")),
     Case("past", "what is known tells the past", (seen(unusable=(FEW,)),),
          (UNKNOWN, HardwareAsDeclared.UNREACHABLE, "The nodes are as last known: gone away"),
          NodeObservation(reason=HardwareAsDeclared.UNREACHABLE, message="gone away")),
@@ -77,25 +77,25 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_as_declared(case: Case) -> None:
-    found = as_declared(case.pools, case.sight)
+    found = build_hardware_as_declared(case.pools, case.sight)
     assert (found.status, found.reason, found.message) == case.want, case.reason
 
 
 def test_an_environment_without_pools_is_told_how_to_get_them() -> None:
-    found = as_declared((), SEEN)
+    found = build_hardware_as_declared((), SEEN)
     assert (found.status, found.reason) == (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED)
     assert "capacity --suggest" in found.message
 
 
 def test_usable_gpus() -> None:
     """Eight nodes of eight with one lost, and a pool at which nobody looks."""
-    assert usable((seen(unusable=(FEW,)), pool("b", max_nodes=1))) == 7 * 8 + 8
-    assert usable((pool(),)) is None
+    assert count_usable_gpus((seen(unusable=(FEW,)), pool("b", max_nodes=1))) == 7 * 8 + 8
+    assert count_usable_gpus((pool(),)) is None
 
 
 def test_a_pool_that_lost_nothing_says_nothing() -> None:
-    assert lost(pool()) == lost(seen()) == ""
-    assert lost(seen(unusable=(FEW,))) == "pool h100 lost 1 of 8 nodes (gpu-3 has 7 of 8 nvidia.com/gpu)"
+    assert note_unusable_nodes(pool()) == note_unusable_nodes(seen()) == ""
+    assert note_unusable_nodes(seen(unusable=(FEW,))) == "pool h100 lost 1 of 8 nodes (gpu-3 has 7 of 8 nvidia.com/gpu)"
 
 
 def test_a_refusal_says_which_nodes_are_missing() -> None:

@@ -52,7 +52,7 @@ CLUSTERS = (
 
 @pytest.mark.parametrize("case", CLUSTERS, ids=lambda c: c.id)
 def test_cluster_ready(case: Cluster) -> None:
-    found = environments.cluster_ready(case.remote, KUBECONFIG)
+    found = environments.build_cluster_ready(case.remote, KUBECONFIG)
     assert (found.status, found.reason) == case.want
     assert case.word in found.message
 
@@ -60,7 +60,7 @@ def test_cluster_ready(case: Cluster) -> None:
 def test_storage_of_an_environment() -> None:
     unseen, absent = _seen(State.UNSEEN, {}), _seen(State.ABSENT, {})
     found = [
-        environments.storage_ready(name, remote)
+        environments.build_storage_ready(name, remote)
         for name, remote in (
             (None, unseen),
             ("", unseen),
@@ -82,14 +82,14 @@ def test_storage_of_an_environment() -> None:
 
 
 def test_pools_of_an_environment() -> None:
-    assert environments.pools_valid((), ()).reason == "NoGpuPools"
-    assert environments.pools_valid((pool("a"), pool("b")), ()).status is Status.TRUE
-    assert environments.pools_valid((pool(),), [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
+    assert environments.build_pools_valid((), ()).reason == "NoGpuPools"
+    assert environments.build_pools_valid((pool("a"), pool("b")), ()).status is Status.TRUE
+    assert environments.build_pools_valid((pool(),), [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
 
 
 def test_each_fault_stands_where_its_field_belongs() -> None:
     faults = [Problem(path, "x") for path in ("spec.storage.mode", "spec.cluster.source", "spec.kserve.gateway")]
-    found = environments.invalid((), faults)
+    found = environments.list_invalid((), faults)
     assert {c.type: c.message for c in found} == {
         ConditionType.STORAGE_READY: "spec.storage.mode: x",
         ConditionType.CLUSTER_READY: "spec.cluster.source: x",
@@ -98,18 +98,18 @@ def test_each_fault_stands_where_its_field_belongs() -> None:
 
 
 def test_a_class_that_is_not_there_shows_as_not_found() -> None:
-    found = environments.status(builders.environment(), _seen(State.ABSENT, {}))
+    found = environments.build_status(builders.environment(), _seen(State.ABSENT, {}))
     assert mapping(found, "storage")["found"] is False
 
 
 def test_a_prestaged_model_has_an_address_and_no_key() -> None:
     model = replace(builders.model(), source=PvcSource(claim="c", path="/a/"))
-    assert mapping(models.status(model), "storage") == {"uri": "pvc://c/a"}
+    assert mapping(models.build_status(model), "storage") == {"uri": "pvc://c/a"}
 
 
 def test_a_profile_without_a_shape_says_what_sizes_it() -> None:
     computed = builders.model(builders.profile("computed"), vram="100Gi")
-    assert models.status(computed)["profiles"] == [
+    assert models.build_status(computed)["profiles"] == [
         {"name": "computed", "message": "Sized by spec.resources.vram, for each pool"}
     ]
 

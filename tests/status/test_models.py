@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Model, OciSource, Spread
-from function.status.cluster_model import remarks, valid
+from function.status.cluster_model import build_model_valid, list_notes
 from tests.support.builders import GIB, HUB, model, profile, requires, shape
 from tests.support.serving_requests import SGLANG, engine
 
@@ -55,5 +55,5 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_remarks(case: Case) -> None:
-    assert tuple(remarks(case.model)) == case.want, case.reason
-    assert valid(case.model).message == "; ".join(["1 profile can be served", *case.want])
+    assert tuple(list_notes(case.model)) == case.want, case.reason
+    assert build_model_valid(case.model).message == "; ".join(["1 profile can be served", *case.want])

@@ -10,19 +10,19 @@ from function.domain.pods import InterNode, PodAdditions
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, ServiceReady, Status
 from function.status import inference_environment as environments
-from function.status.inference_environment import remarked
+from function.status.inference_environment import with_pool_notes
 from tests.support.builders import pool, shape
 
 LABELS = (("modelplane.ai/pool", "x"),)
 SLOW = (
-    "2 pools. Note: pool b declares ib-400g and gives its pods no network device, so replicas of several nodes talk "
-    "over TCP; set spec.nodePools[b].interNode"
+    "2 pools. Note: pool b declares ib-400g and gives its pods no network device, so replicas of several nodes "
+    "communicate over TCP; set spec.nodePools[b].interNode"
 )
 
 
 def test_a_network_that_pods_get_no_device_of_is_named_and_nothing_is_held_up() -> None:
     labelled = replace(pool("a", bandwidth="eth-100g"), labels=LABELS), replace(pool("b"), labels=LABELS)
-    found = environments.pools_valid(labelled, ())
+    found = environments.build_pools_valid(labelled, ())
     assert (found.status, found.reason, found.message) == (Status.TRUE, "Valid", SLOW)
 
 
@@ -57,7 +57,7 @@ UNLABELLED = [
 
 @pytest.mark.parametrize("case", UNLABELLED, ids=lambda c: c.id)
 def test_pools_whose_nodes_nothing_tells_apart(case: Unlabelled) -> None:
-    found = environments.pools_valid(case.pools, ())
+    found = environments.build_pools_valid(case.pools, ())
     note = f". Note: {case.said}" if case.said else ""
     number = "1 pool" if len(case.pools) == 1 else f"{len(case.pools)} pools"
     assert (found.status, found.message) == (Status.TRUE, number + note), case.reason
@@ -65,7 +65,7 @@ def test_pools_whose_nodes_nothing_tells_apart(case: Unlabelled) -> None:
 
 def test_the_remark_fits_with_the_longest_of_names() -> None:
     pools = tuple(pool(f"{index:x<63}", bandwidth=None) for index in range(9))
-    assert len(environments.pools_valid(pools, ()).message) <= 1024
+    assert len(environments.build_pools_valid(pools, ()).message) <= 1024
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ DEVICES = [
 
 @pytest.mark.parametrize("case", DEVICES, ids=lambda c: c.id)
 def test_a_pool_of_which_nothing_is_lost(case: Device) -> None:
-    assert environments.pools_valid((case.pool,), ()).message == "1 pool", case.reason
+    assert environments.build_pools_valid((case.pool,), ()).message == "1 pool", case.reason
 
 
 def test_none_of_a_resource_is_no_device() -> None:
@@ -106,16 +106,16 @@ def serving(reason: ServiceReady) -> Condition:
 
 
 def test_the_services_message_repeats_it_once() -> None:
-    said = remarked(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
+    said = with_pool_notes(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
     assert said == "Said. Note: " + SLOW.removeprefix("2 pools. Note: ") + " of InferenceEnvironment east"
 
 
 @pytest.mark.parametrize(
     ("reason", "given"),
     [
-        ("one node talks to nobody", remarked(serving(ServiceReady.SERVING), pool(), shape(1), "east")),
-        ("nor does nobody", remarked(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east")),
-        ("nothing is lost", remarked(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east")),
+        ("one node talks to nobody", with_pool_notes(serving(ServiceReady.SERVING), pool(), shape(1), "east")),
+        ("nor does nobody", with_pool_notes(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east")),
+        ("nothing is lost", with_pool_notes(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east")),
     ],
 )
 def test_what_is_not_slow_is_not_talked_about(reason: str, given: Condition) -> None:
