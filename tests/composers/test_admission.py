@@ -57,7 +57,7 @@ def _by_hand(control: ControlPlane, **spec: JSON) -> Ref:
     return Ref.of(mine)
 
 
-def test_one_that_has_published_asks_for_its_own_alone() -> None:
+def test_environment_with_ledger_requires_only_its_own_placements() -> None:
     control = plane(STORY)
     environment = _environment(control)
     assert _looked(control, environment).requirements["placements-on-h200-east"].labels == {
@@ -68,7 +68,7 @@ def test_one_that_has_published_asks_for_its_own_alone() -> None:
 
 
 @pytest.mark.parametrize("lost", ["status", "uid and status", "labels", "labels and status"])
-def test_what_runs_keeps_its_gpus(lost: str) -> None:
+def test_running_placement_keeps_its_gpus(lost: str) -> None:
     """An upgrade from a release without ledgers, one made again, a wiped status, a label that somebody took."""
     control = plane(STORY)
     environment, before = _environment(control), _ledger(_looked(control, _environment(control)))
@@ -82,7 +82,7 @@ def test_what_runs_keeps_its_gpus(lost: str) -> None:
     assert _ledger(_looked(control, environment)) == before
 
 
-def test_a_placement_that_is_gone_frees_its_gpus() -> None:
+def test_deleted_placement_releases_its_gpus() -> None:
     control = plane(STORY)
     environment = _environment(control)
     del control.composites[only(control, "ModelPlacement")]
@@ -90,7 +90,7 @@ def test_a_placement_that_is_gone_frees_its_gpus() -> None:
     assert (found["admitted"], get(found, "gpus.inUse")) == ([], 0)
 
 
-def test_the_ledger_is_kept_whatever_else_is_wrong() -> None:
+def test_keeps_ledger_of_invalid_environment() -> None:
     control = plane(STORY)
     environment = _environment(control)
     mapping(environment, "spec")["storage"] = {"accessMode": "Sometimes"}
@@ -98,7 +98,7 @@ def test_the_ledger_is_kept_whatever_else_is_wrong() -> None:
     assert _ledger(_looked(control, environment)) == before
 
 
-def test_only_the_version_that_was_looked_at_is_written_over() -> None:
+def test_writes_ledger_only_over_observed_version() -> None:
     control = plane(STORY)
     environment = _environment(control)
     mapping(environment, "metadata")["resourceVersion"] = "41"
@@ -114,7 +114,7 @@ def test_only_the_version_that_was_looked_at_is_written_over() -> None:
 
 
 @pytest.mark.parametrize("gone", ["uid", "status", "published"])
-def test_what_was_composed_is_carried_until_it_is_admitted_again(gone: str) -> None:
+def test_carries_over_until_placement_is_readmitted(gone: str) -> None:
     control = plane(STORY)
     environment, ref = _environment(control), only(control, "ModelPlacement")
     if gone == "uid":
@@ -130,7 +130,7 @@ def test_what_was_composed_is_carried_until_it_is_admitted_again(gone: str) -> N
     assert get(service.manifest, "spec.forProvider.manifest.spec.replicas") == 1, "what was not admitted is not begun"
 
 
-def test_what_does_not_fit_is_not_served_whoever_wrote_it() -> None:
+def test_composes_nothing_for_placement_that_does_not_fit() -> None:
     """72 nodes of 4: it was served beside what was there (issue 13)."""
     control = plane(STORY)
     mine = _by_hand(control, replicas=36)
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_not_served_whoever_wrote_it() -> None:
     assert said(control, theirs, "ServiceReady") == ("True", "Serving")
 
 
-def test_what_was_written_by_hand_waits_and_starts_when_there_is_room() -> None:
+def test_placement_by_hand_starts_when_capacity_is_free() -> None:
     control = plane(STORY)
     mine = _by_hand(control, replicas=2)
     control.settle()
@@ -152,7 +152,7 @@ def test_what_was_written_by_hand_waits_and_starts_when_there_is_room() -> None:
     assert said(control, mine, "ServiceReady") == ("True", "Serving")
 
 
-def test_without_its_label_nothing_starts() -> None:
+def test_starts_nothing_without_label() -> None:
     control = plane(STORY)
     mine = _by_hand(control)
     change(control, mine, "metadata.labels", {})
@@ -170,7 +170,7 @@ def only_composed(control: ControlPlane) -> Ref:
 
 
 @pytest.mark.parametrize("name", ["environments", "placements", "selected-environments", "placements-on-h200-east"])
-def test_an_answer_that_nobody_asked_for_is_ignored(name: str) -> None:
+def test_ignores_answers_that_were_not_required(name: str) -> None:
     control = plane(STORY)
     ref = only(control, "ModelDeployment")
     first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
@@ -182,7 +182,7 @@ def _admitted(control: ControlPlane) -> list[str]:
     return [text(row, "name") for row in listing(_environment(control), "status.admitted")]
 
 
-def test_what_refers_to_a_model_that_does_not_exist_holds_no_gpus_until_it_does() -> None:
+def test_placement_of_missing_model_holds_no_gpus() -> None:
     control = plane(STORY)
     mine = _by_hand(control, modelRef={"kind": "ClusterModel", "name": "later"})
     control.settle()
@@ -198,7 +198,7 @@ def test_what_refers_to_a_model_that_does_not_exist_holds_no_gpus_until_it_does(
 
 
 @pytest.mark.parametrize(("path", "wrong"), [("spec.replicas", 10**9), ("spec.topology", {"nodes": 2})])
-def test_what_the_schema_does_not_allow_holds_no_gpus_until_it_is_corrected(path: str, wrong: object) -> None:
+def test_invalid_placement_holds_no_gpus(path: str, wrong: object) -> None:
     control = plane(STORY)
     mine = _by_hand(control)
     right = copy.deepcopy(get(control.composites[mine], path))
@@ -211,7 +211,7 @@ def test_what_the_schema_does_not_allow_holds_no_gpus_until_it_is_corrected(path
     assert said(control, mine, "ServiceReady") == ("True", "Serving")
 
 
-def test_what_serves_keeps_its_gpus_when_its_model_is_gone() -> None:
+def test_serving_placement_keeps_gpus_when_model_is_deleted() -> None:
     control = plane(STORY)
     before = _admitted(control)
     del control.composites[only(control, "ClusterModel")]

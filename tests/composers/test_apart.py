@@ -6,7 +6,7 @@ from function.kube.manifests import condition, get, listing, mapping, text
 from tests.support.plane import change, only, plane, said
 
 
-def test_a_whole_node_is_not_given_away_where_replicas_are_spread_over_all() -> None:
+def test_spread_replicas_keep_their_nodes() -> None:
     control = plane("gemma-one-gpu")
     model, deployment = only(control, "ClusterModel"), only(control, "ModelDeployment")
     environment, placement = only(control, "InferenceEnvironment"), only(control, "ModelPlacement")

@@ -37,7 +37,7 @@ def _bounded(outcome: Outcome) -> bool:
 
 
 @pytest.mark.parametrize("environments", [40, 100])
-def test_placements_that_wait(environments: int) -> None:
+def test_bounds_message_of_waiting_placements(environments: int) -> None:
     environment, deployment, placement = map(_one, ("InferenceEnvironment", "ModelDeployment", "ModelPlacement"))
     mapping(deployment, "spec")["environments"] = environments
     del deployment["status"]
@@ -70,7 +70,7 @@ def _full(environments: list[Manifest]) -> list[Manifest]:
     return full
 
 
-def test_pools_that_are_bad() -> None:
+def test_bounds_message_of_invalid_pools() -> None:
     environment = _one("InferenceEnvironment")
     pool = listing(environment, "spec.nodePools")[0]
     bad: list[JSON] = [
@@ -85,7 +85,7 @@ def test_pools_that_are_bad() -> None:
     assert outcome.events
 
 
-def test_profiles_that_are_bad() -> None:
+def test_bounds_message_of_invalid_profiles() -> None:
     model = _one("ClusterModel")
     profile = listing(model, "spec.serving")[0]
     mapping(profile, "engine")["args"] = [f"--{LONG}{{{{" for _ in range(128)]
@@ -99,7 +99,7 @@ def test_profiles_that_are_bad() -> None:
     assert all(0 < len(text(row, "message").encode()) <= LIMIT for row in rows)
 
 
-def test_what_a_provider_quotes() -> None:
+def test_bounds_messages_of_provider() -> None:
     control = plane(STORY)
     ref = only(control, "ModelPlacement")
     observed = copy.deepcopy(control.store.owned(ref))

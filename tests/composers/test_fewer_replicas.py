@@ -120,7 +120,7 @@ def test_scales_down_while_an_input_is_missing_or_invalid(case: Case, wanted: in
 
 
 @pytest.mark.parametrize("case", CASES[:4], ids=lambda c: c.id)
-def test_keeps_its_replicas_while_an_input_is_missing_and_more_are_requested(case: Case) -> None:
+def test_does_not_scale_up_while_input_is_missing(case: Case) -> None:
     control = serving(2)
     case.loss(control)
     control.settle()
@@ -129,7 +129,7 @@ def test_keeps_its_replicas_while_an_input_is_missing_and_more_are_requested(cas
     assert counts(control) == (2, 2)
 
 
-def test_keeps_its_environments_while_the_model_is_missing() -> None:
+def test_keeps_environments_while_model_is_missing() -> None:
     """Which environment to give up is a decision, and that needs the model."""
     control = plane("two-environments")
     placements = control.all("ModelPlacement")
@@ -149,7 +149,7 @@ def test_scales_down_before_the_model_is_answered() -> None:
     assert get(placement.manifest, "spec.replicas") == 1
 
 
-def test_keeps_the_replicas_of_an_invalid_deployment() -> None:
+def test_keeps_replicas_of_invalid_deployment() -> None:
     """A deployment with a fault does not say how many replicas are wanted."""
     control = serving(3)
     deployment = only(control, "ModelDeployment")

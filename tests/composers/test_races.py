@@ -87,7 +87,7 @@ def _owner(control: ControlPlane, ref: Ref) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_one_keeps_its_place(case: Case) -> None:
+def test_one_of_two_racing_deployments_keeps_its_placement(case: Case) -> None:
     control = _race(case)
     assert len(control.all("ModelPlacement")) == 2, "both must have decided from the stale view"
     for _ in range(ROUNDS):

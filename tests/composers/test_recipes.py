@@ -41,7 +41,7 @@ def service(story: str, model: str) -> Manifest:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: f"{r.story}-{r.model}")
-def test_a_recipe_becomes_its_command(recipe: Recipe) -> None:
+def test_recipe_becomes_command_of_service(recipe: Recipe) -> None:
     made = service(recipe.story, recipe.model)
     (main,) = listing(made, "spec.template.containers")
     args = main["args"]
@@ -50,6 +50,6 @@ def test_a_recipe_becomes_its_command(recipe: Recipe) -> None:
     assert get(made, "spec.parallelism.pipeline") == (recipe.pods if recipe.pods > 1 else None)
 
 
-def test_kserves_preset_splits_qwen_by_its_own_block() -> None:
+def test_preset_of_kserve_splits_qwen_by_profile() -> None:
     made = service("recipes", "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8")
     assert get(made, "spec.parallelism") == {"tensor": 4}

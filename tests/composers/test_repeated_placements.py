@@ -27,7 +27,7 @@ def _composed_placement(control: ControlPlane) -> Manifest:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_kept_pool_is_written_over_the_observed_version(replicas: int) -> None:
+def test_carried_pool_is_applied_over_observed_version(replicas: int) -> None:
     control = _at_version_42()
     change(control, only(control, "ModelDeployment"), "spec.scaling.fixed.replicas", replicas)
     placement = _composed_placement(control)
@@ -35,7 +35,7 @@ def test_kept_pool_is_written_over_the_observed_version(replicas: int) -> None:
     assert text(placement, "metadata.resourceVersion") == "42"
 
 
-def test_rescheduled_placement_is_written_over_any_version() -> None:
+def test_rescheduled_placement_is_applied_over_any_version() -> None:
     control = _at_version_42()
     model = only(control, "ClusterModel")
     serving = [

@@ -59,7 +59,7 @@ def environment(control: ControlPlane) -> Manifest:
 
 
 @pytest.mark.parametrize("pools", ["invalid", "none", "no-gpus"])
-def test_asks_for_its_own_placements_while_it_has_no_valid_pool(
+def test_requires_its_own_placements_while_no_pool_is_valid(
     environment: Manifest, pools: str, control: ControlPlane
 ) -> None:
     (pool,) = listing(environment, "spec.nodePools")
@@ -75,19 +75,15 @@ def test_asks_for_its_own_placements_while_it_has_no_valid_pool(
         edited = with_status(edited, dict(result.status))
 
 
-def test_asks_for_its_own_placements_where_it_never_had_a_valid_pool(
-    control: ControlPlane, environment: Manifest
-) -> None:
+def test_requires_its_own_placements_if_no_pool_was_ever_valid(control: ControlPlane, environment: Manifest) -> None:
     assert requested(outcome(control, with_status(invalid(environment), {}))) == LABELLED
 
 
-def test_asks_for_all_placements_before_its_first_ledger(control: ControlPlane, environment: Manifest) -> None:
+def test_requires_all_placements_before_first_ledger(control: ControlPlane, environment: Manifest) -> None:
     assert requested(outcome(control, with_status(environment, {}))) == ALL
 
 
-def test_asks_for_all_placements_before_the_first_ledger_of_another_pool(
-    control: ControlPlane, environment: Manifest
-) -> None:
+def test_requires_all_placements_before_first_ledger_of_new_pool(control: ControlPlane, environment: Manifest) -> None:
     """A placement that runs may name the pool already, be it by hand or since the pool was invalid."""
     (pool,) = listing(environment, "spec.nodePools")
     edited = with_spec(environment, [pool, {**pool, "name": "added", "labels": {"pool": "added"}}])
@@ -96,7 +92,7 @@ def test_asks_for_all_placements_before_the_first_ledger_of_another_pool(
     assert requested(outcome(control, with_status(edited, dict(first.status)))) == LABELLED
 
 
-def test_keeps_its_grants_while_its_pool_is_invalid(control: ControlPlane, environment: Manifest) -> None:
+def test_keeps_grants_while_pool_is_invalid(control: ControlPlane, environment: Manifest) -> None:
     without_label(control)
     granted = listing(environment, "status.admitted")
     assert len(granted) == 1
@@ -109,9 +105,7 @@ def test_keeps_its_grants_while_its_pool_is_invalid(control: ControlPlane, envir
     assert listing(mended.status, "admitted") == granted
 
 
-def test_finds_what_runs_unlabelled_after_its_status_was_lost_while_its_pool_is_invalid(
-    control: ControlPlane, environment: Manifest
-) -> None:
+def test_finds_unlabelled_placement_after_status_was_lost(control: ControlPlane, environment: Manifest) -> None:
     """A restored backup has no status. The pool is mended later, and what runs there must not be given away."""
     without_label(control)
     broken = with_status(invalid(environment), {})

@@ -73,7 +73,7 @@ def test_three_states(case: Case) -> None:
         assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL], case.reason
 
 
-def test_a_deployment_whose_environment_is_gone_looks_further() -> None:
+def test_deployment_of_deleted_environment_requires_all_environments() -> None:
     """What it uses is asked for by name; only an answer without it makes it look at every other."""
     control = plane(STORY)
     request = request_of(control, only(control, "ModelDeployment"))

@@ -27,7 +27,7 @@ ENVIRONMENTS = 12
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_largest_response_of_a_kind_is_one_that_crossplane_reads(name: str) -> None:
+def test_largest_response_of_kind_is_read_by_crossplane(name: str) -> None:
     kind, story = STORIES[name]
     measured = sizes.Sizes()
     story(measured)
@@ -65,7 +65,7 @@ def mounted(resource: Manifest) -> set[str]:
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "selected"])
-def test_environments_are_hydrated_one_part_after_the_other(monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+def test_hydrates_environments_in_parts(monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
     bound = 300_000  # 128 KiB of it for what is not composed, and some 32 kB for each environment with a download
     bounded(monkeypatch, bound)
     measured = sizes.Sizes()
@@ -112,7 +112,7 @@ COMPLETE: Manifest = {"conditions": [{"type": "Complete", "status": "True"}]}
 @pytest.mark.parametrize(
     ("status", "then", "begun"), [(FAILED, FAILED, 12), (RUNS, COMPLETE, 5)], ids=["failed", "running"]
 )
-def test_another_revision_is_fetched_where_the_earlier_one_was_not(
+def test_downloads_new_revision_where_earlier_one_is_missing(
     monkeypatch: pytest.MonkeyPatch, status: Manifest, then: Manifest, begun: int
 ) -> None:
     """Failed downloads leave room for others; those that run leave it once they end."""
@@ -127,7 +127,7 @@ def test_another_revision_is_fetched_where_the_earlier_one_was_not(
     assert measured.responses["ModelCache"] <= 300_000
 
 
-def test_an_environment_that_does_not_fit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_beyond_response_size_reports_why(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded(monkeypatch, 170_000)
     environments: list[Manifest] = [environment(number) for number in range(2)]
     names = [text(each, "metadata.name") for each in environments]
@@ -142,7 +142,7 @@ def test_an_environment_that_does_not_fit_says_why(monkeypatch: pytest.MonkeyPat
     assert reason(control) == "Downloading", "the other one goes on"
 
 
-def test_nothing_fits_and_the_condition_names_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_condition_names_both_sizes_when_nothing_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded(monkeypatch, 140_000)
     control = sizes.cached(sizes.Sizes(), 1, named=True)
     found = condition(control.composites[only(control, "ModelCache")], "Hydrated")
@@ -162,7 +162,7 @@ def larger(call: Call) -> Outcome:
     return Outcome(composed={**outcome.composed, **large})
 
 
-def test_what_is_observed_is_kept_where_a_response_would_be_too_large() -> None:
+def test_keeps_observed_resources_when_response_is_too_large() -> None:
     control = plane("kimi-k2-two-nodes")
     request = request_of(control, only(control, "ModelPlacement"))
     response = answered(Runner(compose=larger), request)
@@ -176,7 +176,7 @@ def test_what_is_observed_is_kept_where_a_response_would_be_too_large() -> None:
     assert message.endswith(" bytes, 4,194,304 are read")
 
 
-def test_a_fatal_result_says_so_where_what_is_kept_is_too_large_as_well() -> None:
+def test_fatal_result_when_observed_resources_are_too_large() -> None:
     control = plane("kimi-k2-two-nodes")
     request = request_of(control, only(control, "ModelPlacement"))
 

@@ -109,12 +109,12 @@ def test_serving(case: Serving) -> None:
     assert (found.status, found.reason) == case.want, case.reason
 
 
-def test_a_service_that_cannot_be_written_says_why() -> None:
+def test_invalid_service_reports_all_problems() -> None:
     found = service_invalid([Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")])
     assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"
 
 
-def test_the_first_address_stands_in_for_a_url() -> None:
+def test_url_defaults_to_first_address() -> None:
     assert service_url(READY) == "http://x"
     assert service_url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
     assert service_url({}) == ""
