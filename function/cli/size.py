@@ -283,32 +283,20 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
             if profile.shape is None and sized.vram and pool.memory_per_gpu:
                 gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
                 arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
+            size_, used = format_replica(shape.nodes, shape.gpus_per_node), gib(usable_memory(memory)) if memory else ""
+            obstacle = _find_obstacle(sized, profile, pool, shape)
+            column = f"{used} of {gib(memory)}" if memory else ""
+            row = (environment, pool.name, profile.name, arithmetic, size_, shape.gpus, column, obstacle)
             data: Manifest = {
                 "environment": environment,
                 "pool": pool.name,
                 "profile": profile.name,
                 "nodes": shape.nodes,
                 "gpusPerNode": shape.gpus_per_node,
-                "usableMemory": gib(usable_memory(memory)) if memory else None,
-                "obstacle": _find_obstacle(sized, profile, pool, shape),
+                "usableMemory": used or None,
+                "obstacle": obstacle,
             }
-            size_, engines = (
-                format_replica(shape.nodes, shape.gpus_per_node),
-                f"{data['usableMemory']} of {gib(memory)}",
-            )
-            yield (
-                (
-                    environment,
-                    pool.name,
-                    profile.name,
-                    arithmetic,
-                    size_,
-                    shape.gpus,
-                    engines if memory else "",
-                    data["obstacle"],
-                ),
-                data,
-            )
+            yield row, data
 
 
 def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> str:
