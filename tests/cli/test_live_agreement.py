@@ -8,7 +8,7 @@ import pytest
 
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from tests.cli.api import ApiServer
-from tests.cli.conftest import controlled, example, find_manifest
+from tests.cli.conftest import Live, controlled, example, find_manifest
 from tests.cli.process import output_of, run, write
 from tools.engine import Engine
 
@@ -84,3 +84,14 @@ def test_plan_charges_each_placement_once(server: ApiServer, tmp_path: Path, rep
     live = ("--live", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     (plan,) = json.loads(run("plan", "second", "-f", write(tmp_path, grown), *live, "-o", "json").stdout)
     assert (plan["reason"], plan["message"]) == (text(scheduled, "reason"), text(scheduled, "message"))
+
+
+def test_capacity_agrees_with_the_published_ledger(live: Live, kimi: list[Manifest]) -> None:
+    # Without the environment's label a placement that runs nothing takes no part in the ledger.
+    waiting = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
+    mapping(waiting, "metadata").update({"name": "waiting", "uid": "waiting", "labels": {}, "ownerReferences": []})
+    waiting.pop("status")
+    (pool,) = listing(find_manifest(kimi, "InferenceEnvironment"), "status.pools")
+    (usage,) = json.loads(output_of("capacity", *live(waiting), "-o", "json"))
+    assert (usage["gpus"]["total"], usage["gpus"]["inUse"]) == (pool["gpus"], pool["gpusInUse"])
+    assert [user["placement"] for user in usage["usedBy"]] != ["waiting"]
