@@ -66,7 +66,7 @@ def find_immutable_changes(plan: ClaimPlan, observed: Manifest) -> tuple[Problem
 
 
 def can_be_mounted_by(observed: Manifest, pods: int) -> bool:
-    """Whether this many pods can mount an observed claim, each on a node of its own."""
+    """Tells whether this many pods can mount an observed claim, each on a node of its own."""
     return pods <= 1 or READ_WRITE_MANY in _access_modes(observed)
 
 

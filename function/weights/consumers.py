@@ -30,11 +30,7 @@ _USED_CACHE = "spec.of.resourceRef.name"
 def find_serving_uri(service: ObservedObject, services: Iterable[Manifest], recorded: str) -> str:
     """Finds the URI that the ready service of a placement uses, or used when it was last ready.
 
-    Args:
-        service: the service of the current spec.
-        services: the Objects of all services, for a placement whose service was never ready.
-        recorded: what the status says since an earlier reconcile.
-
+    `services` are the Objects of all services, for one that was never ready; `recorded` is the URI in the status.
     """
     if service.present and assess(service.manifest).up:
         return text(service.manifest, _URI)
@@ -82,12 +78,12 @@ def _find_uri(placement: Placement) -> str:
 
 
 def has_consumers(claims: Collection[str], consumers: Iterable[Consumer], current_uri: str) -> bool:
-    """Whether a consumer may read from one of these claims, other than from the URI that all shall read."""
+    """Tells whether a consumer may read from one of these claims, other than from the URI that all shall read."""
     return any(not c.uri or (c.uri != current_uri and parse_claim(c.uri) in claims) for c in consumers)
 
 
 def may_have_consumers(claims: Collection[str], consumers: Iterable[Consumer], users: Collection[Placement]) -> bool:
-    """Whether a consumer may read from one of these claims, none of which is needed any more.
+    """Tells whether a consumer may read from one of these claims, none of which is needed any more.
 
     `users` name the cache, and may be about to read from it: a service reports its URI once it is ready on it.
     """
@@ -110,11 +106,6 @@ def list_owned_claims(objects: Iterable[Manifest]) -> frozenset[str]:
     return list_claims(observed for observed in objects if deletes(observed))
 
 
-def name_usage(placement: Placement, cache: str) -> str:
-    """Names the Usage of a ModelCache by a placement."""
-    return build_name(placement.name, placement.name, cache)
-
-
 def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
     """Builds the Usage that protects a ModelCache from deletion while a placement reads from it, under its key."""
     spec: Manifest = {
@@ -123,7 +114,7 @@ def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
         "reason": f"ModelPlacement {placement.name} serves from it",
     }
     metadata: Manifest = {
-        "name": name_usage(placement, cache),
+        "name": build_name(placement.name, placement.name, cache),
         "namespace": placement.namespace,
         "labels": {**MANAGED_BY},
     }

@@ -171,25 +171,25 @@ def build_initializer(
 
 
 def is_prepared(job: Manifest) -> bool:
-    """Whether root makes the directory of the model in a Job's pods."""
+    """Tells whether root makes the directory of the model in a Job's pods."""
     containers = manifests.listing(job, "spec.template.spec.initContainers")
     return any(container.get("name") == PREPARE_CONTAINER for container in containers)
 
 
 def needs_privileges(job: Manifest) -> bool:
-    """Whether a namespace that enforces Pod Security `restricted` refuses the pods of a Job."""
+    """Tells whether a namespace that enforces Pod Security `restricted` refuses the pods of a Job."""
     security = manifests.mapping(job, "spec.template.spec.securityContext")
     return is_prepared(job) or security.get("runAsNonRoot") is False
 
 
 def has_had_pods(job: Manifest) -> bool:
-    """Whether an observed Job has had a pod."""
+    """Tells whether an observed Job has had a pod."""
     uncounted = manifests.mapping(job, "status.uncountedTerminatedPods")
     return any(manifests.integer(job, f"status.{count}") for count in _POD_COUNTS) or any(uncounted.values())
 
 
 def never_had_pods(job: Manifest) -> bool:
-    """Whether an observed Job ended because its pods were refused."""
+    """Tells whether an observed Job ended because its pods were refused."""
     has_short_deadline = manifests.integer(job, "spec.activeDeadlineSeconds") <= SECONDS_WITHOUT_POD
     return has_short_deadline and needs_privileges(job) and not has_had_pods(job)
 
@@ -324,7 +324,7 @@ def _with_defaults(env: Iterable[Manifest], defaults: dict[str, str]) -> list[Ma
 
 
 def _is_built_in(entry: Manifest) -> bool:
-    """Whether a variable is one of ours, with our value."""
+    """Tells whether a variable is one of ours, with our value."""
     name = manifests.text(entry, "name")
     return name in _ENV and entry == {"name": name, "value": _ENV[name]}
 

@@ -41,7 +41,7 @@ class Gate(Enum):
     CACHE = "the ModelCache is Hydrated on this environment"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CaseRow:
     """Who owns the claim and the Job of a case."""
 
@@ -52,12 +52,10 @@ class CaseRow:
 
 # The cases that write to a claim. The others compose neither claim nor Job.
 CASES = {
-    Case.USER_CLAIM: CaseRow(
-        claim=ManagementPolicy.OBSERVE_ONLY, job=ManagementPolicy.RETAIN, without_preload=Gate.CLAIM
-    ),
-    Case.SHARED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
-    Case.RETAINED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
-    Case.MANAGED: CaseRow(claim=ManagementPolicy.FULL, job=ManagementPolicy.FULL, without_preload=Gate.NOTHING),
+    Case.USER_CLAIM: CaseRow(ManagementPolicy.OBSERVE_ONLY, ManagementPolicy.RETAIN, Gate.CLAIM),
+    Case.SHARED: CaseRow(ManagementPolicy.RETAIN, ManagementPolicy.RETAIN, Gate.NOTHING),
+    Case.RETAINED: CaseRow(ManagementPolicy.RETAIN, ManagementPolicy.RETAIN, Gate.NOTHING),
+    Case.MANAGED: CaseRow(ManagementPolicy.FULL, ManagementPolicy.FULL, Gate.NOTHING),
 }
 
 

@@ -150,12 +150,12 @@ class StorageState:
 
 
 def is_gone(claim: ObservedObject) -> bool:
-    """Whether a claim is known not to exist."""
+    """Tells whether a claim is known not to exist."""
     return claim.state in (State.ABSENT, State.NAMESPACE_MISSING)
 
 
 def still_hydrated(recorded: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
-    """Whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
+    """Tells whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
     is_same = _is_same_download(recorded, wanted) and recorded.retry == wanted.retry
     return is_same and bool(recorded.completed_at) and not is_gone(claim) and not _is_replaced(recorded, claim)
 
@@ -163,7 +163,7 @@ def still_hydrated(recorded: Hydration, wanted: Hydration, claim: ObservedObject
 def completion_recorded(
     recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None
 ) -> bool:
-    """Whether completion is in status, so that later reconciles know it even if the Job is gone.
+    """Tells whether completion is in status, so that later reconciles know it even if the Job is gone.
 
     A Job without a completion time leaves nothing to record.
     """
@@ -171,7 +171,7 @@ def completion_recorded(
 
 
 def is_outdated(recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject) -> bool:
-    """Whether a finished Job filled a claim that another one of its name has replaced since."""
+    """Tells whether a finished Job filled a claim that another one of its name has replaced since."""
     if not _is_same_download(recorded, wanted) or not _is_replaced(recorded, claim):
         return False
     return bool(recorded.completed_at) and recorded.completed_at == _completion_time(job)

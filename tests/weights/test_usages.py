@@ -3,11 +3,17 @@
 from dataclasses import replace
 
 from function.contract import Composed
-from function.kube.manifests import Manifest
-from function.weights.consumers import USAGE_KEY, build_usage, carry_over_usage, name_usage
+from function.domain.placement import Placement
+from function.kube.manifests import Manifest, text
+from function.kube.names import build_name
+from function.weights.consumers import USAGE_KEY, build_usage, carry_over_usage
 from tests.support.builders import placement
 
 MINE = replace(placement(namespace="team"), name="chat-east")
+
+
+def name_usage(of: Placement, cache: str) -> str:
+    return text(build_usage(of, cache)[USAGE_KEY].manifest, "metadata.name")
 
 
 def test_builds_usage() -> None:
@@ -17,7 +23,7 @@ def test_builds_usage() -> None:
                 "apiVersion": "protection.crossplane.io/v1beta1",
                 "kind": "Usage",
                 "metadata": {
-                    "name": name_usage(MINE, "weights"),
+                    "name": build_name("chat-east", "chat-east", "weights"),
                     "namespace": "team",
                     "labels": {"app.kubernetes.io/managed-by": "modelplane"},
                 },
