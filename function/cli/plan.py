@@ -52,26 +52,26 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
         plans = [plan_ for ref in refs for plan_ in all_plans if plan_.ref == ref]
     else:
         changes, plans = None, plan_deployments(inventory, refs)
-    lines = {}
+    diffs = {}
     if diff:
         compares_live = sources.live and sources.files
         live = _plan_all(load_inventory(replace(sources, files=(), sets=()))) if compares_live else []
-        lines = {p.ref: [*list_changes(p), *_list_restart_lines(p, live)] for p in plans}
-    _write_plans(plans, lines, changes, form)
+        diffs = {p.ref: [*list_changes(p), *_list_restart_lines(p, live)] for p in plans}
+    _write_plans(plans, diffs, changes, form)
     if form.for_people and changes is None:  # no other command takes --set
         print_hint(_choose_next(plans, sources))
     if not all(p.is_placed for p in plans):
         context.exit(Code.REFUSED)
 
 
-def _write_plans(plans: list[Plan], lines: Mapping[Ref, list[str]], changes: "list[Change] | None", form: Form) -> None:
+def _write_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], changes: "list[Change] | None", form: Form) -> None:
     match form:
         case Form.SVG:
             from function.cli.pictures import draw_plans  # noqa: PLC0415  # only where a picture is drawn
 
             click.echo(draw_plans(plans))
         case Form.JSON | Form.YAML:
-            data: list[JSON] = [_build_data(p, lines.get(p.ref)) for p in plans]
+            data: list[JSON] = [_build_data(p, diffs.get(p.ref)) for p in plans]
             click.echo(
                 format_data(form, data if changes is None else {"plans": data, "changes": _build_changes(changes)})
             )
@@ -79,7 +79,7 @@ def _write_plans(plans: list[Plan], lines: Mapping[Ref, list[str]], changes: "li
             for manifest in (manifest for p in plans for manifest in p.placements):
                 click.echo(f"modelplacement.modelplane.ai/{text(manifest, 'metadata.name')}")
         case _:
-            _print_plans(plans, lines, wide=form is Form.WIDE)
+            _print_plans(plans, diffs, wide=form is Form.WIDE)
             if changes is not None:
                 click.echo(f"\n{format_comparison(changes)}")
 

@@ -1,4 +1,4 @@
-"""Rest: what nobody writes any more, on either cluster."""
+"""Waits until nothing is written on either cluster."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _REMOTE = ("LLMInferenceService", "Deployment", "LeaderWorkerSet", "PersistentVo
 
 
 def wait_for_rest(world: World) -> None:
-    """Wait until nothing is on its way out, of earlier scenarios neither, and nobody writes any more."""
+    """Wait until nothing is being deleted, also of earlier scenarios, and nothing is written any more."""
     until("everything to come to rest", lambda: _stays(world) and not _written(world, QUIET_SECONDS))
 
 

@@ -57,14 +57,14 @@ def _plugin(world: World, *arguments: str, user: str) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, check=False, env=environment, text=True, timeout=300)
 
 
-def said(world: World, *arguments: str, user: str = "reader") -> str:
+def output_of(world: World, *arguments: str, user: str = "reader") -> str:
     """Run a command that succeeds and return what it wrote."""
     done = run(world, *arguments, user=user)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_plan_tells_what_the_controller_decided(world: World) -> None:
+def test_plan_agrees_with_the_controller(world: World) -> None:
     world.team(TEAM)
     world.apply(
         environment("commanded", pool("gpus", maxNodeCount=2)),
@@ -79,37 +79,37 @@ def test_plan_tells_what_the_controller_decided(world: World) -> None:
     assert reasons == {(TEAM, "runs"): "Placed", (TEAM, "waits"): "InsufficientCapacity"}
 
 
-def test_every_reader_reads_what_is_there(world: World) -> None:
-    assert "InsufficientCapacity (waiting)" in said(world, "why", "waits")
-    root = json.loads(said(world, "tree", "runs", "-o", "json"))
+def test_commands_read_the_control_plane(world: World) -> None:
+    assert "InsufficientCapacity (waiting)" in output_of(world, "why", "waits")
+    root = json.loads(output_of(world, "tree", "runs", "-o", "json"))
     (placement,) = root["children"]
     assert {child["ready"] for child in placement["children"]} == {"True"}
     assert "LLMInferenceService" in {child["name"].split("/")[0] for child in placement["children"]}
-    pools: list[JSON] = json.loads(said(world, "capacity", "-o", "json"))
+    pools: list[JSON] = json.loads(output_of(world, "capacity", "-o", "json"))
     (ours,) = listing({"pools": [p for p in pools if text(p, "environment") == "commanded"]}, "pools")
     assert ours["gpus"] == {"total": 16, "inUse": 16, "free": 0}
 
 
-def test_files_are_looked_at_beside_what_is_there(world: World, tmp_path: Path) -> None:
+def test_commands_apply_files_over_live_objects(world: World, tmp_path: Path) -> None:
     file = tmp_path / "deployment.yaml"
     file.write_text(yaml.safe_dump(deployment(TEAM, "runs", "commanded", on="commanded")))
-    rendered = yaml.safe_load_all(said(world, "render", "-f", str(file), "--live", "--all-clusters"))
+    rendered = yaml.safe_load_all(output_of(world, "render", "-f", str(file), "--live", "--all-clusters"))
     kinds = {manifest["kind"] for manifest in rendered if manifest}
     assert {"ModelPlacement", "LLMInferenceService", "Job", "PersistentVolumeClaim"} <= kinds
-    assert "commanded" in said(world, "size", "--live", "--params", "16B", "--precision", "bf16")
+    assert "commanded" in output_of(world, "size", "--live", "--params", "16B", "--precision", "bf16")
     file.write_text(yaml.safe_dump(deployment(TEAM, "later", "comanded", on="commanded")))
     checked = run(world, "validate", str(file), "--live")
     assert checked.returncode == Code.REFUSED
     assert "did you mean commanded?" in checked.stdout
 
 
-def test_the_remote_cluster_has_what_it_needs(world: World, record_property: Callable[[str, object], None]) -> None:
+def test_check_cluster_finds_all_prerequisites(world: World, record_property: Callable[[str, object], None]) -> None:
     """With the rights that we ask for everything but the Gateway can be seen; an administrator sees that, too."""
     for user, unsettled in (("executor", {GATEWAY: ("warning", "forbidden for this identity")}), ("remote", {})):
         done = _plugin(world, "check-cluster", "-o", "json", user=user)
         lines = {line["check"]: (line["state"], line["found"]) for line in json.loads(done.stdout)}
         record_property(user, lines)
-        assert {check: said for check, said in lines.items() if said[0] != "ok"} == unsettled
+        assert {check: line for check, line in lines.items() if line[0] != "ok"} == unsettled
         assert done.returncode == Code.OK
         assert lines["Kubernetes"] == ("ok", "v1.34.2")
         assert lines["storage class shared-vast"] == ("ok", "kubernetes.io/no-provisioner, Immediate")
@@ -119,7 +119,7 @@ def test_the_remote_cluster_has_what_it_needs(world: World, record_property: Cal
     assert lines[GATEWAY][1].startswith("Programmed at ")
 
 
-def test_a_cluster_that_lacks_everything_is_told_so(world: World) -> None:
+def test_check_cluster_names_all_missing_prerequisites(world: World) -> None:
     """The hub's own API server: no KServe, no nodes."""
     done = _plugin(world, "check-cluster", "-o", "json", user="hub")
     missing = {line["check"] for line in json.loads(done.stdout) if line["state"] == "missing"}
@@ -127,14 +127,14 @@ def test_a_cluster_that_lacks_everything_is_told_so(world: World) -> None:
     assert done.returncode == Code.REFUSED
 
 
-def test_weights_come_and_go_by_command(world: World) -> None:
+def test_cache_commands_preload_and_clear(world: World) -> None:
     wait = ("--wait", "--timeout", "120")
     refused = run(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept")
     assert refused.returncode == Code.UNREACHABLE
     assert "Ask for the rights that docs/cli.md lists" in refused.stderr
-    said(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept", *wait, user="keeper")
-    (entry,) = json.loads(said(world, "cache", "list", "-o", "json"))
+    output_of(world, "cache", "preload", "commanded", "-e", "commanded", "--name", "kept", *wait, user="keeper")
+    (entry,) = json.loads(output_of(world, "cache", "list", "-o", "json"))
     assert (entry["name"], entry["environment"], entry["phase"]) == ("kept", "commanded", "Ready")
-    said(world, "cache", "clear", "kept", "--purge", user="keeper")
+    output_of(world, "cache", "clear", "kept", "--purge", user="keeper")
     until("the cache to go", lambda: world.stack.hub.get("ModelCache", "kept", TEAM) is None)
     world.remove(TEAM, "runs", "waits")

@@ -38,8 +38,8 @@ def plain(said: str) -> str:
 
 
 def test_every_command_of_the_tutorial_works_and_shows_what_it_says(world: World, tmp_path: Path) -> None:
-    told = blocks()
-    script = "\n".join(("set -euo pipefail", *(f"{commands}\necho\necho '{_MARK}'" for commands, _ in told)))
+    steps = blocks()
+    script = "\n".join(("set -euo pipefail", *(f"{commands}\necho\necho '{_MARK}'" for commands, _ in steps)))
     done = subprocess.run(
         ("bash", "-c", script),
         capture_output=True,
@@ -51,7 +51,7 @@ def test_every_command_of_the_tutorial_works_and_shows_what_it_says(world: World
     )
     shown = done.stdout.split(_MARK)
     assert done.returncode == 0, f"after {shown[-2:]}: {done.stderr[-2000:]}"
-    for (commands, lines), part in zip(told, shown, strict=False):
+    for (commands, lines), part in zip(steps, shown, strict=False):
         missing = [line for line in lines if plain(line) not in plain(part)]
         assert not missing, f"{commands}\nshowed:\n{part}"
     assert world.stack.remote.find("LLMInferenceService", TEAM) == []

@@ -128,11 +128,11 @@ class World:
         def up() -> Manifest | None:
             found = self.deployment(namespace, name)
             counts = mapping(found, "status.environments")
-            told = bool(text(found, "status.url")) or counts.get("desired") != 1
+            has_url = bool(text(found, "status.url")) or counts.get("desired") != 1
             if (
                 condition(found, "Ready").get("status") == "True"
                 and counts.get("ready") == counts.get("desired")
-                and told
+                and has_url
             ):
                 return found
             raise LookupError(str(found.get("status")))
