@@ -24,17 +24,14 @@ from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import adopt_objects, find_deleting_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
-from function.remote.observed_object import read_object
 from function.scheduling.admission import Admission, apply_quota, check_admission
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.rollout import (
     ServiceRollout,
     compute_planned_digest,
-    max_observed_replicas,
-    max_replicas,
+    hold_services,
     name_service,
     reconcile_service,
-    scale_down_observed,
 )
 from function.status import admission as admission_report
 from function.status import inference_environment as pools
@@ -307,12 +304,11 @@ def _hold(  # what the outcome needs
     """
     if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
         known = [*known, admission_report.build_cannot_start()]
-    services = scale_down_observed(call.observed, placement if scale_down else None)
-    remote = read_object(next((call.observed[key] for key in services), None))
-    replicas = max_replicas(services)
-    ready = report.service_ready(remote, max(placement.replicas, replicas), ever_ready=placement.was_ready)
+    services = hold_services(call.observed, placement if scale_down else None)
+    requested = max(placement.replicas, services.replicas)
+    ready = report.service_ready(services.remote, requested, ever_ready=placement.was_ready)
     held = keep_observed(call, settings, required, (*known, ready))
-    status = {**held.status, **report.progress(call.xr, held.conditions, None, remote)}
-    if services:
-        status |= report.limit_replicas(status, max(replicas, max_observed_replicas(call.observed)))
-    return replace(held, composed={**held.composed, **services}, status=status)
+    status = {**held.status, **report.progress(call.xr, held.conditions, None, services.remote)}
+    if services.composed:
+        status |= report.limit_replicas(status, services.allocated_replicas)
+    return replace(held, composed={**held.composed, **services.composed}, status=status)

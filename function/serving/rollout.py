@@ -20,7 +20,7 @@ from function.domain.model import Problem, Shape
 from function.domain.placement import Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
-from function.remote.carry_over import reapply_observed, with_resource_version
+from function.remote.carry_over import carry_over, reapply_observed, with_resource_version
 from function.remote.health import Level, assess
 from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
@@ -132,7 +132,7 @@ def _keep_running_services(
     resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
 ) -> ServiceRollout:
     """Returns what runs as it is, the service under the key with these replicas, over the version that was seen."""
-    composed = scale_down_observed(writer.observed, resolved.placement)
+    composed = _scale_down_observed(writer.observed, resolved.placement)
     service = mapping(writer.observed.get(key), _MANIFEST)
     if service:
         scaled = _compose_object(writer, key, _scale(service, replicas))
@@ -144,14 +144,36 @@ def _keep_running_services(
     )
 
 
-def scale_down_observed(observed: Mapping[str, Manifest], placement: Placement | None) -> dict[str, Composed]:
-    """Returns the observed services with no more replicas than requested; None: the request cannot be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldServices:
+    """The observed services of a placement while it cannot be carried out."""
+
+    composed: Mapping[str, Composed]
+    remote: ObservedObject  # the first of them
+    replicas: int  # of the largest, as composed
+    allocated_replicas: int  # of the largest, as composed or last seen on the cluster
+
+
+def hold_services(observed: Mapping[str, Manifest], placement: Placement | None) -> HeldServices:
+    """Keeps the observed services, with no more replicas than requested; None: the request cannot be read."""
+    services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
+    composed = _scale_down_observed(services, placement) if placement else carry_over(services)
+    replicas = _max_replicas(mapping(item.manifest, _MANIFEST) for item in composed.values())
+    return HeldServices(
+        composed=composed,
+        remote=read_object(next(iter(services.values()), None)),
+        replicas=replicas,
+        allocated_replicas=max(replicas, _max_replicas(mapping(m, _MIRRORED) for m in services.values())),
+    )
+
+
+def _scale_down_observed(observed: Mapping[str, Manifest], placement: Placement) -> dict[str, Composed]:
+    """Returns the observed services with no more replicas than requested.
 
     Scaling down needs no admission and no reference. A service of another group keeps its replicas until it is deleted,
     unless none are requested.
     """
-    services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
-    return {key: _scale_down(m, placement) if placement else reapply_observed(m) for key, m in services.items()}
+    return {key: _scale_down(m, placement) for key, m in sorted(observed.items()) if key.startswith(SERVICE)}
 
 
 def _scale_down(observed: Manifest, placement: Placement) -> Composed:
@@ -163,16 +185,6 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
     provided: Manifest = {**mapping(spec, "forProvider"), "manifest": _scale(service, requested)}
     scaled = replace(composed, manifest={**composed.manifest, "spec": {**spec, "forProvider": provided}})
     return _ready_if_scaled_to_zero(scaled, read_object(observed))
-
-
-def max_replicas(services: Mapping[str, Composed]) -> int:
-    """Returns the replicas of the largest of these services."""
-    return _max_replicas(mapping(item.manifest, _MANIFEST) for item in services.values())
-
-
-def max_observed_replicas(observed: Mapping[str, Manifest]) -> int:
-    """Returns the replicas of the largest service that was last seen on the cluster."""
-    return _max_replicas(mapping(manifest, _MIRRORED) for key, manifest in observed.items() if key.startswith(SERVICE))
 
 
 def _max_replicas(services: Iterable[Manifest]) -> int:
