@@ -20,7 +20,7 @@ from function.domain.allocation import Share
 from function.domain.engine_args import parse_parallel_flags
 from function.domain.engine_spec import ENGINES, EXPERT
 from function.domain.model import Engine, ModelRef, Parallelism, Shape
-from function.kube.manifests import JSON, Manifest, condition, get, integer, strings, text
+from function.kube.manifests import Manifest, condition, get, integer, strings, text
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Status
 
@@ -88,17 +88,15 @@ def parse_selector(
 
 def _check_expression(expression: schemas.MatchExpression, path: str, problems: Problems) -> None:
     operator, values = expression.operator, expression.values or []
-    listed: JSON = [*values]
     if not _KEY.fullmatch(expression.key):
         problems.add_invalid(f"{path}.key", expression.key, _KEY_FORM)
     for index, value in enumerate(values):
         if not _VALUE.fullmatch(value):
             problems.add_invalid(f"{path}.values[{index}]", value, _VALUE_FORM)
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
-        shown = None if expression.values is None else listed
-        problems.add_invalid(f"{path}.values", shown, f"at least one value for operator {operator}")
+        problems.add_invalid(f"{path}.values", expression.values, f"at least one value for operator {operator}")
     if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
-        problems.add_invalid(f"{path}.values", listed, f"left out for operator {operator}")
+        problems.add_invalid(f"{path}.values", values, f"left out for operator {operator}")
 
 
 def parse_shape(

@@ -168,7 +168,7 @@ def _parse_pools(
     ]
     declared = [(path, blocks) for path, blocks in lists if blocks is not None]
     for path, blocks in declared[1:]:
-        problems.add_invalid(path, [*dump_all(blocks)], f"left out together with {declared[0][0]}")
+        problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
     broken: list[str] = []
     pool_problems: list[Problem] = []

@@ -143,8 +143,6 @@ class Preset:
     """One way to RDMA. Empty or None: the platform sets it in `with`."""
 
     name: str
-    source: tuple[str, ...]
-    date: str
     devices: bool  # whether pods request devices
     resource: str
     count: int | None
@@ -232,8 +230,6 @@ def _load(name: str) -> Preset:
     fields: Manifest = yaml.safe_load(resources.files("function").joinpath("presets", f"{name}.yaml").read_text())
     return Preset(
         name=name,
-        source=list_texts(fields, "source"),
-        date=text(fields, "date"),
         devices=get(fields, "devices") is not False,
         resource=text(fields, "resource"),
         count=integer(fields, "count") or None,

@@ -93,7 +93,7 @@ class Problems:
         if path not in self._refused:
             self._added.add(Problem(path, message))
 
-    def add_invalid(self, path: str, value: JSON, allowed: str) -> None:
+    def add_invalid(self, path: str, value: object, allowed: str) -> None:
         """Adds that a value is not allowed."""
         self.add(path, invalid_value(path, value, allowed).message)
 
@@ -153,17 +153,17 @@ def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iter
             yield from find_unknown_fields(child, item, below)
 
 
-def invalid_value(path: str, value: JSON, allowed: str) -> Problem:
+def invalid_value(path: str, value: object, allowed: str) -> Problem:
     """Returns the problem of a value that is not allowed."""
     return Problem(path, f"{format_value(value)} is not allowed; must be {allowed}")
 
 
-def not_a_quantity(path: str, value: JSON) -> Problem:
+def not_a_quantity(path: str, value: object) -> Problem:
     """Returns the problem of a value that is no quantity."""
     return Problem(path, f"{format_value(value)} is not a quantity; must be like 80Gi, 1.5T or 500m")
 
 
-def unknown_value(path: str, value: JSON, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
+def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
     """Returns the problem of an unknown value, with the nearest known one. Values in `also` are not listed."""
     close = find_nearest(value if isinstance(value, str) else format_value(value), (*known, *also))
     hint = f" (did you mean {close}?)" if close else ""
@@ -177,7 +177,7 @@ def find_nearest(value: str, known: Iterable[str]) -> str:
     return by_lower[close[0]] if close else ""
 
 
-def format_value(value: JSON) -> str:
+def format_value(value: object) -> str:
     """Returns a value as JSON, truncated."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
