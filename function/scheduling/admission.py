@@ -46,7 +46,7 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     admitted = {grant.uid for grant in environment.admitted}
     charged = [p for p in placements if p.environment == environment.name and is_charged(environment, p, admitted)]
     by_uid = {p.uid: p for p in charged}
-    # A placement that names another environment by now has not moved: its objects are here until it is deleted.
+    # A placement that now names another environment has not moved: its objects are here until it is deleted.
     moved = {p.uid for p in placements if p.environment != environment.name and p.allocated is not None}
     granted = [grant for grant in environment.admitted if grant.uid in by_uid or grant.uid in moved]
     by_pool = _group_by_pool(environment, charged, granted)

@@ -6,13 +6,13 @@ in one order, from what both can observe:
 
 1. Grants, as far as they are still requested or allocated. A grant is released when the placement is deleted, scaled
    down or moved, and its service has released the GPUs.
-2. What runs without a grant: the environment lost its status, or the pool has another name or other labels by now. A
+2. What runs without a grant: the environment lost its status, or the pool was renamed or relabelled. A
    service is charged to the pools that select the nodes on which it runs.
 3. Every other request, if there is room: placements that were ever Ready first, then those with composed resources
    (none has any before it was admitted), then by creation, uid and name. One that does not fit is rejected, and not
    charged to those after it.
 
-A placement that is being deleted still has its nodes. A pool whose nodes have fewer GPUs by now than a granted or
+A placement that is being deleted still has its nodes. A pool whose nodes now have fewer GPUs than a granted or
 serving replica is charged whole nodes, and an overcommitted pool has nothing left. Unusable nodes are not available to
 new placements; granted and serving ones keep theirs.
 """
@@ -64,7 +64,7 @@ def allocate_pool(
         placements: Those on the environment.
         granted: The grants so far. One whose placement is not among these, or cannot be read, remains.
         max_grants: No new placement is granted anything beyond this number.
-        pools: All pools of the environment, where the nodes of a service may belong to another pool by now.
+        pools: All pools of the environment, where the nodes of a service may belong to another pool now.
 
     What is granted one by one may fit closer together once all of it is known, so rejected ones are tried again.
     """

@@ -1,4 +1,4 @@
-"""What goes into a decision besides environments and placements, and what comes out of it."""
+"""What a decision is made from, apart from environments and placements, and what comes out of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -69,7 +69,7 @@ def test_environment_with_ledger_requires_only_its_own_placements() -> None:
 
 @pytest.mark.parametrize("lost", ["status", "uid and status", "labels", "labels and status"])
 def test_running_placement_keeps_its_gpus(lost: str) -> None:
-    """An upgrade from a release without ledgers, one made again, a wiped status, a label that somebody took."""
+    """An upgrade from a release without ledgers, one made again, a wiped status, a label that a user removed."""
     control = plane(STORY)
     environment, before = _environment(control), _ledger(_looked(control, _environment(control)))
     assert listing(before, "admitted")

@@ -1,4 +1,4 @@
-"""Replicas that are kept on nodes of their own take whole nodes from nobody, and leave none of them whole."""
+"""Replicas that are kept on nodes of their own take no node from others, and leave none of theirs free."""
 
 import copy
 

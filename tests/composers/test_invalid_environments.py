@@ -102,10 +102,10 @@ def test_knows_which_nodes_are_unusable_as_soon_as_the_spec_is_mended(case: Case
     before = control.composites[ref]
     case.fault(control)
     control.settle()
-    mended = {**control.composites[ref], "spec": before["spec"]}
-    outcome = answer(control, mended, nodes=False)
+    corrected = {**control.composites[ref], "spec": before["spec"]}
+    outcome = answer(control, corrected, nodes=False)
     assert outcome.status == {k: v for k, v in mapping(before, "status").items() if k != "conditions"}
-    control.composites[ref] = mended
+    control.composites[ref] = corrected
     control.apply([another("late")])
     control.settle()
     late = Ref("ModelDeployment", "assistants", "late")

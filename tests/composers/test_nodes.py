@@ -34,7 +34,7 @@ QUICK = settings(max_examples=6, deadline=None, suppress_health_check=[HealthChe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lists(World):
-    """Clusters whose nodes are listed as soon as somebody asks."""
+    """Clusters whose nodes are listed as soon as they are required."""
 
     def advance(self, resource: Manifest, step: int) -> Manifest:
         """Return a resource as observed so many steps after its creation."""
@@ -62,7 +62,7 @@ def show(control: ControlPlane, nodes: Sequence[Manifest]) -> None:
 
 
 def at_rest(*more: Manifest, served: bool = True) -> ControlPlane:
-    """Return Kimi K2 at rest on two of four nodes that nobody adds nodes to."""
+    """Return Kimi K2 at rest on two of four nodes without an autoscaler."""
     control = ControlPlane(Engine(call), Lists())
     if served:
         control.store.put(SERVED)

@@ -81,7 +81,7 @@ class Case:
 CASES = (
     Case(
         id="model-deleted",
-        reason="a missing model is missing input, not a wish to stop serving",
+        reason="a missing model is missing input, not a request to stop serving",
         loss=_delete("ClusterModel"),
         kind="ModelDeployment",
         condition="ModelResolved",

@@ -1,6 +1,6 @@
 """A placement that Crossplane composed and does not observe, as its list was read from before its last write.
 
-On the real stack two deployments in a race lost sight of their placements so: both ran on, with nobody to delete them.
+On the real stack two deployments in a race lost sight of their placements so: both kept running, undeleted.
 """
 
 import copy
@@ -15,7 +15,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import COMPOSITION_KEY
 from tests.support.plane import fetched, from_file, only, plane
 
-ME, OTHER = "uid-of-the-deployment", "uid-of-somebody-else"
+ME, OTHER = "uid-of-the-deployment", "uid-of-another"
 _READY: list[JSON] = [{"type": "Ready", "status": "True"}]
 
 
@@ -70,14 +70,14 @@ CASES = (
     Case("served", "what served is never left to itself", was_ready=True),
     Case(
         "must-yield",
-        "it goes once it is observed; left out now, nobody would delete it",
+        "it goes once it is observed; left out now, nothing would delete it",
         first=False,
         scheduled="InsufficientCapacity",
     ),
     Case("deleting", "what goes is not brought back", deleting=True, stays=False, scheduled="InsufficientCapacity"),
     Case(
         "of-another",
-        "a placement that only names the deployment takes its room like anybody's",
+        "a placement that only names the deployment takes capacity like any other",
         by=OTHER,
         stays=False,
         scheduled="InsufficientCapacity",
@@ -123,7 +123,7 @@ def test_adopts_orphan_without_label_or_model(there: list[str], *, labels: bool)
 
 
 def test_bounds_placements_required_by_name() -> None:
-    """Whoever may write its status would have core fetch all of them; 100 is `maximum` of spec.environments."""
+    """A user who may write its status would make core fetch all of them; 100 is `maximum` of spec.environments."""
     deployment, _, there = at_rest()
     deployment["status"] = {"placements": [{"name": f"p-{number}"} for number in range(5000)]}
     asked = composed(deployment, there).requirements.values()
@@ -134,7 +134,7 @@ FOREIGN = "another-namespace"
 
 
 def test_ignores_forged_owner_in_other_namespace() -> None:
-    """An owner's uid can be written by anybody; Crossplane composes in the composite's namespace only."""
+    """Any user can write an owner's uid; Crossplane composes in the composite's namespace only."""
     deployment, placement, there = at_rest()
     forged = owned(placement, by=ME, served=True, created="2026-01-01T00:00:01Z", namespace=FOREIGN)
     outcome = composed(deployment, there, forged)

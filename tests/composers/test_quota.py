@@ -1,4 +1,4 @@
-"""A namespace that wants more than the platform allows it: nobody else loses a GPU to it, and what runs stays."""
+"""A namespace that wants more than the platform allows it: no other namespace loses a GPU, and what runs stays."""
 
 import copy
 from dataclasses import replace
@@ -140,9 +140,9 @@ def test_a_deployment_that_cannot_grow_within_the_quota_says_so_and_grows_when_i
     change(control, deployment, "spec.scaling.fixed.replicas", 5)
     control.settle()
     assert said(control, deployment, SCHEDULED) == ("False", "QuotaExceeded")
-    told = message(control, deployment, SCHEDULED)
-    assert "1 cannot be scaled up to 5 replicas" in told
-    assert "keeps its replicas (3); profile one-gpu: 2 GPUs required; namespace chat has 3 of 4 GPUs" in told
+    scheduled = message(control, deployment, SCHEDULED)
+    assert "1 cannot be scaled up to 5 replicas" in scheduled
+    assert "keeps its replicas (3); profile one-gpu: 2 GPUs required; namespace chat has 3 of 4 GPUs" in scheduled
     assert get(control.composites[deployment], "status.gpus") == 3, "what runs"
     assert said(control, placement, ADMITTED) == ("True", "Admitted")
     change(control, deployment, "spec.scaling.fixed.replicas", 4)
@@ -289,14 +289,16 @@ def test_what_none_is_within_is_said_of_every_environment() -> None:
     assert said(control, ref, SCHEDULED) == ("False", "QuotaExceeded")
     rows = {text(row, "environment"): text(row, "reason") for row in listing(control.composites[ref], UNPLACED)}
     assert rows == {"a": "QuotaExceeded", "b": "NoPoolSatisfiesRequirements", "c": "QuotaExceeded"}
-    told = message(control, ref, SCHEDULED)
-    assert "a: profile big: 8 GPUs required; namespace team has 0 of 4 GPUs that the platform allows it" in told
+    scheduled = message(control, ref, SCHEDULED)
+    assert "a: profile big: 8 GPUs required; namespace team has 0 of 4 GPUs that the platform allows it" in scheduled
 
 
 def test_one_that_the_quota_never_has_room_for_is_not_told_to_wait() -> None:
     control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
-    told = message(control, only(control, "ModelDeployment"), SCHEDULED)
-    assert told.endswith("Request less, or ask the platform team to raise the limits"), "nobody holds any of it"
+    scheduled = message(control, only(control, "ModelDeployment"), SCHEDULED)
+    assert scheduled.endswith("Request less, or ask the platform team to raise the limits"), (
+        "no placement has any of it"
+    )
 
 
 def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> None:
@@ -314,11 +316,12 @@ def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> No
     change(control, only(control, "ClusterModel"), "spec.serving", [BIG, {**SMALL, "replicaTopology": BIG_TOPOLOGY}])
     control.apply([objects.deployment("team", "llm", "llm")])
     control.settle()
-    told = message(control, ref, SCHEDULED)
+    scheduled = message(control, ref, SCHEDULED)
     assert (
-        "8 GPUs required; namespace team has 4 of 10 GPUs that the platform allows it, held by by-hand (4 GPUs)" in told
+        "8 GPUs required; namespace team has 4 of 10 GPUs that the platform allows it, held by by-hand (4 GPUs)"
+        in scheduled
     )
-    assert told.endswith("Delete a placement of the namespace, or ask the platform team to raise the limits")
+    assert scheduled.endswith("Delete a placement of the namespace, or ask the platform team to raise the limits")
 
 
 @pytest.mark.parametrize("limits", [{"gpusPerNamespace": 5}, {"placementsPerNamespace": 2}], ids=str)

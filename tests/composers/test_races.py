@@ -1,4 +1,4 @@
-"""Two deployments that decided at the same moment: exactly one keeps its place, whoever looks first."""
+"""Two deployments that decided at the same moment: exactly one keeps its place, whichever is first."""
 
 import copy
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """After an internal error everything stays: resources, status, and what is asked of Crossplane.
 
-Requirements that differ from one call to the next are answered anew each time: what failed with its answers succeeds
+Requirements that differ from one call to the next are answered again each time: what failed with its answers succeeds
 without them, and the composite flips for ever.
 """
 

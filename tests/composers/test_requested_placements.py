@@ -101,12 +101,12 @@ def test_keeps_grants_while_pool_is_invalid(control: ControlPlane, environment: 
         result = outcome(control, broken)
         assert listing(result.status, "admitted") == granted
         broken = with_status(broken, dict(result.status))
-    mended = outcome(control, with_status(environment, mapping(broken, "status")))
-    assert listing(mended.status, "admitted") == granted
+    corrected = outcome(control, with_status(environment, mapping(broken, "status")))
+    assert listing(corrected.status, "admitted") == granted
 
 
 def test_finds_unlabelled_placement_after_status_was_lost(control: ControlPlane, environment: Manifest) -> None:
-    """A restored backup has no status. The pool is mended later, and what runs there must not be given away."""
+    """A restored backup has no status. The pool is corrected later, and what runs there must not be given away."""
     without_label(control)
     broken = with_status(invalid(environment), {})
     for _ in range(3):

@@ -174,10 +174,10 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def by_hand(world: World, environment: str, profile: Manifest) -> Manifest:
-    """Return a placement as somebody would write it who does not ask for a decision."""
+    """Return a placement as a user would write it by hand."""
     shape = mapping(profile, "replicaTopology")
     nodes, gpus = shape.get("nodes"), shape.get("gpusPerNode")
-    if not shape:  # VRAM maths on nodes of 8 x 80 GiB: 100 GiB take 2 GPUs, 1000 GiB 13, hence two nodes
+    if not shape:  # VRAM maths on nodes of 8 x 80 GiB: 100 GiB take 2 GPUs, 1000 GiB 13, so two nodes
         nodes, gpus = {"100Gi": (1, 2), "1000Gi": (2, 8)}[str(get(world.model, "spec.resources.vram"))]
     spec = prune(
         {

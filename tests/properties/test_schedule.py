@@ -119,7 +119,7 @@ def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
 
 
 def left(limit: int, others: Sequence[Placement]) -> int:
-    """Return the free nodes of a pool after everybody else took theirs, in the order of the design."""
+    """Return the free nodes of a pool after all others took theirs, in the order of the design."""
     free = limit
     for other in sorted(others, key=lambda p: (not (p.was_ready or p.ready), p.created, p.uid, p.namespace, p.name)):
         wanted = 0 if other.shape is None else other.shape.nodes * other.replicas

@@ -43,7 +43,7 @@ class Case:
 CASES = (
     Case("admitted", "for all that it asks", environment(admitted=(grant(2),)), Admitted.ADMITTED, True, 2),
     Case(
-        "from-a-file", "an environment without a uid keeps nobody out", environment(uid=""), Admitted.ADMITTED, True, 2
+        "from-a-file", "an environment without a uid admits everything", environment(uid=""), Admitted.ADMITTED, True, 2
     ),
     Case(
         "none-from-a-file",
@@ -87,7 +87,7 @@ CASES = (
     ),
     Case(
         "by-hand",
-        "no room, and nobody would move it",
+        "no room, and no deployment would reschedule it",
         environment(rejected=frozenset({("me", "pool")})),
         Admitted.WAITING,
         placement=replace(MINE, owner=""),
@@ -95,7 +95,13 @@ CASES = (
     Case(
         "no-replicas", "it holds nothing", environment(), Admitted.ADMITTED, True, placement=replace(MINE, replicas=0)
     ),
-    Case("unlabelled", "nobody finds it", environment(), Admitted.LABEL_MISSING, placement=replace(MINE, labels=())),
+    Case(
+        "unlabelled",
+        "no environment finds it",
+        environment(),
+        Admitted.LABEL_MISSING,
+        placement=replace(MINE, labels=()),
+    ),
     Case(
         "other-label",
         "another environment finds it",
@@ -116,14 +122,14 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_who_may_start(case: Case) -> None:
+def test_admits_placements_by_what_the_environment_published(case: Case) -> None:
     found = check_admission(case.placement, case.environment, LABELS)
     assert (found.reason, found.may_compose, found.replicas) == (case.want, case.open, case.replicas), case.reason
     assert found.free == (FREE["pool"] if case.environment.uid and case.placement.requested else None), "for who waits"
     assert bool({**found.labels}) is (case.want is Admitted.LABEL_MISSING)
 
 
-def test_who_waits_is_told_that_it_needs_nodes_of_its_own() -> None:
+def test_reports_that_a_waiting_placement_needs_exclusive_nodes() -> None:
     """Of 8 GPUs, all of them."""
     for gpus, whole in ((4, True), (8, False)):
         own = builders.pool(gpus=8)
@@ -131,14 +137,14 @@ def test_who_waits_is_told_that_it_needs_nodes_of_its_own() -> None:
         assert check_admission(replace(MINE, shape=builders.shape(1, gpus)), there, LABELS).exclusive_node is whole
 
 
-def test_who_was_judged() -> None:
-    """Whom there is no room for is published where a deployment composed it; of what users wrote nobody is."""
+def test_reports_whether_a_request_was_evaluated() -> None:
+    """Rejected placements are published where a deployment composed them, not where users wrote them."""
     yielding = environment(rejected=frozenset({("me", "pool")}))
     assert [check_admission(MINE, there, LABELS).evaluated for there in (environment(), yielding)] == [False, True]
     assert check_admission(replace(MINE, owner=""), environment(), LABELS).evaluated is True
 
 
-def test_a_cache_must_find_its_reader_whatever_the_environment_says() -> None:
+def test_requires_the_label_of_the_cache_also_when_admitted() -> None:
     wanted = {**LABELS, "modelplane.ai/cache": "weights"}
     found = check_admission(MINE, environment(admitted=(grant(2),)), wanted)
     assert (found.reason, found.may_compose) == (Admitted.LABEL_MISSING, False)
@@ -149,14 +155,14 @@ def _uids(found: Environment, *placements: Placement) -> list[str]:
     return [g.uid for g in admit_placements(found, placements).grants]
 
 
-def test_what_is_not_labelled_counts_only_if_it_runs_or_was_admitted() -> None:
+def test_charges_unlabelled_placements_only_if_running_or_admitted() -> None:
     unlabelled = replace(MINE, labels=())
     assert _uids(environment(), unlabelled) == []
     assert _uids(environment(), replace(unlabelled, was_ready=True, allocated=unlabelled.requested)) == ["me"]
     assert _uids(environment(admitted=(grant(2),)), unlabelled) == ["me"]
 
 
-def test_a_grant_of_a_pool_that_is_gone_ends_when_it_is_neither_asked_for_nor_taken() -> None:
+def test_releases_grant_of_deleted_pool_when_neither_requested_nor_allocated() -> None:
     """The pool got another name, and the service moved to it; one that cannot be read is still asked for."""
     old, new = grant(2, pool="old"), grant(2)
     moving = replace(MINE, allocated=old.share)
@@ -166,16 +172,16 @@ def test_a_grant_of_a_pool_that_is_gone_ends_when_it_is_neither_asked_for_nor_ta
     assert admit_placements(there, [replace(MINE, pool="old")]).grants == (old,), "nothing else of it is asked for"
 
 
-def test_what_goes_unstarted_is_not_admitted_any_more() -> None:
+def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
     assert _uids(environment(), replace(MINE, deleting=True, planned_uri="pvc://x")) == ["me"]
 
 
-def test_a_placement_that_is_gone_leaves_its_grant() -> None:
+def test_releases_grant_of_deleted_placement() -> None:
     assert _uids(environment(admitted=(grant(2, "gone"),))) == []
 
 
-def test_a_placement_that_names_another_environment_keeps_what_its_service_takes_here() -> None:
+def test_keeps_grant_of_placement_that_names_another_environment() -> None:
     """It does not move: its objects are here until it is deleted."""
     there = environment(admitted=(grant(2),))
     renamed = replace(MINE, environment="elsewhere")
@@ -192,8 +198,8 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
     assert found.pools == {}
 
 
-def test_of_what_users_wrote_only_who_is_admitted_is_published() -> None:
-    """There may be any number of it, and nobody moves it: a list of all of it would fill the environment's status."""
+def test_publishes_no_rejected_placements_that_users_wrote() -> None:
+    """There may be any number of them, and no deployment reschedules them: their list would fill the status."""
     ours, theirs = replace(MINE, replicas=9), replace(MINE, uid="by-hand", name="by-hand", replicas=9, owner="")
     assert admit_placements(environment(), [ours, theirs]).rejected == (("me", "pool"),)
 
@@ -203,7 +209,7 @@ def _many(count: int, **more: object) -> list[Placement]:
     return [replace(one, uid=f"{number:04}", name=f"p-{number}") for number in range(count)]
 
 
-def test_no_more_is_said_of_whom_there_is_no_room_for_than_a_status_has_room_for() -> None:
+def test_publishes_a_bounded_number_of_rejected_placements() -> None:
     found = admit_placements(environment(), _many(MAX_REJECTED + 1))
     assert len(found.rejected) == MAX_REJECTED
     there = environment(rejected=frozenset(found.rejected))
@@ -214,7 +220,7 @@ def test_no_more_is_said_of_whom_there_is_no_room_for_than_a_status_has_room_for
     )
 
 
-def test_where_an_environment_has_admitted_all_that_it_can_name_the_bound_is_said() -> None:
+def test_reports_the_bound_when_the_list_of_admitted_placements_is_full() -> None:
     full = environment(admitted=tuple(grant(1, f"{number}") for number in range(MAX_ADMITTED)))
     yielding = replace(full, rejected=frozenset({("me", "pool")}))
     assert check_admission(MINE, yielding, LABELS).status_limit == MAX_ADMITTED
@@ -226,7 +232,7 @@ def test_where_an_environment_has_admitted_all_that_it_can_name_the_bound_is_sai
     )
 
 
-def test_the_placements_of_all_pools_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_admitted_placements_of_all_pools_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ADMITTED", 2)
     there = environment(pools=(builders.pool(), builders.pool("other")), admitted=(grant(1),))
     mine = replace(MINE, replicas=1)
@@ -236,7 +242,7 @@ def test_the_placements_of_all_pools_count_together(monkeypatch: pytest.MonkeyPa
     assert found.rejected == (("c", "other"),)
 
 
-def test_in_files_everything_counts() -> None:
+def test_charges_every_placement_from_files() -> None:
     assert [g.name for g in admit_placements(environment(uid=""), [replace(MINE, uid="", labels=())]).grants] == [
         MINE.name
     ]
@@ -246,7 +252,7 @@ def test_in_files_everything_counts() -> None:
     ("nodes", "gpus", "replicas", "never"),
     [(1, 8, 4, False), (1, 8, 5, True), (2, 8, 2, False), (5, 8, 1, True), (1, 16, 1, True)],
 )
-def test_what_a_pool_would_never_hold_is_known(nodes: int, gpus: int, replicas: int, never: bool) -> None:
+def test_reports_requests_that_exceed_an_empty_pool(nodes: int, gpus: int, replicas: int, never: bool) -> None:
     """Four nodes of 8 GPUs: four replicas of one node, two of two, none of five, and no pod of 16."""
     wide = replace(MINE, shape=builders.shape(nodes, gpus), replicas=replicas)
     at = replace(environment(), pools=(builders.pool(nodes=4),))
@@ -255,7 +261,7 @@ def test_what_a_pool_would_never_hold_is_known(nodes: int, gpus: int, replicas: 
 
 
 @pytest.mark.parametrize(("replicas", "never"), [(4, False), (5, True)])
-def test_nor_would_it_hold_more_pods_than_nodes_where_each_takes_a_node(replicas: int, never: bool) -> None:
+def test_reports_more_exclusive_pods_than_nodes_as_exceeding_the_pool(replicas: int, never: bool) -> None:
     ports = replace(builders.pool(nodes=4), pod=PodAdditions(host_network=True))
     half = replace(MINE, shape=builders.shape(1, 4), replicas=replicas)
     assert check_admission(half, replace(environment(), pools=(ports,)), LABELS).exceeds_pool == never

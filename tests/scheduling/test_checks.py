@@ -310,7 +310,7 @@ VRAM_CASES = (
 
 
 @pytest.mark.parametrize("case", [*POOL_CASES, *VRAM_CASES], ids=lambda c: c.id)
-def test_one_requirement(case: Case) -> None:
+def test_checks_one_requirement(case: Case) -> None:
     check(case)
 
 

@@ -30,7 +30,7 @@ class Case:
 
 
 CASES = (
-    Case("nobody", "4 nodes hold 4 replicas of 1 x 8", (), 4),
+    Case("empty", "4 nodes hold 4 replicas of 1 x 8", (), 4),
     Case("by-spec", "charged before anything runs", (other("a"),), 3),
     Case("replicas-multiply", "3 x (1 x 8)", (other("a", replicas=3),), 1),
     Case("two-nodes", "2 x 8 takes two nodes", (other("a", shape=BIG),), 2),
@@ -47,7 +47,7 @@ CASES = (
     ),
     Case(
         "never-served-beyond-the-pool",
-        "its own deployment lets it yield, so nobody is charged for it",
+        "its own deployment evicts it, so it is not charged",
         (other("a", replicas=9),),
         4,
     ),
@@ -78,7 +78,7 @@ def test_a_pool_is_counted_once() -> None:
 
 
 def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
-    """The 2 x 8 has no turn beside the older 1 x 8, hence the youngest 1 x 8 still finds its node."""
+    """The 2 x 8 has no turn beside the older 1 x 8, so the youngest 1 x 8 still finds its node."""
     room = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).room(environment("env"), TWO_NODES)

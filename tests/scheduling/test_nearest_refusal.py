@@ -75,7 +75,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_reports_the_environment_that_the_fewest_changes_would_do_for(case: Case) -> None:
+def test_reports_the_environment_that_needs_the_fewest_changes(case: Case) -> None:
     others = [
         placement(name, deployment="other", namespace="other", shape=BIG if name == "b" else SMALL)
         for name in case.full

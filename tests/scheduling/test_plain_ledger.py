@@ -1,4 +1,4 @@
-"""The ledger finds what charging every grant one by one finds, for every placement anew."""
+"""The ledger equals one that charges every grant one by one, for every placement from the start."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -86,7 +86,7 @@ WORLDS = st.lists(
 
 
 @given(rows=WORLDS, of=st.sampled_from(POOLS))
-def test_what_is_charged_at_once_is_as_one_by_one(
+def test_charging_at_once_equals_charging_one_by_one(
     rows: list[tuple[int, object, int, str, bool, int]], of: Pool
 ) -> None:
     placements, grants = list[Placement](), list[Grant]()

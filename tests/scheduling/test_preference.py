@@ -101,12 +101,12 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_the_smallest_that_suffices(case: Case) -> None:
+def test_chooses_the_smallest_sufficient_pool(case: Case) -> None:
     decision = schedule(asked(case.model, case.wanted, case.replicas), case.environments, case.others)
     assert " ".join(placed(decision)) == case.chosen, case.reason
 
 
-def test_declared_order_is_unchanged_by_what_a_pool_leaves() -> None:
+def test_declared_order_ignores_spare_capacity() -> None:
     request = replace(asked(GEMMA), deployment=deployment())
     (chosen,) = schedule(request, [environment("a", H200, A100)], []).assignments
     assert chosen.pool == "h200"
@@ -115,13 +115,13 @@ def test_declared_order_is_unchanged_by_what_a_pool_leaves() -> None:
     assert verdict.rank is None
 
 
-def test_what_runs_stays_on_a_larger_pool() -> None:
+def test_keeps_running_placement_on_a_larger_pool() -> None:
     there = placement("a", "h200", profile="one", shape=shape(1, 1))
     decision = schedule(asked(GEMMA), [environment("a", H200, A100)], [there])
     assert [(a.placement, a.pool) for a in decision.assignments] == [(there, "h200")]
 
 
-def test_what_is_decided_again_takes_the_smallest_of_its_own_environment() -> None:
+def test_reschedules_to_the_smallest_pool_of_its_environment() -> None:
     there = placement("a", "gone", profile="one", shape=shape(1, 1), ready=True)
     decision = schedule(asked(GEMMA), [environment("a", H200, A100), environment("b", L4)], [there])
     assert placed(decision) == ["a/a100"]
@@ -130,7 +130,7 @@ def test_what_is_decided_again_takes_the_smallest_of_its_own_environment() -> No
 @pytest.mark.parametrize(
     "who", [[("team", f"d{index}") for index in range(8)], [(f"team{index}", "d") for index in range(8)]]
 )
-def test_those_who_lost_spread_over_what_is_equally_small(who: list[tuple[str, str]]) -> None:
+def test_evicted_deployments_spread_over_equally_small_pools(who: list[tuple[str, str]]) -> None:
     """Whatever tells them apart, their names or those of their namespaces."""
     environments = [environment(letter, pool(nodes=1, memory="80Gi")) for letter in "abcdefgh"]
     winner = placement("a", "pool", deployment="winner", created="2025", was_ready=True)
@@ -168,7 +168,7 @@ def test_gpus_left_on_the_fullest_node_used(
     assert room.free == free, "looking takes nothing"
 
 
-def test_apart_counts_as_the_profile_says() -> None:
+def test_rank_respects_exclusive_replica_nodes() -> None:
     wanted = model(profile("one", shape(1, 4), replicas_across_nodes=Spread.REQUIRED), vram="60Gi")
     (attempt,) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
     assert attempt.candidate is not None
@@ -185,7 +185,7 @@ def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, i
 
 @profiled
 @given(request=needs(), environments=sites(), existing=placements(("one", "two")), seed=st.integers(0, 9))
-def test_nothing_that_fits_is_smaller_than_what_is_chosen(
+def test_no_feasible_pool_is_smaller_than_the_chosen_one(
     request: SchedulingRequest, environments: list[Environment], existing: list[Placement], seed: int
 ) -> None:
     """Among all that nothing refuses, whatever else there is."""

@@ -59,7 +59,7 @@ CASES = (
     Case(id="gpus-just-so", reason="4 + 4 of 8", limits=Limits(gpus=8)),
     Case(
         id="what-does-not-fit-is-not-charged",
-        reason="one that is too large keeps nobody out",
+        reason="one that is too large blocks no other",
         others=(replace(FIRST, replicas=5),),
         limits=Limits(gpus=8),
     ),
@@ -144,7 +144,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_who_is_beyond_the_quota(case: Case) -> None:
+def test_finds_what_exceeds_the_quota(case: Case) -> None:
     found = find_excess(case.me, case.others, case.limits)
     want = case.taken and QuotaUsage(
         namespace="team",
@@ -184,13 +184,13 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
     ],
     ids=lambda p: f"{p.has_resources}-{p.replicas}-{p.allocated and p.allocated.replicas}-{p.shape and p.shape.gpus}",
 )
-def test_may_exceed_exactly_where_others_can_leave_no_room(me: Placement, limits: Limits) -> None:
-    """A placement for which it is False is not told who else there is."""
+def test_may_exceed_exactly_where_others_can_exhaust_the_quota(me: Placement, limits: Limits) -> None:
+    """A placement for which it is False does not require the others."""
     assert may_exceed(me, limits) is (find_excess(me, GREEDY, limits) is not None)
     assert find_excess(me, (), limits) is None or may_exceed(me, limits)
 
 
-def test_what_is_beyond_and_has_nothing_waits_as_it_is() -> None:
+def test_keeps_waiting_placement_beyond_the_quota_as_it_is() -> None:
     """Its own Admitted says why it does not start; there is nothing that it could keep instead."""
     mine = replace(placement("p2", replicas=5), over_quota=True)
     asked = Assignment(environment="env", profile="default", pool="pool", shape=ONE, replicas=5, placement=mine)

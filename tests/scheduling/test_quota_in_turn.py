@@ -35,7 +35,7 @@ def test_without_a_quota_the_first_profile_is_chosen_everywhere() -> None:
     assert chosen(schedule(asked(2), places("ab"), [])) == [("a", "big"), ("b", "big")]
 
 
-def test_each_takes_what_those_before_it_left() -> None:
+def test_each_placement_takes_what_earlier_ones_left() -> None:
     """Of twenty, eight are taken: eight for the first, two for the second, and two for the third."""
     decision = schedule(asked(4), places("abcd"), [], usage=taken(8, 20))
     assert chosen(decision) == [("a", "big"), ("b", "small"), ("c", "small")]
@@ -46,13 +46,13 @@ def test_each_takes_what_those_before_it_left() -> None:
     assert excess.holders == (("its own on a", 8), ("its own on b", 2), ("its own on c", 2))
 
 
-def test_and_no_more_than_there_may_be() -> None:
+def test_chooses_no_more_than_the_quota_allows() -> None:
     decision = schedule(asked(3), places("abc"), [], usage=taken(0, 0, placements=1, most=2))
     assert chosen(decision) == [("a", "big")]
     assert [miss.reason for miss in decision.refusals] == [Refused.QUOTA_EXCEEDED] * 2
 
 
-def test_one_that_is_there_is_not_charged_twice() -> None:
+def test_does_not_charge_an_existing_placement_twice() -> None:
     """Four replicas of one node had no room beside the other; two have, in its place, and two more elsewhere."""
     other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
     own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
@@ -61,7 +61,7 @@ def test_one_that_is_there_is_not_charged_twice() -> None:
     assert [a.placement for a in decision.assignments] == [own, None]
 
 
-def test_nor_judged_against_itself() -> None:
+def test_does_not_count_a_placement_against_itself() -> None:
     """Its four replicas are charged: two of them are no reason for a smaller profile."""
     other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
     own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
@@ -69,7 +69,7 @@ def test_nor_judged_against_itself() -> None:
     assert chosen(decision) == [("a", "big")]
 
 
-def test_what_others_of_the_namespace_take_is_counted_in_the_ledgers_order() -> None:
+def test_counts_the_namespace_in_charge_order() -> None:
     """Sixteen run; of two that wait with eight each one has room in twenty-four, and what is elsewhere is no matter."""
     share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
     runs = replace(placement(deployment="runs", uid="r", replicas=2, was_ready=True), allocated=share)

@@ -66,7 +66,7 @@ CASES = (
     Case("split", "it may run in either", (("new", X), ("other", XZ)), (), [("a", "new"), ("a", "other")]),
     Case("elsewhere", "those are other nodes", (("new", Y),), X, [("a", "old"), ("b", "new")]),
     Case("unrecorded", "nothing says on which nodes it runs", (("new", X),), None, [("a", "old"), ("b", "new")]),
-    Case("name-taken", "the name is another pool's by now", (("old", Y), ("new", X)), X, [("a", "new"), ("a", "old")]),
+    Case("name-taken", "another pool has the name", (("old", Y), ("new", X)), X, [("a", "new"), ("a", "old")]),
     Case("same", "nothing has changed", (("old", X), ("new", Y)), X, [("a", "old"), ("b", "new")]),
     Case("relabelled", "its nodes have one label more", (("old", XZ), ("new", Y)), X, [("a", "old"), ("b", "new")]),
 )

@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.scheduling.ledger import allocate_pool
-from tests.scheduling.test_settle import FOUR, OWN_DEVICES, OWN_NETWORK, YOUNG, asks, grant, held, share
+from tests.scheduling.test_allocate_pool import FOUR, OWN_DEVICES, OWN_NETWORK, YOUNG, asks, grant, held, share
 from tests.support.builders import shape
 
 HALF, HALVES = shape(1, 4), shape(2, 4)
@@ -16,14 +16,14 @@ WHOLE: tuple[tuple[Pool, tuple[Placement, ...], dict[str, int], list[str], int],
     (OWN_NETWORK, (asks("a", 1, shape=HALF), asks("b", 3, YOUNG)), {"a": 1, "b": 3}, [], 0),
     (OWN_DEVICES, (asks("a", 1, shape=HALVES), asks("b", 2, YOUNG, shape=HALVES)), {"a": 2}, ["b"], 2),
     (OWN_DEVICES, (asks("a", 1, shape=HALVES), asks("b", 4, YOUNG, shape=HALF)), {"a": 2, "b": 4}, [], 0),
-    # Whoever came first: halves that share a node are charged after pods that cannot.
+    # Whichever came first: halves that share a node are charged after pods that cannot.
     (OWN_DEVICES, (asks("a", 3, shape=HALF), asks("b", 1, YOUNG, shape=HALVES)), {"a": 3, "b": 2}, [], 0),
     (FOUR, (asks("a", 1, shape=HALVES), asks("b", 3, YOUNG, shape=HALVES)), {"a": 2, "b": 6}, [], 0),
 )
 
 
 @pytest.mark.parametrize(("of", "placements", "want", "yields", "empty"), WHOLE)
-def test_no_two_pods_share_a_node_whose_ports_or_devices_one_of_them_takes(
+def test_pods_on_exclusive_nodes_share_none(
     of: Pool, placements: tuple[Placement, ...], want: dict[str, int], yields: list[str], empty: int
 ) -> None:
     """By replicas of half nodes: of one node they share it, unless the pool gives them its network."""
@@ -32,14 +32,14 @@ def test_no_two_pods_share_a_node_whose_ports_or_devices_one_of_them_takes(
     assert found.room.free.get(8, 0) == empty
 
 
-def test_a_pool_that_turns_to_the_nodes_network_takes_nothing_from_who_runs() -> None:
+def test_pool_that_switches_to_host_network_keeps_running_services() -> None:
     """Eight halves ran on four nodes, which is twice as many as fit now."""
     found = allocate_pool(OWN_NETWORK, (asks("a", 8, shape=HALF, was_ready=True),), (grant("a", share(8, gpus=4)),))
     assert (held(found), found.rejected, sum(found.room.free.values())) == ({"a": 8}, (), 0)
     assert found.room.nodes_in_use == 4
 
 
-def test_replicas_apart_are_on_nodes_of_their_own_also_on_those_that_are_lost() -> None:
+def test_exclusive_replicas_keep_their_nodes_when_those_are_unusable() -> None:
     """Three halves ran on three of four nodes, of which one can be used now; together they would be on two."""
     three = asks("a", 3, shape=HALF, was_ready=True)
     lost = replace(FOUR, facts=PoolFacts(nodes=4, usable=1))

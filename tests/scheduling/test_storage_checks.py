@@ -1,4 +1,4 @@
-"""The planner's word about weights as the decision hears it: one refusal for each fault, with whom it concerns."""
+"""Storage faults as refusals: one for each fault, with the object that it concerns."""
 
 import hashlib
 from dataclasses import replace
@@ -155,14 +155,14 @@ STORAGE_CASES = (
         kind=FaultKind.ACCESS_MODE,
     ),
     Case(
-        id="wish-for-one-pod-on-a-shared-environment",
+        id="claim-for-one-pod-on-a-shared-environment",
         reason="what does not count refuses nothing",
         profile=profile(shape=shape(2)),
         choice=ManagedCache(access_mode="ReadWriteOnce"),
         environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x")),
     ),
     Case(
-        id="wish-for-one-pod-and-two-nodes",
+        id="claim-for-one-pod-and-two-nodes",
         reason="the deployment asked for what cannot serve it",
         profile=profile(shape=shape(2)),
         choice=ManagedCache(access_mode="ReadWriteOnce"),
@@ -289,7 +289,7 @@ STORAGE_CASES = (
 
 
 @pytest.mark.parametrize("case", STORAGE_CASES, ids=lambda c: c.id)
-def test_one_fault(case: Case) -> None:
+def test_refuses_one_storage_fault(case: Case) -> None:
     check(case)
 
 
@@ -300,9 +300,7 @@ def test_one_fault(case: Case) -> None:
         ("pvc://weights/models/0123", 3, "the bytes are there, whatever the size says"),
     ],
 )
-def test_a_size_below_disk_keeps_only_those_from_growing_that_have_no_bytes(
-    serving_uri: str, replicas: int, reason: str
-) -> None:
+def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, replicas: int, reason: str) -> None:
     asked = model(profile(shape=shape()), disk="960Gi")
     there = replace(placement("a"), serving_uri=serving_uri)
     choice = replace(CLAIM, size=GIB)

@@ -1,4 +1,4 @@
-"""Verdicts that are remembered: told again while nothing changed, forgotten within bounds, never seen in a result."""
+"""The verdict cache: verdicts are reused while nothing changed, forgotten within bounds, and change no result."""
 
 import random
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ OTHER, ANOTHER = placement("east", "p", deployment="other"), placement("east", "
 
 @dataclass(frozen=True)
 class Case:
-    """A call after one by ASKED over east and west with OTHER on east; who is judged anew."""
+    """A call after one by ASKED over east and west with OTHER on east; the environments that are filtered again."""
 
     id: str
     reason: str
@@ -56,9 +56,9 @@ CASES = (
     ),
     Case("model", "likewise", "east west", replace(ASKED, model=model(profile(shape=shape(1))))),
     Case("environment", "its content changed", "east", environments=(environment("east", pool("p", nodes=9)), WEST)),
-    Case("one-more", "somebody else came", "east", placements=(OTHER, ANOTHER)),
-    Case("one-less", "somebody left", "east", placements=()),
-    Case("grown", "somebody takes more", "east", placements=(replace(OTHER, replicas=2),)),
+    Case("one-more", "another placement was created", "east", placements=(OTHER, ANOTHER)),
+    Case("one-less", "the placement was deleted", "east", placements=()),
+    Case("grown", "the placement was scaled up", "east", placements=(replace(OTHER, replicas=2),)),
     Case("equal", "what is equal takes the same", "", placements=(replace(OTHER),)),
     Case("elsewhere", "another environment", "west", placements=(OTHER, placement("west", "p", deployment="x"))),
 )
@@ -88,14 +88,16 @@ def ask(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_is_judged_again(judged: list[str], case: Case) -> None:
+def test_filters_again_only_what_changed(judged: list[str], case: Case) -> None:
     verdicts = VerdictCache()
     ask(verdicts, ASKED, (EAST, WEST), (OTHER,))
     judged.clear()
     ask(verdicts, case.request, case.environments, case.placements)
     assert " ".join(judged) == case.evaluated, case.reason
-    anew = 2 + len(case.evaluated.split())
-    assert verdicts.stats == CacheStats(hits=4 - anew, misses=anew), "two environments are looked up in each call"
+    filtered = 2 + len(case.evaluated.split())
+    assert verdicts.stats == CacheStats(hits=4 - filtered, misses=filtered), (
+        "two environments are looked up in each call"
+    )
 
 
 def test_placements_count_in_any_order(judged: list[str]) -> None:
@@ -118,15 +120,15 @@ def granted(*owners: str) -> Environment:
     [(("a",), ()), ((), ("a",)), (("a",), ("a", "b")), (("a",), ("b",))],
     ids=["counted-and-believed", "believed-and-counted", "less-and-more", "one-and-another"],
 )
-def test_who_is_there_himself_is_told_nothing_that_others_were(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
-    """Nobody else is listed there any more, so that only the grants tell what each of them leaves."""
+def test_deployments_on_an_environment_share_no_verdicts(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
+    """No other placement is listed there any more, so only the grants show what each of them leaves."""
     verdicts, there, two = VerdictCache(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
     for own in (mine, yours, mine):
         ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
         assert verdicts.cached_filter(two, [there])(two, there, ledger) == filter_environment(two, there, ledger)
 
 
-def test_an_environment_that_goes_is_forgotten(judged: list[str]) -> None:
+def test_forgets_a_deleted_environment(judged: list[str]) -> None:
     verdicts = VerdictCache()
     for environments in ((EAST, WEST), (EAST,), (EAST, WEST)):
         ask(verdicts, ASKED, environments, ())
@@ -138,7 +140,7 @@ def replicas(count: int) -> SchedulingRequest:
     return replace(ASKED, deployment=deployment(replicas=count))
 
 
-def test_keeps_the_verdicts_of_as_many_pending_needs_as_a_fleet_has(judged: list[str]) -> None:
+def test_keeps_verdicts_of_64_requests(judged: list[str]) -> None:
     verdicts, needs = VerdictCache(), [replicas(n) for n in range(64)]
     for need in needs:
         ask(verdicts, need, (EAST,), ())
@@ -148,7 +150,7 @@ def test_keeps_the_verdicts_of_as_many_pending_needs_as_a_fleet_has(judged: list
     assert judged == []
 
 
-def test_forgets_the_need_that_was_asked_longest_ago_beyond_64(judged: list[str]) -> None:
+def test_forgets_the_oldest_request_beyond_64(judged: list[str]) -> None:
     verdicts, needs = VerdictCache(), [replicas(n) for n in range(65)]
     for need in needs:
         ask(verdicts, need, (EAST,), ())
@@ -158,9 +160,7 @@ def test_forgets_the_need_that_was_asked_longest_ago_beyond_64(judged: list[str]
     assert judged == ["east"]
 
 
-def test_keeps_a_bounded_number_of_verdicts_and_always_those_of_the_last_need(
-    judged: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounds_verdicts_and_keeps_the_latest_request(judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a bound of three verdicts: two for two environments, and beside them those of no other need."""
     monkeypatch.setattr(verdict_cache, "MAX_VERDICTS", 3)
     verdicts, both = VerdictCache(), (EAST, WEST)
@@ -192,7 +192,7 @@ _MEMORY = VerdictCache()
     name=st.sampled_from(["chat", "one", "none"]),
     seed=st.integers(0, 99),
 )
-def test_a_memory_is_invisible(
+def test_cache_changes_no_decision(
     request: SchedulingRequest, environments: list[Environment], existing: list[Placement], name: str, seed: int
 ) -> None:
     for asked in (request, replace(request, deployment=replace(request.deployment, name=name)), request):

@@ -38,14 +38,14 @@ CASES = (
         f"{WANTED}; InferenceEnvironment env has not evaluated this placement yet",
     ),
     Case(
-        "beyond-whom-a-status-names",
+        "list-of-rejected-is-full",
         Admission(reason=Admitted.WAITING, status_limit=1000, labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has not evaluated this placement: it rejects 1000 others, and "
         "lists no more",
     ),
     Case(
-        "beyond-whom-a-status-admits",
+        "list-of-admitted-is-full",
         Admission(reason=Admitted.REJECTED, evaluated=True, status_limit=4000, free=FREE, labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has admitted 4000 placements and lists no more; its deployment "
@@ -105,6 +105,6 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_is_said(case: Case) -> None:
+def test_words_the_condition(case: Case) -> None:
     said = build_admitted(TWO, case.found)
     assert (said.status, said.reason, said.message) == (case.status, case.found.reason, case.message)

@@ -137,7 +137,7 @@ def test_the_order_of_the_inputs_changes_nothing() -> None:
     assert len(found) == 1
 
 
-def test_every_reason_has_a_phrase() -> None:
+def test_every_reason_has_a_short_text() -> None:
     assert all(reason.phrase for reason in Refused)
 
 

@@ -39,9 +39,9 @@ class Case:
 
 FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
 CASES = (
-    Case("all", "as it shall be", (seen(), seen(name="b")),
+    Case("all", "as declared", (seen(), seen(name="b")),
          (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and matching their declaration")),
-    Case("unseen", "a pool at which nobody has looked yet has no fault", (seen(), pool("b")),
+    Case("unseen", "a pool that was not observed yet has no fault", (seen(), pool("b")),
          (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and matching their declaration")),
     Case("zero", "an autoscaler has added none yet", (seen(nodes=0),),
          (TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand")),
@@ -69,7 +69,7 @@ CASES = (
     Case("past", "what is known tells the past", (seen(unusable=(FEW,)),),
          (UNKNOWN, HardwareAsDeclared.UNREACHABLE, "The nodes are as last known: gone away"),
          NodeObservation(reason=HardwareAsDeclared.UNREACHABLE, message="gone away")),
-    Case("never", "nobody is to look", (seen(),),
+    Case("never", "observation is off", (seen(),),
          (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, "spec.hardware.observe is Never: pools are taken as declared"),
          NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=Unobserved.NEVER)),
 )  # fmt: skip
@@ -88,7 +88,7 @@ def test_an_environment_without_pools_is_told_how_to_get_them() -> None:
 
 
 def test_usable_gpus() -> None:
-    """Eight nodes of eight with one lost, and a pool at which nobody looks."""
+    """Eight nodes of eight with one lost, and a pool that is not observed."""
     assert count_usable_gpus((seen(unusable=(FEW,)), pool("b", max_nodes=1))) == 7 * 8 + 8
     assert count_usable_gpus((pool(),)) is None
 

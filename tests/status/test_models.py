@@ -38,7 +38,7 @@ CASES = [
     Case("version-of-any-shape", "it may span nodes", one(engine=UNKNOWN, shape=None), (NEWEST,)),
     Case("tag", "what a tag names may change", replace(one(), source=OciSource(image="models/kimi:1")),
          ("spec.oci.image: names a tag, which may move; a digest always means the same weights",)),
-    Case("none", "obeyed, and each pod is charged a node all the same", one(pods_across_nodes=Spread.NONE),
+    Case("none", "obeyed, and each pod is charged a node nevertheless", one(pods_across_nodes=Spread.NONE),
          (f"{WHERE}{SHARE}",)),
     Case("none-on-one-node", "there is one pod", one(pods_across_nodes=Spread.NONE, shape=shape(1, 8))),
     Case("tokenizer", "of a file of weights", replace(one(), source=FILE),

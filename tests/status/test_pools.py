@@ -20,7 +20,7 @@ SLOW = (
 )
 
 
-def test_a_network_that_pods_get_no_device_of_is_named_and_nothing_is_held_up() -> None:
+def test_notes_tcp_fallback_in_pools_valid() -> None:
     labelled = replace(pool("a", bandwidth="eth-100g"), labels=LABELS), replace(pool("b"), labels=LABELS)
     found = environments.build_pools_valid(labelled, ())
     assert (found.status, found.reason, found.message) == (Status.TRUE, "Valid", SLOW)
@@ -105,7 +105,7 @@ def serving(reason: ServiceReady) -> Condition:
     return Condition(type=ConditionType.SERVICE_READY, status=Status.TRUE, reason=reason, message="Said")
 
 
-def test_the_services_message_repeats_it_once() -> None:
+def test_notes_tcp_fallback_in_service_ready() -> None:
     said = with_pool_notes(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
     assert said == "Said. Note: " + SLOW.removeprefix("2 pools. Note: ") + " of InferenceEnvironment east"
 
@@ -113,10 +113,16 @@ def test_the_services_message_repeats_it_once() -> None:
 @pytest.mark.parametrize(
     ("reason", "given"),
     [
-        ("one node talks to nobody", with_pool_notes(serving(ServiceReady.SERVING), pool(), shape(1), "east")),
-        ("nor does nobody", with_pool_notes(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east")),
+        (
+            "one node has no traffic between nodes",
+            with_pool_notes(serving(ServiceReady.SERVING), pool(), shape(1), "east"),
+        ),
+        (
+            "nor has a service without replicas",
+            with_pool_notes(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east"),
+        ),
         ("nothing is lost", with_pool_notes(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east")),
     ],
 )
-def test_what_is_not_slow_is_not_talked_about(reason: str, given: Condition) -> None:
+def test_notes_nothing_without_tcp_fallback(reason: str, given: Condition) -> None:
     assert given.message == "Said", reason

@@ -58,7 +58,7 @@ CASES = (
     ),
     Case(
         id="unreadable-placement",
-        reason="it counts, but nothing of it can be told",
+        reason="it counts, but nothing of it is known",
         want=Scheduled.PLACED,
         environments=(site("a", FRONTIER),),
         placements=(replace(MINE, shape=None),),
@@ -174,7 +174,7 @@ CASES = (
     ),
     Case(
         id="memory-for-the-maths",
-        reason="no GPU needs the memory of a whole replica, and nobody shall declare that",
+        reason="no GPU needs the memory of a whole replica, and no one should declare that",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         request=request(of=model(profile(), name="m", vram="810Gi")),
         environments=(site("a", pool("x", memory=None)),),
@@ -384,7 +384,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_is_said(case: Case) -> None:
+def test_words_the_condition(case: Case) -> None:
     found = explained(case.request, case.environments, case.placements)
     assert found.reason is case.want, case.reason
     assert found.status is (Status.TRUE if case.want is Scheduled.PLACED else Status.FALSE), case.reason

@@ -96,7 +96,7 @@ WINS = (
 
 
 @pytest.mark.parametrize("case", WINS, ids=lambda c: c.id)
-def test_which_pool_wins(case: Wins) -> None:
+def test_chooses_the_first_feasible_pool(case: Wins) -> None:
     verdict = filter_environment(case.request, case.environment, Ledger(case.others))
     assert isinstance(verdict, Feasible), case.reason
     assert (verdict.profile, verdict.pool) == case.want, case.reason
@@ -139,7 +139,7 @@ NEAREST = (
     ),
     Nearest(
         "fewer-faults",
-        "equally far, but only one thing to mend",
+        "equally far, but only one thing to correct",
         request(profile("one", shape(), requires=requires(memory="141Gi", precision=("fp4",)))),
         environment("env", pool("worse"), pool("better", precision=("fp4",))),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "better", Field.MEMORY_PER_GPU),
@@ -199,14 +199,14 @@ NEAREST = (
 
 
 @pytest.mark.parametrize("case", NEAREST, ids=lambda c: c.id)
-def test_the_nearest_pool_gives_the_reason(case: Nearest) -> None:
+def test_reports_the_refusals_of_the_nearest_pool(case: Nearest) -> None:
     verdict = filter_environment(case.request, case.environment, Ledger(case.others))
     assert isinstance(verdict, Infeasible), case.reason
     first = verdict.refusals[0]
     assert (verdict.reason, first.pool, first.field) == case.want, case.reason
 
 
-def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
+def test_reports_both_selectors_and_checks_nothing_else() -> None:
     """Of the pool, which could not hold it either, nothing is said."""
     chosen = SchedulingRequest(
         deployment=deployment(selector=selector(team="a")),
@@ -221,7 +221,7 @@ def test_both_selectors_say_why_and_nothing_else_is_looked_at() -> None:
     ]
 
 
-def test_capacity_tells_never_from_not_now() -> None:
+def test_distinguishes_a_small_pool_from_a_full_one() -> None:
     """Two replicas of 2 x 8: three nodes never hold both, four do once the other placement left."""
     twice, other = request(TWO_NODES, replicas=2), taker("a")
     never = filter_environment(twice, environment("env", pool("a", nodes=3)), Ledger((other,)))
@@ -237,8 +237,8 @@ def test_capacity_tells_never_from_not_now() -> None:
     assert not_now.refusals[0].use == PoolUse(nodes=4, nodes_in_use=1, placements=1)
 
 
-def test_an_environment_is_decided_again_although_it_is_not_ready() -> None:
-    """An outage is no reason to leave it; anew it would not be chosen."""
+def test_reschedules_on_an_environment_that_is_not_ready() -> None:
+    """An outage is no reason to leave it; a new placement would not be scheduled there."""
     down = environment("env", pool(), ready=False)
     assert isinstance(filter_for_reschedule(request(ONE_GPU), down, Ledger(())), Feasible)
     assert isinstance(filter_environment(request(ONE_GPU), down, Ledger(())), Infeasible)
@@ -295,7 +295,7 @@ def test_what_a_pools_preset_sets_no_profile_sets() -> None:
 
 
 def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
-    """So that nobody fixes one fault to meet the next."""
+    """So that a user sees every fault at once."""
     demanding = requires(
         memory="141Gi",
         nvlink_domain=72,

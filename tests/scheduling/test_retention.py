@@ -258,7 +258,7 @@ CASES = (
     Case(id="no-room", reason="its environment says so", environment=YIELDING, placement=MINE, want=EVICT),
     Case(
         id="never-admitted-and-not-ready",
-        reason="nobody waits for an environment that would not be chosen any more",
+        reason="it would wait for an environment that would not be chosen any more",
         environment=environment("env", pool(), uid="e", ready=False),
         placement=MINE,
         want=EVICT,
@@ -302,7 +302,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_becomes_of_a_placement(case: Case) -> None:
+def test_decides_retention(case: Case) -> None:
     wanted = deployment(selector=selector(**case.labels))
     request = SchedulingRequest(deployment=wanted, model=case.model, storage_check=planner(case.model))
     known = {} if case.environment is None else {"env": case.environment}
@@ -312,7 +312,7 @@ def test_what_becomes_of_a_placement(case: Case) -> None:
     assert {name for name, placements in got.items() if placements} == {case.want}, case.reason
 
 
-def test_one_placement_an_environment() -> None:
+def test_keeps_one_placement_for_each_environment() -> None:
     """Of two on the same environment the Ready one counts, the other goes."""
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     ready, other = placement(name="b", ready=True), placement(name="a")
@@ -321,7 +321,7 @@ def test_one_placement_an_environment() -> None:
     assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
 
 
-def test_those_that_shall_stay_longest_come_first() -> None:
+def test_retention_order_keeps_the_most_advanced_longest() -> None:
     """Ready before not Ready, what is being deleted last, then by environment."""
     names = ("a", "b", "c", "d")
     known = {name: environment(name, pool()) for name in names}
@@ -331,7 +331,7 @@ def test_those_that_shall_stay_longest_come_first() -> None:
     assert [p.environment for p in found.kept] == ["c", "a", "d", "b"]
 
 
-def test_of_those_that_are_not_ready_the_one_that_served_is_carried() -> None:
+def test_carries_the_placement_that_was_ready() -> None:
     """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
     own = [placement("a"), replace(placement("b"), planned_uri="pvc://x"), placement("c", was_ready=True)]
     request = SchedulingRequest(deployment=deployment(environments=1), model=model(), storage_check=planner(model()))

@@ -115,7 +115,7 @@ CASES = (
     Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
          others=TWO_OF_OTHERS),
-    Case("class-of-a-claim-that-is-there", "nobody makes another", FOUR, None, replicas=3, request=storage(FAULT),
+    Case("class-of-a-claim-that-is-there", "no other claim is created", FOUR, None, replicas=3, request=storage(FAULT),
          mine=THERE),
     Case("claim-of-one-pod", "it is what it is", FOUR, unstorable(fault=ONE_POD),
          mine=replace(THERE, claim_mode="ReadWriteOnce")),
@@ -139,7 +139,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_it_gets(case: Case) -> None:
+def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
     assignment, miss = scale_existing(case.request, case.environment, case.mine, ONE, Ledger(case.others))
     assert miss == case.want, case.reason
     assert (assignment.environment, assignment.profile, assignment.pool) == ("env", "default", "pool")
@@ -153,7 +153,7 @@ def test_what_it_gets(case: Case) -> None:
         (None, "100Gi", "VRAM maths made its shape: it is computed by what the model says now"),
     ],
 )
-def test_the_memory_that_made_its_shape(declared: object, want: str, reason: str) -> None:
+def test_keeps_the_vram_that_made_the_shape(declared: object, want: str, reason: str) -> None:
     asked = model(profile(shape=declared), vram="100Gi")  # type: ignore[arg-type]  # a shape or none
     request = SchedulingRequest(deployment=deployment(), model=asked)
     assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), ONE, Ledger(()))
@@ -161,7 +161,7 @@ def test_the_memory_that_made_its_shape(declared: object, want: str, reason: str
 
 
 @pytest.mark.parametrize(("granted", "want"), [((), 0), ((1,), 1), ((2,), 2), ((9,), 3)])
-def test_one_that_has_to_yield_has_what_it_was_admitted_for(granted: tuple[int, ...], want: int) -> None:
+def test_rejected_placement_keeps_admitted_replicas(granted: tuple[int, ...], want: int) -> None:
     shares = (Share(pool="pool", nodes=1, gpus_per_node=8, replicas=replicas) for replicas in granted)
     grants = tuple(Grant(uid="me", namespace="team", name="chat-env", share=share) for share in shares)
     there = environment("env", pool(nodes=4), uid="e", admitted=grants, rejected=(("me", "pool"),))

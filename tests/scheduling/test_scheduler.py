@@ -65,35 +65,35 @@ class TestFill:
     def test_environments_by_name(self) -> None:
         assert placed(schedule(request(2), environments("cab"), [])) == ["a", "b"]
 
-    def test_what_exists_counts(self) -> None:
+    def test_existing_placement_counts(self) -> None:
         assert placed(schedule(request(2), environments("abc"), [placement("c")])) == ["a", "c"]
         assert placed(schedule(request(2), environments("abc"), [placement("a")])) == ["a", "b"]
 
-    def test_refused_ones_are_named_and_passed_over(self) -> None:
+    def test_reports_refused_environments_and_passes_over_them(self) -> None:
         decision = schedule(request(), [environment("a"), *environments("b")], [])
         assert placed(decision) == ["b"]
         assert [(m.environment, m.reason) for m in decision.refusals] == [("a", Refused.NO_POOL_SATISFIES_REQUIREMENTS)]
 
-    def test_not_ready_is_never_chosen_anew(self) -> None:
+    def test_never_chooses_an_environment_that_is_not_ready(self) -> None:
         decision = schedule(request(), [environment("a", pool(), ready=False)], [])
         assert placed(decision) == []
         assert decision.refusals[0].reason is Refused.ENVIRONMENT_NOT_READY
 
-    def test_one_being_deleted_is_as_good_as_gone(self) -> None:
+    def test_ignores_environments_that_are_being_deleted(self) -> None:
         decision = schedule(request(), [environment("a", pool(), deleting=True)], [])
         assert decision.fault is not None
         assert (decision.fault.reason, decision.candidates) == (Refused.NO_ENVIRONMENTS, 0)
 
-    def test_only_room_that_nobody_has_is_given(self) -> None:
+    def test_chooses_only_free_capacity(self) -> None:
         other = placement("a", deployment="other", namespace="elsewhere")
         assert placed(schedule(request(), environments("ab", nodes=1), [other])) == ["b"]
 
-    def test_the_same_name_in_another_namespace_is_somebody_else(self) -> None:
+    def test_same_name_in_another_namespace_is_another_deployment(self) -> None:
         other = placement("a", namespace="elsewhere")
         decision = schedule(request(), environments("ab", nodes=1), [other])
         assert [(a.environment, a.placement) for a in decision.assignments] == [("b", None)]
 
-    def test_replicas_apart_need_nodes_of_their_own(self) -> None:
+    def test_exclusive_replicas_need_nodes_of_their_own(self) -> None:
         """2 replicas of 4 GPUs share one node of 8, unless they must be apart."""
         together = model(profile(shape=shape(1, 4)))
         apart = model(profile(shape=shape(1, 4), replicas_across_nodes=Spread.REQUIRED))
@@ -135,14 +135,14 @@ class TestFaults:
             Field.STORAGE,
         )
 
-    def test_what_runs_stays_although_the_deployment_became_invalid(self) -> None:
+    def test_keeps_running_placements_of_an_invalid_deployment(self) -> None:
         """The placement on `a` is as it was; the one whose pool is gone waits for a valid spec."""
         own = [placement("a", shape=shape(2)), placement("b", "gone", shape=shape(2))]
         decision = schedule(request(2, model=TWO_NODES, choice=EMPTY_DIR), environments("ab"), own)
         assert decision.fault is not None
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["b"], [])
 
-    def test_an_empty_list_of_environments_tears_nothing_down(self) -> None:
+    def test_empty_list_of_environments_removes_nothing(self) -> None:
         own = [placement("a", was_ready=True, ready=True), placement("b")]
         decision = schedule(request(2), [], own)
         assert decision.fault is not None
@@ -151,13 +151,13 @@ class TestFaults:
 
 
 class TestScaleDown:
-    def test_not_ready_goes_first(self) -> None:
+    def test_drops_unready_placements_first(self) -> None:
         own = [placement("a"), placement("b", ready=True), placement("c", ready=True)]
         decision = schedule(request(2), environments("abc"), own)
         assert placed(decision) == ["b", "c"]
         assert dropped(decision) == [("a", DropCause.SCALED_DOWN)]
 
-    def test_then_the_last_by_name(self) -> None:
+    def test_drops_the_last_by_name(self) -> None:
         own = [placement(name, ready=True) for name in "cab"]
         decision = schedule(request(1), environments("abc"), own)
         assert placed(decision) == ["a"]
@@ -215,7 +215,7 @@ class TestMove:
     new = environment("new", pool(nodes=1), labels={"tier": "new"})
     own = placement("old", was_ready=True, ready=True)
 
-    def test_the_old_stays_until_the_new_is_ready(self) -> None:
+    def test_carries_the_old_placement_until_the_new_one_is_ready(self) -> None:
         decision = schedule(request(model=self.model), [self.old, self.new], [self.own])
         assert (placed(decision), carried(decision), dropped(decision)) == (["new"], ["old"], [])
         assert decision.placed == 1
@@ -230,7 +230,7 @@ class TestMove:
         assert (placed(decision), carried(decision)) == (["new"], [])
         assert dropped(decision) == [("old", DropCause.REPLACED)]
 
-    def test_where_nothing_else_fits_it_stays_and_the_refusal_is_reported(self) -> None:
+    def test_keeps_placement_and_reports_refusal_when_nothing_else_fits(self) -> None:
         other = placement("new", deployment="other")
         decision = schedule(request(model=self.model), [self.old, self.new], [self.own, other])
         assert (placed(decision), carried(decision), dropped(decision)) == ([], ["old"], [])
@@ -240,7 +240,7 @@ class TestMove:
         ]
 
     def test_the_old_is_charged_to_others(self) -> None:
-        """Nobody else gets its node while it is carried."""
+        """No other placement gets its node while it is carried."""
         theirs = request(name="theirs")
         decision = schedule(theirs, [self.old], [self.own])
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
@@ -273,12 +273,12 @@ class TestMove:
 class TestYield:
     other = placement("a", deployment="other", created="2025")
 
-    def test_what_never_served_and_does_not_fit_is_decided_again(self) -> None:
+    def test_evicts_a_placement_that_was_never_ready_and_does_not_fit(self) -> None:
         decision = schedule(request(), environments("ab", nodes=1), [placement("a"), self.other])
         assert placed(decision) == ["b"]
         assert dropped(decision) == [("a", DropCause.EVICTED)]
 
-    def test_and_dropped_where_nothing_fits(self) -> None:
+    def test_drops_it_where_nothing_fits(self) -> None:
         decision = schedule(request(), environments("a", nodes=1), [placement("a"), self.other])
         assert (placed(decision), carried(decision)) == ([], [])
         assert dropped(decision) == [("a", DropCause.EVICTED)]
@@ -308,7 +308,7 @@ class TestYield:
             view = view[::-1] if reverse else view
         assert [p.deployment for p in view] == ["two"], "same second, lower uid"
 
-    def test_a_served_one_does_not_yield_to_an_older_one(self) -> None:
+    def test_placement_that_was_ready_is_not_evicted_for_an_older_one(self) -> None:
         own = placement("a", was_ready=True, created="2026")
         decision = schedule(request(), environments("ab", nodes=1), [own, self.other])
         assert placed(decision) == ["a"]
@@ -320,7 +320,7 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [4]
 
     def test_beyond_what_others_leave(self) -> None:
-        """One of four nodes is somebody else's: 4 replicas do not fit, so the one that runs stays alone."""
+        """One of four nodes is another deployment's: 4 replicas do not fit, so the one that runs stays alone."""
         other = placement("a", deployment="other")
         decision = schedule(request(replicas=4), environments("a", nodes=4), [placement("a"), other])
         assert [a.replicas for a in decision.assignments] == [1]
@@ -329,7 +329,7 @@ class TestGrowth:
         assert (miss.refusals[0].required, miss.refusals[0].actual) == (4, 3)
 
     def test_no_further_than_its_environment_admitted(self) -> None:
-        """Three replicas stand in its spec, two were admitted, and somebody else has the other two of four nodes."""
+        """Three replicas stand in its spec, two were admitted, and another deployment has two of four nodes."""
         share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
         grant = Grant(uid="me", namespace=NAMESPACE, name="chat-a", share=share)
         there = environment("a", pool(nodes=4), uid="e", admitted=(grant,), rejected=(("me", "pool"),))
@@ -392,7 +392,7 @@ class TestUnreadable:
         assert dropped(decision) == [("b", DropCause.SCALED_DOWN)]
 
 
-def test_a_placement_that_is_being_deleted_stays_where_it_is_wanted() -> None:
+def test_deleting_placement_keeps_its_assignment() -> None:
     """Deleted by hand, it comes back to its place; beside another it is the first to go."""
     going = replace(placement("b", ready=True), deleting=True)
     assert placed(schedule(request(), environments("ab"), [going])) == ["b"]

@@ -52,12 +52,12 @@ CASES = (
     Case("admitted-for-none", "nor does it get more", SERVES, NEW, BEYOND, left(0), replace(FOUND, replicas=0)),
     Case("serves-another-shape", "it asks for something else", replace(SERVES, shape=shape(2)), GRANTED, BEYOND,
          left(0)),
-    Case("cannot-be-read", "nobody knows what it asks for", replace(SERVES, shape=None), GRANTED, BEYOND, left(0)),
+    Case("cannot-be-read", "its request is unknown", replace(SERVES, shape=None), GRANTED, BEYOND, left(0)),
     Case("room-again", "its grant was another's meanwhile", SAID_SO, GRANTED, None, left(0, None)),
     Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, NEW, None, FOUND),
     Case("room-again-and-begun", "what was begun never left the ledger", replace(SAID_SO, planned_uri="pvc://x"),
          GRANTED, None, FOUND),
-    Case("can-start-again", "its grant may be another's by now", HELD_BACK, GRANTED, None,
+    Case("can-start-again", "its grant may be another placement's", HELD_BACK, GRANTED, None,
          replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
     Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, NEW, None, FOUND),
     Case("can-start-again-and-begun", "it never left the ledger", replace(HELD_BACK, planned_uri="pvc://x"), GRANTED,
@@ -66,7 +66,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_a_quota_leaves_of_an_admission(case: Case) -> None:
+def test_admission_within_the_quota(case: Case) -> None:
     assert apply_quota(case.found, case.placement, case.environment, case.quota_usage) == case.want, case.reason
 
 
@@ -78,7 +78,7 @@ def _made(assignment: Assignment) -> Placement:
     return placement(assignment.environment, name=assignment.environment)
 
 
-def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
+def test_refuses_only_new_placements_beyond_the_quota() -> None:
     mine = placement("b", name="b", was_ready=True)
     mine = replace(mine, allocated=mine.requested)
     earlier = Infeasible(environment="d", refusals=(Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
@@ -109,13 +109,13 @@ def test_of_a_decision_only_what_is_new_and_beyond_goes() -> None:
     assert replace(found, assignments=decision.assignments, refusals=decision.refusals) == decision
 
 
-def test_what_is_there_stays_whatever_the_quota() -> None:
+def test_keeps_existing_placements_whatever_the_quota() -> None:
     there = [placement(name, name=name) for name in "ab"]
     decision = Decision(assignments=tuple(_assigned(each.environment, each) for each in there))
     assert limit_decision(decision, _made, there, Limits(placements=1)) == decision
 
 
-def test_what_is_new_comes_after_everything_that_is_there() -> None:
+def test_charges_new_placements_after_existing_ones() -> None:
     """Also after what has not begun: else each of two deployments would think that the other waits."""
     waits = placement("z", name="z")
     found = limit_decision(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))

@@ -36,7 +36,7 @@ def test_a_replica_takes_gpus_on_distinct_nodes() -> None:
     assert PoolCapacity(2, 16).count_fitting(Demand(shape(2, 8), 2)) == 2
 
 
-def test_a_sum_of_gpus_is_no_capacity() -> None:
+def test_capacity_is_counted_by_node_not_by_sum() -> None:
     """4 nodes with 4 free GPUs each hold no pod of 8."""
     room = PoolCapacity(4, 8)
     for _ in range(4):
@@ -69,7 +69,7 @@ def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
     assert listed(room) == [0, 0, 0]
 
 
-def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
+def test_exclusive_replica_nodes_allow_one_pod_per_node() -> None:
     assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 4), 6)) == 6
     assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 4), 6, exclusive_replica_nodes=True)) == 3
     assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 8), 6, exclusive_replica_nodes=True)) == 3
@@ -77,7 +77,7 @@ def test_apart_means_one_pod_of_the_service_on_a_node() -> None:
     assert PoolCapacity(5, 8).count_fitting(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 1
 
 
-def test_apart_takes_a_node_for_each_pod() -> None:
+def test_exclusive_replica_nodes_take_a_node_for_each_pod() -> None:
     room = PoolCapacity(3, 8)
     assert room.take(1, 4, 2, max_per_node=1) == 0
     assert listed(room) == [4, 4, 8]
@@ -85,13 +85,13 @@ def test_apart_takes_a_node_for_each_pod() -> None:
     assert listed(room) == [2, 2, 6]
 
 
-def test_what_runs_beyond_its_pool_takes_it_as_far_as_it_goes() -> None:
+def test_takes_as_much_as_fits_of_an_overcommitted_pool() -> None:
     room = PoolCapacity(3, 8)
     room.take(2, 8, 5)
     assert listed(room) == [0, 0, 0]
 
 
-def test_a_pod_that_has_its_node_to_itself_keeps_the_rest_of_it_from_others() -> None:
+def test_exclusive_node_leaves_nothing_to_others() -> None:
     """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
     room = PoolCapacity(4, 8, exclusive_nodes=(False, True))
     assert room.count_fitting(Demand(shape(2, 4), 3)) == 2
@@ -105,12 +105,12 @@ def test_a_pod_that_has_its_node_to_itself_keeps_the_rest_of_it_from_others() ->
     assert room.count_fitting(Demand(shape(1, 4), 2)) == 1
 
 
-def test_what_is_left_of_a_node_is_not_added_up() -> None:
+def test_does_not_add_up_leftovers_of_nodes() -> None:
     """Of 8 GPUs two pods of 3 have 6: three nodes hold six of them, and not 24 / 3."""
     assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 3), 8)) == 6
 
 
-def test_a_pool_too_small_for_pods_with_nodes_of_their_own_says_that_they_are() -> None:
+def test_reports_exclusive_nodes_when_the_pool_is_too_small() -> None:
     for gpus, whole in ((4, True), (8, False)):
         own = replace(pool(nodes=2), pod=PodAdditions(host_network=True))
         room = Ledger(()).room(environment("env", own), own)
@@ -119,11 +119,11 @@ def test_a_pool_too_small_for_pods_with_nodes_of_their_own_says_that_they_are() 
         assert (found.reason, found.actual, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)
 
 
-def test_an_empty_pool_is_asked_without_counting_who_is_there() -> None:
+def test_computes_the_empty_pool_without_counting_placements() -> None:
     assert count_in_empty_pool(3, 8, Demand(shape(2, 8), 2)) == 1
 
 
-def test_thousands_of_nodes_and_replicas_cost_nothing_extra() -> None:
+def test_cost_does_not_grow_with_nodes_and_replicas() -> None:
     """20,000 replicas of one GPU exactly fill 2,500 nodes of 8; one more does not fit."""
     room = PoolCapacity(2_500, 8)
     assert room.count_fitting(Demand(shape(1, 1), 20_001)) == 20_000
@@ -135,7 +135,7 @@ taken = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 
 
 
 @given(taken=taken, nodes=st.integers(1, 3), gpus=st.integers(1, 4), replicas=st.integers(1, 3))
-def test_what_fits_is_what_some_assignment_can_hold(
+def test_fits_exactly_what_some_assignment_holds(
     taken: list[tuple[int, int, int]], nodes: int, gpus: int, replicas: int
 ) -> None:
     """Against every assignment of pods to 4 nodes of 4 GPUs."""

@@ -23,7 +23,7 @@ OTHER = Placement(
 )  # fmt: skip
 MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")
 NEW = replace(MINE, uid="", name="new", was_ready=False, allocated=None, created="")
-# It was told before that its namespace may not have what its deployment wrote, and has what it had.
+# It is over quota already, and keeps what it had.
 BEYOND = replace(MINE, over_quota=True)
 
 
@@ -91,7 +91,7 @@ CASES = (
     ),
     Case(
         id="unreadable",
-        reason="what it has cannot be told from what is wanted",
+        reason="what it has cannot be compared with the request",
         has=replace(MINE, shape=None),
         made=replace(MINE, shape=WHOLE),
         gpus=11,
@@ -109,7 +109,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_what_is_kept_of_a_decision(case: Case) -> None:
+def test_limits_one_assignment_by_the_quota(case: Case) -> None:
     asked = Assignment(
         environment="env",
         profile="default",
@@ -153,7 +153,7 @@ def within(made: dict[str, Placement], *assignments: Assignment, before: tuple[I
 NEWS = {name: replace(NEW, environment=name, name=name) for name in "bc"}
 
 
-def test_of_two_new_ones_the_first_is_made_whatever_their_names() -> None:
+def test_accepts_the_first_of_two_new_placements() -> None:
     before = Infeasible(environment="bb", refusals=(Refusal(reason=Refused.POOL_TOO_SMALL, field=Field.REPLICAS),))
     larger = replace(STAYS, shape=builders.shape(2, 8))
     found = within({**NEWS, "a": larger}, asked("c"), asked("b"), asked("a", STAYS), before=(before,))
@@ -162,19 +162,19 @@ def test_of_two_new_ones_the_first_is_made_whatever_their_names() -> None:
     assert [miss.environment for miss in found.refusals] == ["a", "b", "bb"]
 
 
-def test_what_is_there_grows_before_anything_new_is_made() -> None:
+def test_scales_existing_placements_before_new_ones() -> None:
     found = within({**NEWS, "a": replace(STAYS, shape=WHOLE)}, asked("c"), asked("a", STAYS))
     assert found.assignments == (asked("a", STAYS),)
     assert [miss.environment for miss in found.refusals] == ["c"]
 
 
-def test_a_decision_keeps_its_order() -> None:
+def test_limited_decision_keeps_its_order() -> None:
     last = replace(STAYS, environment="e")
     found = within({**NEWS, "e": last}, asked("b"), asked("e", last))
     assert [each.environment for each in found.assignments] == ["b", "e"]
 
 
-def test_of_two_that_grow_the_older_one_does() -> None:
+def test_scales_the_older_of_two_placements() -> None:
     """One of the four GPUs that are left is either's."""
     young = replace(STAYS, environment="a", name="young", uid="young", created="2026-01-09")
     old = replace(STAYS, environment="e", name="old")
@@ -186,7 +186,7 @@ def test_of_two_that_grow_the_older_one_does() -> None:
     assert [(each.environment, each.replicas) for each in found.assignments] == [("a", 1), ("e", 2)]
 
 
-def test_what_waits_grows_before_what_came_later() -> None:
+def test_scales_waiting_placements_by_age() -> None:
     """Neither has anything: 12 GPUs are the older one's."""
     old, young = (replace(NEW, name=name, uid=name, created=f"2026-01-0{day}") for name, day in (("old", 1), ("y", 5)))
     asks = replace(asked("env", old), replicas=3)

@@ -1,4 +1,4 @@
-"""What refusals and decisions record, whole: whoever words them, or goes on by them, has nothing else."""
+"""What refusals and decisions record: messages and later steps are made from nothing else."""
 
 from dataclasses import dataclass, replace
 
@@ -144,7 +144,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_a_refusal_says_who_what_and_where(case: Case) -> None:
+def test_refusal_records_everything_that_was_compared(case: Case) -> None:
     assert filter_environment(case.request, case.environment, Ledger(())) == case.want
 
 
@@ -152,13 +152,13 @@ def test_a_refusal_says_who_what_and_where(case: Case) -> None:
     ("wanted", "outlook"),
     [(9, Outlook.NOT_NOW), (12, Outlook.NOT_NOW), (13, Outlook.NEVER)],
 )
-def test_what_a_quota_never_has_room_for_is_not_waited_for(wanted: int, outlook: Outlook) -> None:
+def test_request_beyond_the_limit_is_never_possible(wanted: int, outlook: Outlook) -> None:
     """Four of twelve are another's, who may leave."""
     assert over_quota(wanted, QUOTA).outlook is outlook
 
 
 @pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])
-def test_what_is_decided_again_where_it_is_is_not_asked_about_its_own_quota_twice(gpus: int, within: bool) -> None:
+def test_rescheduling_ignores_the_quota(gpus: int, within: bool) -> None:
     """Eight of twelve are left; what it is charged for already is for `within_quota` to know."""
     request = replace(asked(model(profile("default", shape(gpus=gpus)))), quota_usage=TAKES)
     there = environment("env", pool(gpus=16))
@@ -166,7 +166,7 @@ def test_what_is_decided_again_where_it_is_is_not_asked_about_its_own_quota_twic
     assert isinstance(filter_for_reschedule(request, there, Ledger(())), Feasible)
 
 
-def test_how_full_a_pool_is_says_what_cannot_be_used() -> None:
+def test_pool_use_reports_unusable_nodes() -> None:
     facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=Unfit.CORDONED, count=1, nodes=("n",)),))
     room = PoolCapacity(4, 8, unusable_nodes=1)
     seen = measure_use(room, replace(pool(nodes=4), facts=facts))
@@ -174,12 +174,12 @@ def test_how_full_a_pool_is_says_what_cannot_be_used() -> None:
     assert measure_use(room, pool(nodes=4)) == replace(seen, unusable=())
 
 
-def test_what_is_left_is_known_of_the_pools_that_were_published() -> None:
+def test_capacity_is_known_for_published_pools_only() -> None:
     there = environment("env", pool(), pool("new"), uid="e", free={"pool": Free(placements=0, nodes=((8, 4),))})
     assert [Ledger(()).has_capacity_of(there, each) for each in there.pools] == [True, False]
 
 
-def test_what_is_left_is_what_was_published() -> None:
+def test_uses_the_published_capacity() -> None:
     """Of a pool whose nodes shrank, what they can hold; nothing where nothing was published."""
     left = {"pool": Free(placements=2, nodes=((4, 1), (8, 2), (16, 1)))}
     room = Ledger(()).room(environment("env", uid="e", free=left), pool())
@@ -191,7 +191,7 @@ def test_what_is_left_is_what_was_published() -> None:
 @pytest.mark.parametrize(
     ("free", "field"), [({}, Field.LEDGER), ({"pool": Free(placements=4, nodes=())}, Field.REPLICAS)]
 )
-def test_no_room_is_told_from_not_known_yet(free: dict[str, Free], field: Field) -> None:
+def test_distinguishes_no_capacity_from_unpublished_capacity(free: dict[str, Free], field: Field) -> None:
     found = filter_environment(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
     assert isinstance(found, Infeasible)
     (refusal,) = found.refusals
@@ -207,7 +207,7 @@ SMALLEST = Preference.SMALLEST_SUFFICIENT
     [("40Gi", 160 * GIB), (None, 320 * GIB)],
     ids=["asked for by GPU", "not asked for"],
 )
-def test_spare_memory_is_that_of_a_replica(memory: str | None, spare: int) -> None:
+def test_spare_memory_is_of_one_replica(memory: str | None, spare: int) -> None:
     """Four GPUs of 80Gi; what is required is required of each."""
     four = model(profile("four", shape(1, 4), requires=requires(memory=memory)))
     found = filter_environment(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
@@ -216,7 +216,7 @@ def test_spare_memory_is_that_of_a_replica(memory: str | None, spare: int) -> No
     assert found.rank.spare == spare
 
 
-def test_the_smallest_is_of_the_first_profile_that_anything_satisfies() -> None:
+def test_smallest_pool_is_of_the_first_feasible_profile() -> None:
     """A second profile's smaller pool, or one in between that is refused by its selector, changes nothing."""
     two = model(
         profile("whole", shape(1, 8)), profile("elsewhere", shape(1, 1), selector=EUROPE), profile("one", shape(1, 1))
@@ -230,8 +230,8 @@ def test_the_smallest_is_of_the_first_profile_that_anything_satisfies() -> None:
 FAULT = StorageFault(kind=FaultKind.EMPTY_DIR, field="spec.modelCache.type")
 
 
-def test_a_fault_of_the_deployment_starts_nothing_and_says_what_it_is() -> None:
-    """What stays and can be read is kept; neither is anything decided again nor anew, and nothing goes."""
+def test_fault_of_the_deployment_places_nothing_and_is_reported() -> None:
+    """Readable placements are kept; nothing is rescheduled, chosen or dropped."""
     request = replace(asked(environments=3), storage_check=lambda *_: (FAULT,))
     everywhere = [environment(name, pool()) for name in "abc"]
     moving = placement("b", pool="gone")
@@ -242,7 +242,7 @@ def test_a_fault_of_the_deployment_starts_nothing_and_says_what_it_is() -> None:
     assert (decision.candidates, decision.desired) == (3, 3)
 
 
-def test_a_fault_needs_no_environment_to_be_seen() -> None:
+def test_reports_a_fault_without_any_environment() -> None:
     request = replace(asked(), storage_check=lambda *_: (FAULT,))
     fault = schedule(request, [], []).fault
     assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
@@ -253,14 +253,14 @@ def test_a_fault_needs_no_environment_to_be_seen() -> None:
     assert not schedule(request, [environment("env", pool())], []).refusals, "nor do environments repeat it"
 
 
-def test_where_a_deployment_is_it_counts_and_does_not_believe() -> None:
+def test_computes_capacity_on_its_own_environments() -> None:
     """What is published there counts its own replicas among those that are taken."""
     there = environment("a", pool(nodes=4), uid="e", free={"pool": Free(placements=1, nodes=())})
     decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", was_ready=True)])
     assert [a.replicas for a in decision.assignments] == [2]
 
 
-def test_of_several_on_one_environment_all_but_one_go_and_the_others_stay() -> None:
+def test_drops_all_but_one_placement_of_an_environment() -> None:
     own = [
         placement("a", name="a-1"),
         placement("a", name="a-2"),
@@ -274,7 +274,7 @@ def test_of_several_on_one_environment_all_but_one_go_and_the_others_stay() -> N
     ]  # fmt: skip
 
 
-def test_what_is_decided_again_is_so_beside_what_stays_and_past_what_is_gone() -> None:
+def test_reschedules_in_place_past_deleted_environments() -> None:
     """Of three one stays, one's environment is gone and one's pool is: the last is decided in place."""
     own = [placement("a"), placement("b"), placement("c", pool="gone")]
     decision = schedule(asked(environments=2), [environment(name, pool()) for name in "ac"], own)

@@ -73,18 +73,18 @@ ME = serves("me", 1)
 WAITS = asks("waits", 2, created=OLD)
 CASES = (
     Case("waits", "it waits for two nodes and holds none", ME, (WAITS,), 2, 2),
-    Case("waits-by-hand", "whoever wrote it", ME, (replace(WAITS, owner="", deployment=""),), 2, 2),
+    Case("waits-by-hand", "also if a user wrote it", ME, (replace(WAITS, owner="", deployment=""),), 2, 2),
     Case("waits-for-one-group", "nor one of two nodes", ME, (asks("waits", 1, TWO_NODES, OLD),), 2, 2),
     Case("holds", "the second node is another's", ME, (serves("other", 1),), 2, 1),
     Case("serves-ungranted", "what runs holds its node", ME, (replace(serves("other", 1), labels=()),), 2, 1),
     Case("smaller-shape", "the room is its own", ME, (WAITS,), 1, 1, HALF),
-    Case("larger-shape", "and what nobody holds", ME, (WAITS,), 1, 1, TWO_NODES),
+    Case("larger-shape", "and what is free", ME, (WAITS,), 1, 1, TWO_NODES),
     Case("two-wait", "beside each other they hold no more", ME, (WAITS, replace(WAITS, uid="w", name="w")), 2, 2),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_only_waits_holds_nothing(case: Case) -> None:
+def test_waiting_placement_holds_nothing(case: Case) -> None:
     others = list(case.others)
     there = published(2, [case.me, *others], grant(case.me, 1))
     (assignment,) = decided(there, case.me, others, case.replicas, case.shape).assignments
@@ -95,7 +95,7 @@ def test_what_only_waits_holds_nothing(case: Case) -> None:
     assert asked.requested in [g.share for g in grown.grants if g.uid == "me"], "its environment admits what is decided"
 
 
-def test_the_message_names_those_who_hold_the_nodes() -> None:
+def test_message_counts_the_placements_that_hold_the_nodes() -> None:
     """Two of three nodes are held by another: that one waits for three nodes is not said."""
     holder, waits = serves("holder", 1), asks("waits", 3, created=OLD)
     there = published(3, [ME, holder, waits], grant(ME, 1), grant(holder, 1))
@@ -106,7 +106,7 @@ def test_the_message_names_those_who_hold_the_nodes() -> None:
     assert (refusal.use.nodes, refusal.use.nodes_in_use, refusal.use.placements) == (3, 1, 1)
 
 
-def test_one_that_is_being_deleted_and_never_began_takes_no_room() -> None:
+def test_deleting_placement_without_resources_takes_no_room() -> None:
     """The environment does not admit it any more, however long a finalizer keeps it."""
     going = asks("going", 1, deleting=True)
     there = published(2, [ME, going], grant(ME, 1))
@@ -114,7 +114,7 @@ def test_one_that_is_being_deleted_and_never_began_takes_no_room() -> None:
     assert assignment.replicas == 2
 
 
-def test_one_that_comes_first_and_has_room_keeps_its_turn() -> None:
+def test_first_placement_with_room_keeps_its_turn() -> None:
     """Neither has served: the older one asks for the free node, which the environment is about to admit it to."""
     me, first = asks("me", 1, created=YOUNG), asks("first", 1, created=OLD)
     there = environment("env", pool(nodes=2), uid="e", admitted=(grant(me, 1),))
@@ -209,7 +209,7 @@ def test_nothing_that_only_waits_blocks_growth(
 
 
 @given(rows=WORLDS, nodes=st.integers(1, 8))
-def test_none_waits_beside_room(rows: list[tuple[int, Shape, str, int]], nodes: int) -> None:
+def test_no_placement_waits_beside_free_capacity(rows: list[tuple[int, Shape, str, int]], nodes: int) -> None:
     """At rest what is not admitted does not fit beside what is."""
     made = [_placed(str(number), row) for number, row in enumerate(rows)]
     others = [p for p, _ in made]
