@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 
@@ -178,8 +177,8 @@ class Inventory:
         if matching:
             namespaces = ", ".join(ref.namespace for ref in matching)
             raise CliError(f"ModelDeployment {name} is in the namespaces {namespaces}. Choose one with -n")
-        close = get_close_matches(name, [ref.name for ref in in_scope], n=1)
-        advice = f" Did you mean {close[0]}?" if close else " Look for it with -n NAMESPACE or -A"
+        close = find_nearest(name, [ref.name for ref in in_scope])
+        advice = f" Did you mean {close}?" if close else " Look for it with -n NAMESPACE or -A"
         where = f" in namespace {self.namespace}" if self.namespace else ""
         raise CliError(f"there is no ModelDeployment {name}{where}.{advice}", Code.NOT_FOUND)
 

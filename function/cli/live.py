@@ -26,7 +26,6 @@ from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
 
 if TYPE_CHECKING:
-    from kr8s import ServerError
     from kr8s.asyncio import Api
 
 T = TypeVar("T")
@@ -43,7 +42,6 @@ PLURALS = {
     "EnvironmentConfig": ("apiextensions.crossplane.io/v1beta1", "environmentconfigs"),
 }
 _FIELD_MANAGER, _APPLY = "kubectl-modelplane", "application/apply-patch+yaml"
-_VERBS = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
 _ANSWERS = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 _INSTALL = (
@@ -95,20 +93,36 @@ class Cluster:
 
     def objects(self, kinds: Iterable[str], namespace: str = "") -> list[Manifest]:
         """Return every object of some kinds, of all namespaces unless one is named."""
+        objects: list[Manifest] = []
         # One after the other: kr8s renews its session at a 403, and requests under way then never end.
-        return [item for kind in kinds for item in self._run(self._list(kind, namespace), f"list {kind}s")]
+        for kind in kinds:
+            answer = self._run(self._call("GET", Ref(kind, namespace, "")), f"list {kind}s")
+            # Items of a list come without their kind.
+            head: Manifest = {"apiVersion": PLURALS[kind][0], "kind": kind}
+            objects += ({**head, **item} for item in listing(answer, "items"))
+        return objects
 
     def get(self, ref: Ref) -> Manifest | None:
         """Return an object; None where it does not exist."""
-        return self._request("GET", ref)
+        try:
+            return self._run(self._call("GET", ref), f"read {ref}")
+        except CliError as error:
+            if error.code is Code.NOT_FOUND:
+                return None
+            raise
 
     def apply(self, manifest: Manifest) -> None:
         """Create or change an object by server-side apply; fields of another field manager are refused."""
-        self._request("PATCH", Ref.of(manifest), json.dumps(manifest))
+        ref = Ref.of(manifest)
+        self._run(self._call("PATCH", ref, json.dumps(manifest)), f"write {ref}")
 
     def delete(self, ref: Ref) -> None:
         """Delete an object, if it exists."""
-        self._request("DELETE", ref)
+        try:
+            self._run(self._call("DELETE", ref), f"delete {ref}")
+        except CliError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
 
     def fetch(self, path: str, body: Manifest | None = None) -> Answer:
         """Return the answer to a GET, or to a POST of `body`; 403 and 404 are answers.
@@ -157,39 +171,21 @@ class Cluster:
                 raise CliError(f"cannot connect: {fault}. {_OTHERWISE}", Code.UNREACHABLE) from error
             raise
 
-    async def _list(self, kind: str, namespace: str) -> list[Manifest]:
-        version, plural = PLURALS[kind]
-        where = None if kind in CLUSTER_SCOPED else namespace or None
-        async with self._api.call_api("GET", version=version, namespace=where, url=plural) as response:
-            items = listing(normalize_json(response.json()), "items")
-        # Items of a list come without their kind.
-        return [{"apiVersion": version, "kind": kind, **item} for item in items]
-
-    def _request(self, method: str, ref: Ref, body: str = "") -> Manifest | None:
-        import kr8s  # noqa: PLC0415  # loaded already
-
+    async def _call(self, method: str, ref: Ref, body: str = "") -> Manifest:
+        """Call the API for an object, for all of its kind where it has no name."""
         version, plural = PLURALS[ref.kind]
-
-        async def work() -> Manifest | None:
-            call = self._api.call_api(
-                method,
-                version=version,
-                namespace=ref.namespace or None,
-                url=f"{plural}/{ref.name}",
-                content=body or None,
-                headers={"Content-Type": _APPLY} if body else None,
-                params={"fieldManager": _FIELD_MANAGER} if body else None,
-            )
-            try:
-                async with call as response:
-                    content = normalize_json(response.json())
-                    return content if isinstance(content, dict) else {}
-            except kr8s.ServerError as error:
-                if _read_status(error) == HTTPStatus.NOT_FOUND and not body:
-                    return None
-                raise
-
-        return self._run(work(), f"{_VERBS[method]} {ref}")
+        call = self._api.call_api(
+            method,
+            version=version,
+            namespace=None if ref.kind in CLUSTER_SCOPED else ref.namespace or None,
+            url=f"{plural}/{ref.name}" if ref.name else plural,
+            content=body or None,
+            headers={"Content-Type": _APPLY} if body else None,
+            params={"fieldManager": _FIELD_MANAGER} if body else None,
+        )
+        async with call as response:
+            content = normalize_json(response.json())
+            return content if isinstance(content, dict) else {}
 
     def _run(self, work: Coroutine[object, object, T], what: str) -> T:
         import httpx  # noqa: PLC0415  # comes with kr8s
@@ -202,7 +198,9 @@ class Cluster:
         try:
             return self._runner.run(bounded())
         except kr8s.ServerError as error:
-            raise _refuse(what, _read_status(error), str(error)) from error
+            # Not `if error.response`: a response with an error's status is false.
+            status = 0 if error.response is None else error.response.status_code
+            raise _refuse(what, status, str(error)) from error
         except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
             why = f" ({error})" if str(error) else f" within {self._target.seconds} seconds"
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
@@ -242,11 +240,6 @@ def _find_kubeconfig_fault(target: Target) -> str:
     if target.context or any(text(content, "current-context") for content in contents):
         return ""
     return f"the kubeconfig {files} has no current context"
-
-
-def _read_status(error: "ServerError") -> int:
-    # Not `if error.response`: a response with an error's status is false.
-    return 0 if error.response is None else error.response.status_code
 
 
 def _refuse(what: str, status: int, message: str) -> CliError:
