@@ -33,9 +33,8 @@ from function.serving.rollout import (
     name_service,
     reconcile_service,
 )
-from function.status import admission as admission_report
 from function.status import inference_environment as pools
-from function.status import placements as report
+from function.status import model_placement as report
 from function.status import references
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
 from function.weights.faults import DeploymentWeights
@@ -89,7 +88,7 @@ def _compose(
         return _hold(call, settings, required, [_RESOLVED, quota_excess], placement)
     admitted = _check_admission(resolved, quota_excess)
     if not admitted.may_compose and _nothing_composed(call):
-        known = [_RESOLVED, admission_report.build_admitted(placement, admitted)]
+        known = [_RESOLVED, report.build_admitted(placement, admitted)]
         return _hold(call, settings, required, known, placement)
     writer = _build_writer(call, resolved, deleting)
     weights = _reconcile_weights(call, resolved, writer)
@@ -151,7 +150,7 @@ def _build_outcome(
 ) -> Outcome:
     resolved, weights, service = execution.resolved, execution.weights, execution.service
     conditions = _list_conditions(execution)
-    status = report.status(
+    status = report.build_status(
         resolved.placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
     )
     outcome = build_outcome(
@@ -159,14 +158,14 @@ def _build_outcome(
         resolved.settings,
         requirements=required,
         composed=composed,
-        status=status | report.progress(call.xr, conditions, weights.state, service.remote),
+        status=status | report.build_progress(call.xr, conditions, weights.state, service.remote),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=unready_if_incomplete(composed, works=conditions[-1].status is Status.TRUE),
     )
     if not service.rollout_blocked:
         return outcome
-    blocked = admission_report.build_rollout_blocked(
+    blocked = report.build_rollout_blocked(
         resolved.placement, execution.admitted, needs_same_node=service.needs_same_node
     )
     return replace(outcome, events=(*outcome.events, blocked))
@@ -175,14 +174,14 @@ def _build_outcome(
 def _list_conditions(execution: _Execution) -> tuple[Condition, ...]:
     resolved, service = execution.resolved, execution.service
     placement = resolved.placement
-    accepted = report.service_accepted(service.remote, may_compose=execution.may_compose_service)
-    ready = report.service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
+    accepted = report.build_service_accepted(service.remote, may_compose=execution.may_compose_service)
+    ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
     ready = pools.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (
         _RESOLVED,
-        admission_report.build_admitted(placement, execution.admitted),
-        report.storage_ready(execution.weights.state),
-        report.service_invalid(service.problems) if service.problems else accepted,
+        report.build_admitted(placement, execution.admitted),
+        report.build_storage_ready(execution.weights.state),
+        report.build_service_invalid(service.problems) if service.problems else accepted,
         report.with_pull_secret_note(ready, service.missing_pull_secret),
     )
 
@@ -271,7 +270,7 @@ def _request_storage(resolved: ResolvedPlacement) -> StorageRequest:
 def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
     serving_uri = find_serving_uri(service.remote, observed, resolved.placement.serving_uri)
-    return report.service(
+    return report.build_service_status(
         service.remote,
         text(service.remote.manifest, "metadata.name") or name_service(resolved.placement, resolved.shape),
         text(service.remote.manifest, "metadata.namespace") or resolved.namespace,
@@ -286,7 +285,7 @@ def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -
         return mapping(call.xr, "status.storage")
     bandwidth = resolved.environment.storage.read_bandwidth
     loads = estimate_load(weights.plan.bytes_on_claim, bandwidth, resolved.model, resolved.profile)
-    return report.storage(weights.plan, weights.access_mode, weights.hydration, loads)
+    return report.build_storage_status(weights.plan, weights.access_mode, weights.hydration, loads)
 
 
 def _hold(  # what the outcome needs
@@ -303,12 +302,12 @@ def _hold(  # what the outcome needs
     Neither depends on anything that is missing, except that an invalid placement may not say what it requests.
     """
     if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
-        known = [*known, admission_report.build_cannot_start()]
+        known = [*known, report.build_cannot_start()]
     services = hold_services(call.observed, placement if scale_down else None)
     requested = max(placement.replicas, services.replicas)
-    ready = report.service_ready(services.remote, requested, ever_ready=placement.was_ready)
+    ready = report.build_service_ready(services.remote, requested, ever_ready=placement.was_ready)
     held = keep_observed(call, settings, required, (*known, ready))
-    status = {**held.status, **report.progress(call.xr, held.conditions, None, services.remote)}
+    status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
     return replace(held, composed={**held.composed, **services.composed}, status=status)

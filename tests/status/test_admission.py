@@ -7,7 +7,7 @@ import pytest
 from function.domain.allocation import Free
 from function.reasons import Admitted
 from function.scheduling.admission import Admission
-from function.status.admission import build_admitted
+from function.status.model_placement import build_admitted
 from tests.support.builders import placement
 
 TWO = placement(replicas=2)

@@ -11,7 +11,7 @@ from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
 from function.remote.observed_object import ObservedObject, State
 from function.status import cluster_model as models
-from function.status import conditions, placements, references
+from function.status import conditions, model_placement, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
 from function.status.model_cache import Row, build_missing_row, build_row, invalid_cache, summarize_hydration
@@ -261,7 +261,7 @@ def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ..
 def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bool, planned: bool, want: Phase) -> None:
     remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
     said = StorageState(finding=Finding.NOT_NEEDED) if planned else None
-    assert placements.progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
+    assert model_placement.build_progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
 
 
 def test_a_long_list_of_faults_is_cut() -> None:

@@ -8,7 +8,12 @@ from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
 from function.remote.observed_object import ObservedObject, State
-from function.status.placements import service_accepted, service_invalid, service_ready, service_url
+from function.status.model_placement import (
+    build_service_accepted,
+    build_service_invalid,
+    build_service_ready,
+    get_service_url,
+)
 
 _seen = ObservedObject
 
@@ -59,7 +64,7 @@ ACCEPTANCES = (
 
 @pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
 def test_accepted(case: Acceptance) -> None:
-    found = service_accepted(case.remote, may_compose=case.may_compose)
+    found = build_service_accepted(case.remote, may_compose=case.may_compose)
     assert (found.status, found.reason) == case.want
 
 
@@ -105,16 +110,18 @@ SERVINGS = (
 
 @pytest.mark.parametrize("case", SERVINGS, ids=lambda c: c.id)
 def test_serving(case: Serving) -> None:
-    found = service_ready(case.remote, case.replicas, ever_ready=case.ever_ready)
+    found = build_service_ready(case.remote, case.replicas, ever_ready=case.ever_ready)
     assert (found.status, found.reason) == case.want, case.reason
 
 
 def test_invalid_service_reports_all_problems() -> None:
-    found = service_invalid([Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")])
+    found = build_service_invalid(
+        [Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")]
+    )
     assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"
 
 
 def test_url_defaults_to_first_address() -> None:
-    assert service_url(READY) == "http://x"
-    assert service_url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
-    assert service_url({}) == ""
+    assert get_service_url(READY) == "http://x"
+    assert get_service_url({"status": {"addresses": [{"url": "http://y"}]}}) == "http://y"
+    assert get_service_url({}) == ""

@@ -1,18 +1,20 @@
-"""Status and conditions of a ModelPlacement: its phase, its service and its storage."""
+"""Status, conditions and events of a ModelPlacement: admission, weights, service and phase."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from function.contract import Condition
-from function.domain.allocation import Share
+from function.contract import Condition, Event
+from function.domain.allocation import Free, Share, format_replicas
 from function.domain.cache import Hydration
 from function.domain.model import Problem
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
+from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
-from function.reasons import ConditionType, Phase, ServiceAccepted, ServiceReady, Status
+from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
+from function.scheduling.admission import Admission
 from function.status.conditions import faulty
 from function.status.inference_environment import build_share
 from function.status.model_cache import build_hydration_status
@@ -25,25 +27,58 @@ from function.weights.state import StorageState
 _ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT, State.WEBHOOK_FAILED}
 
 
-def storage_ready(state: StorageState) -> Condition:
+def build_admitted(placement: Placement, admission: Admission) -> Condition:
+    """Returns Admitted, with the pool, what is required and what is free."""
+    return Condition(
+        type=ConditionType.ADMITTED,
+        status=Status.TRUE if admission.reason is Admitted.ADMITTED else Status.FALSE,
+        reason=admission.reason,
+        message=_describe_admission(placement, admission),
+    )
+
+
+def build_cannot_start() -> Condition:
+    """Returns Admitted of a placement that cannot start as it is, and for which nothing was composed."""
+    message = "Nothing is composed and no GPUs are reserved until its references resolve"
+    return Condition(type=ConditionType.ADMITTED, status=Status.FALSE, reason=Admitted.CANNOT_START, message=message)
+
+
+def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_same_node: bool) -> Event:
+    """Returns the event for an edit that Kubernetes cannot roll out, while KServe continues to report Ready."""
+    request = placement.requested
+    assert request is not None  # a service was composed for it
+    if needs_same_node:
+        cause = "its claim is ReadWriteOnce, so the new pod needs the node of the old one, which has no room for both"
+    else:
+        pod = format_replicas(1, request.nodes, request.gpus_per_node, exclusive_node=admission.exclusive_node)
+        cause = f"pool {request.pool} of {placement.environment} has no room for {pod} beside the running ones, "
+        cause += _describe_free(admission.free)
+    message = (
+        f"The edit is applied, and KServe starts a new pod before it stops an old one: {cause}. The old pods keep "
+        "serving until there is room, or until you scale to 0 replicas and back"
+    )
+    return Event(reason="RolloutNeedsRoom", message=truncate_middle(message), warning=True)
+
+
+def build_storage_ready(state: StorageState) -> Condition:
     """Returns StorageReady from the state of the weights."""
     return Condition(
         type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=describe_storage(state)
     )
 
 
-def service_accepted(remote: ObservedObject, *, may_compose: bool) -> Condition:
+def build_service_accepted(remote: ObservedObject, *, may_compose: bool) -> Condition:
     """Returns ServiceAccepted from the observed service; `may_compose`: admission and weights allow to compose it."""
     status, reason, message = _judge_acceptance(remote, may_compose=may_compose)
     return Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=reason, message=message)
 
 
-def service_invalid(problems: Sequence[Problem]) -> Condition:
+def build_service_invalid(problems: Sequence[Problem]) -> Condition:
     """Returns ServiceAccepted of a service that cannot be built."""
     return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, problems)
 
 
-def service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> Condition:
+def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> Condition:
     """Returns ServiceReady from the observed service and the requested replicas.
 
     `ever_ready`: the service was Ready before, so that not being so now is Degraded and not Starting.
@@ -59,9 +94,55 @@ def with_pull_secret_note(ready: Condition, missing: StorageState | None) -> Con
     return replace(ready, message=f"{ready.message}. Images cannot be pulled: {describe_storage(missing)}")
 
 
-def service_url(service: Manifest) -> str:
+def get_service_url(service: Manifest) -> str:
     """Returns the URL of a service: KServe's own, else its first address."""
     return text(service, "status.url") or next((text(a, "url") for a in listing(service, "status.addresses")), "")
+
+
+def _describe_admission(placement: Placement, admission: Admission) -> str:
+    environment, usage = placement.environment, admission.quota_usage
+    if admission.reason is Admitted.LABEL_MISSING:
+        labels = ", ".join(f"{key}: {value}" for key, value in sorted(admission.labels.items()))
+        effect = "without them the environment cannot see this placement and nothing is started"
+        return f"metadata.labels must include {labels}; {effect}"
+    if admission.reason is Admitted.QUOTA_EXCEEDED:
+        if usage is None:
+            return f"Quota is available again; waiting for {environment} to re-admit it"
+        consequence = "it keeps what it has" if placement.has_resources else "nothing is composed"
+        return f"{format_count(usage.requested, 'GPU')} required; {usage.message}; until then {consequence}"
+    if admission.reason is Admitted.CANNOT_START:
+        return f"Its references resolve again; waiting for {environment} to re-admit it"
+    return _describe_request(placement, admission)
+
+
+def _describe_request(placement: Placement, admission: Admission) -> str:
+    request = placement.requested
+    assert request is not None  # no environment evaluates a placement that cannot be read
+    pool = f"pool {request.pool} of {placement.environment}"
+    if admission.reason is Admitted.ADMITTED:
+        return f"Admitted to {pool}: {format_replicas(request.replicas, request.nodes, request.gpus_per_node)}"
+    exclusive = admission.exclusive_node
+    size = format_replicas(request.replicas, request.nodes, request.gpus_per_node, exclusive_node=exclusive)
+    required = f"{pool}: {size} required"
+    if admission.replicas:
+        required += f", {admission.replicas} admitted"
+    environment, limit = f"InferenceEnvironment {placement.environment}", admission.status_limit
+    if not admission.evaluated:
+        others = f": it rejects {limit} others, and lists no more" if limit else " yet"
+        return f"{required}; {environment} has not evaluated this placement{others}"
+    is_rejected = admission.reason is Admitted.REJECTED
+    next_step = "its deployment reschedules it" if is_rejected else "it will be admitted when capacity is available"
+    if limit:
+        return f"{required}; {environment} has admitted {limit} placements and lists no more; {next_step}"
+    if admission.exceeds_pool:
+        next_step = next_step if is_rejected else "request less, or raise what the pool declares"
+        return f"{required}, more than the empty pool holds; {next_step}"
+    return f"{required}, {_describe_free(admission.free)}; {next_step}"
+
+
+def _describe_free(free: Free | None) -> str:
+    levels = [f"{gpus} on {format_count(nodes, 'node')}" for gpus, nodes in reversed(free.nodes)] if free else []
+    return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"
 
 
 def _judge_acceptance(remote: ObservedObject, *, may_compose: bool) -> tuple[Status, ServiceAccepted, str]:
@@ -106,12 +187,12 @@ def _judge_readiness(remote: ObservedObject, replicas: int, *, ever_ready: bool)
         message = f"No replicas are requested. KServe: {health.message}" if health.message else ""
         return Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are requested"
     if health.up:
-        return Status.TRUE, ServiceReady.SERVING, f"Serving at {service_url(remote.manifest) or 'no URL yet'}"
+        return Status.TRUE, ServiceReady.SERVING, f"Serving at {get_service_url(remote.manifest) or 'no URL yet'}"
     reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
     return Status.FALSE, reason, health.message or "Waiting for KServe"
 
 
-def progress(
+def build_progress(
     xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject
 ) -> Manifest:
     """Returns the phase, and whether the service was ever Ready."""
@@ -132,13 +213,13 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def status(placement: Placement, service: Manifest, stored: Manifest) -> Manifest:
+def build_status(placement: Placement, service: Manifest, stored: Manifest) -> Manifest:
     """Returns the status except `progress`, with the parts for the service and for the storage of the weights."""
     gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
     return prune({"gpus": gpus, "service": service, "storage": stored or None})
 
 
-def service(
+def build_service_status(
     remote: ObservedObject, name: str, namespace: str, serving_uri: str, applied_uri: str, allocated: Share | None
 ) -> Manifest:
     """Returns the part of the status for the service: its name, what it reads, and what it takes of which pool."""
@@ -148,7 +229,7 @@ def service(
             {
                 "name": name,
                 "namespace": namespace,
-                "url": service_url(remote.manifest) or None,
+                "url": get_service_url(remote.manifest) or None,
                 "uri": serving_uri or None,
                 "appliedUri": applied_uri or None,
             }
@@ -167,7 +248,7 @@ def limit_replicas(status: Manifest, replicas: int) -> Manifest:
     return {"service": {**service, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // allocated}
 
 
-def storage(plan: StoragePlan, mode: str, hydration: Hydration, loads: LoadEstimate | None) -> Manifest:
+def build_storage_status(plan: StoragePlan, mode: str, hydration: Hydration, loads: LoadEstimate | None) -> Manifest:
     """Returns the part of the status for the storage: where the weights are, their size, and their time to load."""
     return prune(
         {
