@@ -23,7 +23,7 @@ from bench.simulator.settings import Settings
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_placement import PLACEMENTS
 from function.cli.store import Ref
-from function.composers import deployment
+from function.composers import model_deployment
 from function.kube.manifests import Manifest, get, mapping
 from function.kube.messages import LIMIT
 from function.status.conditions import OWNED
@@ -104,7 +104,7 @@ def forget() -> None:
     """Let nothing be remembered from earlier calls, as after a restart."""
     ENVIRONMENTS.__init__(ENVIRONMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
     PLACEMENTS.__init__(PLACEMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
-    deployment.VERDICT_CACHE.__init__()  # type: ignore[misc]  # as it was made
+    model_deployment.VERDICT_CACHE.__init__()  # type: ignore[misc]  # as it was made
 
 
 class DyingCore(Core):

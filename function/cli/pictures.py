@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
 from function.cli.planning import Plan, Row
-from function.composers.deployment import Considered
+from function.composers.model_deployment import Considered
 from function.domain.allocation import Share
 from function.domain.environment import Environment, Pool
 from function.kube.messages import format_count

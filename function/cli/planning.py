@@ -14,7 +14,7 @@ from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import KINDS, InvalidPool, Inventory, find_invalid_pools
 from function.cli.store import Ref, Store
-from function.composers.deployment import Considered, decide
+from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica
 from function.domain.environment import Environment, Pool

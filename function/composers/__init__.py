@@ -11,10 +11,10 @@ from function.api.model_placement import PLACEMENTS
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
 from function.composers import (
-    deployment,
-    environment,
-    model,
+    cluster_model,
+    inference_environment,
     model_cache,
+    model_deployment,
     model_placement,
     node_collection,
     requirements,
@@ -32,18 +32,18 @@ from function.status.conditions import OWNED, UNFINISHED, complete, with_setting
 from function.status.references import unknown_kind
 
 COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
-    "ClusterModel": model.compose,
-    "Model": model.compose,
-    "InferenceEnvironment": environment.compose,
-    "ModelDeployment": deployment.compose,
+    "ClusterModel": cluster_model.compose,
+    "Model": cluster_model.compose,
+    "InferenceEnvironment": inference_environment.compose,
+    "ModelDeployment": model_deployment.compose,
     "ModelPlacement": model_placement.compose,
     "ModelCache": model_cache.compose,
 }
 # The resources that each kind requires depend only on what is observed and was answered before, so that they are the
 # same in every call of a reconcile, and after an error.
 REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
-    "InferenceEnvironment": environment.required_resources,
-    "ModelDeployment": deployment.required_resources,
+    "InferenceEnvironment": inference_environment.required_resources,
+    "ModelDeployment": model_deployment.required_resources,
     "ModelPlacement": model_placement.required_resources,
     "ModelCache": model_cache.required_resources,
 }
@@ -51,7 +51,7 @@ REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
 MEMORIES: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENTS.stats,
     "placements": PLACEMENTS.stats,
-    "verdicts": deployment.VERDICT_CACHE.stats,
+    "verdicts": model_deployment.VERDICT_CACHE.stats,
     "nodes": node_collection.MEMBERS.stats,
 }
 _RETRY_SECONDS = 60  # after an internal error, which no change of the user's may end

@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.composers import compose
-from function.composers.deployment import Considered, decide
+from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Outcome
 from function.domain.allocation import Limits
 from function.domain.settings import Settings
