@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import Manifest, get, mapping
-from function.weights.faults import FaultKind, StorageFault
 from tests.cli.conftest import Live, controlled, example, find_manifest
 from tests.cli.process import output_of, run, write
 
@@ -55,10 +54,3 @@ def test_why_prints_what_the_controller_wrote(grown: list[Manifest], live: Live)
     for row in unplaced:
         assert f"{get(row, 'environment')}: {get(row, 'reason')}" in shown
         assert str(get(row, "message")) in " ".join(shown.split())
-
-
-@pytest.mark.parametrize("kind", FaultKind)
-def test_every_storage_fault_has_its_message_and_its_columns(kind: FaultKind) -> None:
-    fault = StorageFault(kind=kind, field="spec.modelCache.type", actual="EmptyDir", required="r", cache="c")
-    assert all((fault.message, *fault.columns))
-    assert "{" not in "".join((fault.message, *fault.columns, fault.remedy("e")))

@@ -8,7 +8,7 @@ import pytest
 from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
-from function.weights.faults import find_faults
+from function.weights.faults import FaultKind, StorageFault, find_faults
 from function.weights.request import NamedCacheFacts, StorageRequest
 from tests.support.weights_requests import CACHE, MULTI, SINGLE, model
 
@@ -191,3 +191,10 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_finds_every_fault(case: Case) -> None:
     assert tuple(str(fault.problem) for fault in find_faults(case.request)) == case.want, case.reason
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_every_storage_fault_has_its_message_and_its_columns(kind: FaultKind) -> None:
+    fault = StorageFault(kind=kind, field="spec.modelCache.type", actual="EmptyDir", required="r", cache="c")
+    assert all((fault.message, *fault.columns))
+    assert "{" not in "".join((fault.message, *fault.columns, fault.remedy("e")))
