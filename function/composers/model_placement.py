@@ -66,20 +66,21 @@ def compose(call: Call, settings: Settings) -> Outcome:
         invalid = references.invalid_placement(parsed.problems)
         outcome = _hold(call, settings, required, [invalid], parsed.value, scale_down=False)
     else:
-        outcome = _compose(call, settings, required, parsed.value, deleting)
+        outcome = _carry_out(call, settings, required, parsed.value, deleting)
     composed = adopt_objects(outcome.composed, call, orphans)
     if listed is Answer.PENDING:
         composed = carry_over(call.observed) | composed
     return replace(outcome, composed=composed)
 
 
-def _compose(
+def _carry_out(
     call: Call,
     settings: Settings,
     required: Mapping[str, Requirement],
     placement: Placement,
     deleting: Mapping[str, Manifest],
 ) -> Outcome:
+    """Resolves references, checks admission, reconciles weights and service, and reports."""
     resolved = resolve.placement(call, placement, settings)
     if isinstance(resolved, Condition):
         return _hold(call, settings, required, [resolved], placement)
@@ -247,7 +248,7 @@ def _check_admission(resolved: ResolvedPlacement, quota_excess: QuotaUsage | Non
 
 def _nothing_composed(call: Call) -> bool:
     """Tells whether the placement has nothing on the cluster, except perhaps its namespace, which is never deleted."""
-    return call.observed.keys() <= {NAMESPACE}
+    return all(key == NAMESPACE for key in call.observed)
 
 
 def _has_service(call: Call) -> bool:

@@ -94,7 +94,7 @@ def _compose_services(
     problems = find_service_problems(request)
     if problems:
         return replace(unchanged, problems=problems)
-    replaces_another = not unchanged.composed.keys() <= {key}
+    replaces_another = any(name != key for name in unchanged.composed)
     if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):
         return unchanged
     service = built = build_service(request)
@@ -105,15 +105,13 @@ def _compose_services(
         # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
     needs_same_node = _needs_same_node(resolved, weights)
-    has_no_room = _starts_pods_first(observed, service, resolved.shape) and (
-        needs_same_node or not admission.has_room_for_pod
-    )
+    has_no_room = needs_same_node or not admission.has_room_for_pod
     return ServiceRollout(
         composed={key: composed},
         pull_secrets=_copy_pull_secrets(writer, request),
         missing_pull_secret=_find_missing_pull_secret(writer, request),
         allocated=_allocate(writer, resolved, {key: composed}, key),
-        rollout_blocked=_starts_pods_first(observed, service, resolved.shape) and has_no_room,
+        rollout_blocked=has_no_room and _starts_pods_first(observed, service, resolved.shape),
         needs_same_node=needs_same_node,
     )
 
