@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel, Field
 
-from function.api.problems import find_nearest, format_value, unknown_value, validate
+from function.api.problems import Problems, find_nearest, format_value, unknown_value, validate
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
@@ -56,6 +56,30 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_describes_each_error_of_the_schema(case: Case) -> None:
     assert validate(ModelSpec, case.value, "spec")[1].find_within("spec") == (case.want,), case.reason
+
+
+def test_refused_fields_have_defaults_or_empty_values() -> None:
+    engine: JSON = {"name": "vlm", "image": 3, "args": ["-a", 4]}
+    value: JSON = {"serving": [{"name": "a", "engine": engine}, 7], "resources": {"vram": True}}
+    spec, problems = validate(ModelSpec, value, "spec")
+    assert spec.model.name == "", "a required block is there with empty fields"
+    assert (spec.source, spec.resources.cpu, spec.resources.vram) == ("HuggingFace", "4", None), "defaults"
+    first, second = spec.serving
+    assert (first.name, first.engine.name, first.engine.image, first.engine.args) == ("a", "", "", ["-a", ""])
+    assert second.name == "", "items keep their positions"
+    assert problems.refuses("spec.serving[1]")
+    assert not problems.refuses("spec.serving[0]")
+
+
+def test_rule_is_not_reported_where_the_schema_refuses_the_field() -> None:
+    problems = Problems([Problem("spec.a", "from the schema")])
+    problems.add("spec.a", "from a rule")
+    problems.add("spec.a.b", "from a rule")
+    problems.add("spec.ab", "from a rule")
+    assert problems.find_within("spec.a") == (
+        Problem("spec.a", "from the schema"),
+        Problem("spec.a.b", "from a rule"),
+    )
 
 
 def test_valid_value_has_no_problems() -> None:
