@@ -11,7 +11,6 @@ node without a claim every pod start downloads, so there it stays.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 
 from function.contract import Composed
 from function.domain.model import HuggingFaceSource, SecretKey, UriSource
@@ -22,14 +21,6 @@ from function.remote.object_writer import ManagementPolicy, ObjectWriter, copy_f
 
 HUB_KEY = "HF_TOKEN"
 DIRECTORY = "/var/secrets/source"
-
-
-class CredentialForm(Enum):
-    """What the downloading program reads."""
-
-    TOKEN = "the named key as HF_TOKEN"  # noqa: S105  # a description
-    FILE = "the named key as a file"
-    VARIABLES = "every key as a variable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,65 +52,43 @@ class SecretCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A Secret on the remote cluster that a download reads."""
+    """A Secret on the remote cluster that a download reads, and how its container and pod refer to it."""
 
     name: str
-    key: str
-    form: CredentialForm
-    copy: SecretCopy | None = None  # None: it is on the remote cluster already
-    optional: bool = False  # the model does not reference it, so it may be missing
-
-    @property
-    def env(self) -> tuple[Manifest, ...]:
-        """Variables of the container."""
-        match self.form:
-            case CredentialForm.TOKEN:
-                ref: Manifest = {"name": self.name, "key": self.key}
-                if self.optional:
-                    ref["optional"] = True
-                return ({"name": HUB_KEY, "valueFrom": {"secretKeyRef": ref}},)
-            case CredentialForm.FILE:
-                return ({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": f"{DIRECTORY}/{self.key}"},)
-            case _:
-                return ()
-
-    @property
-    def env_from(self) -> tuple[Manifest, ...]:
-        """Sources of variables of the container."""
-        return ({"secretRef": {"name": self.name}},) if self.form is CredentialForm.VARIABLES else ()
-
-    @property
-    def volumes(self) -> tuple[Manifest, ...]:
-        """Volumes of the pod."""
-        if self.form is not CredentialForm.FILE:
-            return ()
-        items: list[JSON] = [{"key": self.key, "path": self.key}]
-        return ({"name": "credentials", "secret": {"secretName": self.name, "items": items}},)
-
-    @property
-    def mounts(self) -> tuple[Manifest, ...]:
-        """Mounts of the container."""
-        if self.form is not CredentialForm.FILE:
-            return ()
-        return ({"name": "credentials", "mountPath": DIRECTORY, "readOnly": True},)
+    copy: SecretCopy | None = None  # None: the Secret is on the remote cluster already
+    env: tuple[Manifest, ...] = ()
+    env_from: tuple[Manifest, ...] = ()
+    volumes: tuple[Manifest, ...] = ()
+    mounts: tuple[Manifest, ...] = ()
 
 
 def plan_credential(
     source: HuggingFaceSource | UriSource, existing: str | None, name: str, *, is_lasting: bool
 ) -> Credential | None:
     """Plans what the download reads: the environment's Secret, else a copy as `name`; None where it reads nothing."""
-    secret = source.secret
-    if isinstance(source, HuggingFaceSource):
-        form = CredentialForm.TOKEN
-    else:
-        form = CredentialForm.FILE if source.uri.startswith("gs://") else CredentialForm.VARIABLES
-    if secret is None:
-        if not existing or form is not CredentialForm.TOKEN:
-            return None
-        return Credential(name=existing, key=HUB_KEY, form=form, optional=True)
-    all_keys = form is CredentialForm.VARIABLES
-    copy = SecretCopy(name=name, origin=secret, all_keys=all_keys, is_lasting=is_lasting)
-    return Credential(name=existing or name, key=secret.key, form=form, copy=None if existing else copy)
+    origin, is_hub, name = source.secret, isinstance(source, HuggingFaceSource), existing or name
+    if origin is None and not (is_hub and existing):
+        return None
+    is_file = isinstance(source, UriSource) and source.uri.startswith("gs://")
+    copy = None
+    if origin and not existing:
+        copy = SecretCopy(name=name, origin=origin, all_keys=not is_hub and not is_file, is_lasting=is_lasting)
+    if is_hub:
+        ref: Manifest = {"name": name, "key": origin.key if origin else HUB_KEY}
+        # A Secret that the model does not reference may be missing.
+        optional: Manifest = {} if origin else {"optional": True}
+        env: Manifest = {"name": HUB_KEY, "valueFrom": {"secretKeyRef": {**ref, **optional}}}
+        return Credential(name=name, copy=copy, env=(env,))
+    if is_file and origin:
+        items: list[JSON] = [{"key": origin.key, "path": origin.key}]
+        return Credential(
+            name=name,
+            copy=copy,
+            env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": f"{DIRECTORY}/{origin.key}"},),
+            volumes=({"name": "credentials", "secret": {"secretName": name, "items": items}},),
+            mounts=({"name": "credentials", "mountPath": DIRECTORY, "readOnly": True},),
+        )
+    return Credential(name=name, copy=copy, env_from=({"secretRef": {"name": name}},))
 
 
 def list_pull_secret_copies(secrets: Iterable[PullSecret]) -> tuple[SecretCopy, ...]:
