@@ -175,9 +175,9 @@ def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], path
         problems.add_invalid(path, file, "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
     refuse_expansions(file, path, problems)
     if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
-        problems.add_invalid(path, file, "among the files that allowPatterns lets through")
+        problems.add_invalid(path, file, "a file that matches allowPatterns")
     if any(fnmatchcase(file, pattern) for pattern in ignore):
-        problems.add_invalid(path, file, "none of the files that ignorePatterns leaves out")
+        problems.add_invalid(path, file, "a file that does not match ignorePatterns")
 
 
 def _parse_uri(block: schemas.Uri, path: str, secrets: _SecretRule, problems: Problems) -> UriSource:
@@ -193,7 +193,7 @@ def _parse_uri(block: schemas.Uri, path: str, secrets: _SecretRule, problems: Pr
         problems.add_invalid(at, uri, f"one file with its {parts} parts merged, as no other file is fetched")
     refuse_expansions(uri, at, problems)
     if scheme == "gs" and block.secret_ref and block.secret_ref.key is None:
-        problems.add_required(f"{path}.secretRef.key", "as a gs:// address wants credentials as one file")
+        problems.add_required(f"{path}.secretRef.key", "as the credentials for gs:// are one file")
     return UriSource(uri=uri, secret=_parse_secret(block.secret_ref, f"{path}.secretRef", secrets, problems))
 
 
@@ -222,7 +222,7 @@ def _parse_profiles(
         path = f"spec.serving[{index}]"
         first_path = paths_by_name.setdefault(block.name, path)
         if block.name and first_path != path:
-            problems.add_invalid(f"{path}.name", block.name, f"unique, and {first_path} has it already")
+            problems.add_invalid(f"{path}.name", block.name, f"unique, and {first_path} has the same name")
         profile = None if problems.refuses(path) else _parse_profile(block, path, context, problems)
         problems_of_profile = problems.find_within(path)
         if profile and not problems_of_profile:

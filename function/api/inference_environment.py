@@ -177,7 +177,7 @@ def _parse_pools(
         pool = parse_pool(block, path, problems)
         first_path = paths_by_name.setdefault(pool.name, path)
         if pool.name and first_path != path:
-            problems.add_invalid(f"{path}.name", pool.name, f"unique, and {first_path} has it already")
+            problems.add_invalid(f"{path}.name", pool.name, f"unique, and {first_path} has the same name")
         problems_of_pool = problems.find_within(path)
         pool_problems += problems_of_pool
         if problems_of_pool:
@@ -208,7 +208,7 @@ def _parse_hardware(block: schemas.Hardware, problems: Problems) -> Hardware:
     path = "spec.hardware.selector"
     selector = parse_selector(block.selector, path, problems)
     if block.selector is not None and not selector.requirements and not problems.find_within(path):
-        allowed = "at least one of matchLabels and matchExpressions, with something in it"
+        allowed = "a selector with matchLabels or matchExpressions"
         problems.add_invalid(path, dump(block.selector), allowed)
     is_valid = block.selector is not None and not problems.find_within(path)
     return Hardware(observe=Observe(block.observe), selector=dump(block.selector) if is_valid else None)

@@ -48,7 +48,7 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
     pod = parse_additions(block.pod, block.gpu_resource, f"{path}.pod", problems)
     check_mounts(pod, [(f"{path}.pod.volumeMounts", pod)], problems)
     if block.autoscaled and block.max_node_count is None and not problems.refuses(f"{path}.maxNodeCount"):
-        problems.add_invalid(f"{path}.autoscaled", block.autoscaled, "false, or maxNodeCount beside it")
+        problems.add_invalid(f"{path}.autoscaled", block.autoscaled, "false, or maxNodeCount must be set")
     max_nodes = block.node_count if block.max_node_count is None else block.max_node_count
     precisions = _parse_precisions(declared_precisions, at, problems)
     return Pool(
@@ -141,7 +141,7 @@ def _check_inputs(
     optional = {"ncclNet": not block.fail_closed, "instanceType": counted}
     for name, required in takes.items():
         if required and not optional.get(name) and fields.get(name) is None:
-            problems.add_required(f"{path}.{name}", f"as preset {preset.name} cannot know it")
+            problems.add_required(f"{path}.{name}", f"as preset {preset.name} needs it")
     known = tuple(preset.instance_types)
     if given.instance_type and known and not counted and given.instance_type not in known:
         problems.update([unknown_value(f"{path}.instanceType", given.instance_type, known)])

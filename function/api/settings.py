@@ -50,7 +50,7 @@ def parse_download(block: schemas.Download | None, weaker: Download, path: str, 
     check_env(block.env, f"{path}.env", problems)
     for index, variable in enumerate(block.env or ()):
         if variable.name in (BACKOFF_LIMIT, JOB_NAME):
-            allowed = "another: the download sets this one itself"
+            allowed = "another name, because the download sets this variable itself"
             problems.add_invalid(f"{path}.env[{index}].name", variable.name, allowed)
     for index, group in enumerate((security and security.supplemental_groups) or ()):
         if not 0 <= group <= _MAX_ID:

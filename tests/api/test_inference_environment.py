@@ -280,7 +280,7 @@ def test_names_broken_pools_and_keeps_the_others() -> None:
         "spec.nodePools[0].capabilities.interNodeBandwidth",
         "spec.nodePools[2].name",
     ]
-    assert "must be unique, and spec.nodePools[1] has it already" in str(parsed.problems[1])
+    assert "must be unique, and spec.nodePools[1] has the same name" in str(parsed.problems[1])
 
 
 def test_problem_outside_the_pools_breaks_the_environment() -> None:

@@ -236,5 +236,5 @@ def test_duplicate_name_breaks_the_later_profile() -> None:
     assert [p.name for p in model.profiles] == ["a", "b"]
     assert [b.name for b in model.broken] == ["a"]
     assert model.problems == (
-        Problem("spec.serving[1].name", '"a" is not allowed; must be unique, and spec.serving[0] has it already'),
+        Problem("spec.serving[1].name", '"a" is not allowed; must be unique, and spec.serving[0] has the same name'),
     )

@@ -139,7 +139,8 @@ CASES = [
     Case("own-variable", "the download's own would be there twice",
          {"download": {"env": [{"name": "MODELPLANE_JOB", "value": "x"}]}},
          Problem("input.download.env[0].name",
-                 '"MODELPLANE_JOB" is not allowed; must be another: the download sets this one itself')),
+                 '"MODELPLANE_JOB" is not allowed; must be another name, because the download sets this '
+                 "variable itself")),
 ]  # fmt: skip
 
 
