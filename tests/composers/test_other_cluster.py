@@ -9,26 +9,34 @@ from function.composers.resolve import find_other_cluster
 from function.kube.manifests import Manifest, mapping
 from function.reasons import Status
 from tests.support import builders
-from tests.support.remote_scene import SEVERAL_NODES, Edit, Scene, at_rest, environment, placement, put
+from tests.support.remote_scene import (
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    build_scene,
+    edit_environment,
+    edit_placement,
+    set_field,
+)
 
 
 def another(found: Scene) -> None:
     """Let the reference name another environment, which is there."""
-    placement("inferenceEnvironmentRef.name", "h200-west")(found)
+    edit_placement("inferenceEnvironmentRef.name", "h200-west")(found)
     mapping(found.answers["environment"], "metadata")["name"] = "h200-west"
     mapping(found.answers["environment"], "status").pop("providerConfigRef", None)
 
 
 def without_pools(found: Scene) -> None:
     """Let the other environment have none of the pools."""
-    environment("nodePools", [])(found)
+    edit_environment("nodePools", [])(found)
 
 
 @pytest.mark.parametrize("edits", [(another,), (another, without_pools)], ids=["alike", "without-its-pool"])
 def test_keeps_objects_when_environment_reference_changes(edits: tuple[Edit, ...]) -> None:
-    rest = at_rest(SEVERAL_NODES)
+    rest = build_scene(SEVERAL_NODES)
     changed = rest.edited(*edits)
-    said = changed.said("ReferencesResolved")
+    said = changed.condition("ReferencesResolved")
     assert (said.status, said.reason) == (Status.FALSE, "InvalidPlacement")
     assert said.message == (
         'spec.inferenceEnvironmentRef: "h200-west" is not allowed; must be the environment whose '
@@ -43,20 +51,22 @@ def test_accepts_recreated_environment() -> None:
         found.answers["environment"]["status"] = {}
         mapping(found.answers["environment"], "metadata")["uid"] = "another"
 
-    rest = at_rest(SEVERAL_NODES)
-    assert rest.edited(again).said("ReferencesResolved").status is Status.TRUE
+    rest = build_scene(SEVERAL_NODES)
+    assert rest.edited(again).condition("ReferencesResolved").status is Status.TRUE
 
 
 def test_accepts_provider_config_of_environment_status() -> None:
     def named(found: Scene) -> None:
-        put(found.answers["environment"], "status.providerConfigRef.name", "of-an-earlier-release")
+        set_field(found.answers["environment"], "status.providerConfigRef.name", "of-an-earlier-release")
 
-    rest = at_rest(SEVERAL_NODES)
-    assert rest.edited(named).said("ReferencesResolved").status is Status.TRUE, "its own name, by the rule of names"
+    rest = build_scene(SEVERAL_NODES)
+    assert rest.edited(named).condition("ReferencesResolved").status is Status.TRUE, (
+        "its own name, by the rule of names"
+    )
     kept = rest.edited(named)
     for manifest in kept.observed.values():
-        put(manifest, "spec.providerConfigRef.name", "of-an-earlier-release")
-    assert kept.said("ReferencesResolved").status is Status.TRUE
+        set_field(manifest, "spec.providerConfigRef.name", "of-an-earlier-release")
+    assert kept.condition("ReferencesResolved").status is Status.TRUE
 
 
 def test_finds_objects_on_other_cluster() -> None:

@@ -11,7 +11,7 @@ from function.domain.cache import NamedCache
 from function.domain.model import Parallelism
 from function.kube.manifests import Manifest, mapping
 from tests.support import builders
-from tests.support.remote_scene import put
+from tests.support.remote_scene import set_field
 
 SHAPE = builders.shape(2, 8, Parallelism(tensor=8, pipeline=2, data=3, data_local=1, expert=True))
 DECIDED = builders.placement("east", "h200", name="chat-1", namespace="team", shape=SHAPE, replicas=3, vram="80Gi")
@@ -56,10 +56,10 @@ def test_omits_unknown_fields() -> None:
     made = build_placement(builders.deployment(), bare, None)
     labels = mapping(WANT, "metadata.labels")
     want = copy.deepcopy(WANT)
-    put(want, "metadata.annotations", None)
-    put(want, "metadata.labels", {key: value for key, value in labels.items() if key != "modelplane.ai/cache"})
-    put(want, "spec.topology", None)
-    put(want, "spec.modelCache", None)
+    set_field(want, "metadata.annotations", None)
+    set_field(want, "metadata.labels", {key: value for key, value in labels.items() if key != "modelplane.ai/cache"})
+    set_field(want, "spec.topology", None)
+    set_field(want, "spec.modelCache", None)
     assert made == want
     narrow = replace(DECIDED, shape=builders.shape(1, 1, Parallelism(tensor=1)))
     made = build_placement(builders.deployment(), narrow, None)

@@ -12,7 +12,7 @@ import pytest
 
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from tests.api.fields import KINDS, is_quantity, sample, values
-from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, model, only, placement, scene
+from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, composed_service, edit_model, edit_placement, load_scene
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 STORIES = (ONE_NODE, SEVERAL_NODES)
@@ -86,9 +86,12 @@ def _below(schema: Manifest, path: str) -> Iterator[tuple[str, JSON]]:
 SECRET: JSON = {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}
 AUTHORS = [
     # What a sample of the schema has would be refused as it has two values.
-    ("engine.env", model("serving.0.engine.env", [{"name": "A", "valueFrom": SECRET}, {"name": "B", "value": "b"}])),
-    *((f"ClusterModel.{path}", model(path, value)) for path, value in _edits("ClusterModel")),
-    *((f"ModelPlacement.{path}", placement(path, value)) for path, value in _edits("ModelPlacement")),
+    (
+        "engine.env",
+        edit_model("serving.0.engine.env", [{"name": "A", "valueFrom": SECRET}, {"name": "B", "value": "b"}]),
+    ),
+    *((f"ClusterModel.{path}", edit_model(path, value)) for path, value in _edits("ClusterModel")),
+    *((f"ModelPlacement.{path}", edit_placement(path, value)) for path, value in _edits("ModelPlacement")),
 ]
 
 
@@ -96,10 +99,10 @@ AUTHORS = [
 def test_no_author_reaches_more_than_the_table_says(story: str) -> None:
     """A deployment and a cache reach pods through placements alone, whose every field is among these."""
     authors, _ = table()
-    before = only(scene(story))
+    before = composed_service(load_scene(story))
     reached: set[str] = set()
     for name, edit in AUTHORS:
-        for service in scene(story).edited(edit).composed().values():
+        for service in load_scene(story).edited(edit).composed().values():
             assert changed(before, service) <= authors, name
             reached |= changed(before, service)
             for part in PODS:

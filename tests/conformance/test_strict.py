@@ -16,7 +16,7 @@ from function.serving.service import build_service, find_service_problems
 from tests.conformance import crossplane, openapi
 from tests.conformance.rest import Rest
 from tests.serving.test_tls import SGLANG_TLS
-from tests.support.remote_scene import put
+from tests.support.remote_scene import set_field
 from tests.support.serving_requests import (
     DATA,
     KSERVE,
@@ -72,7 +72,7 @@ def test_a_slip_is_an_error_of_both_checks(
 ) -> None:
     wrong = copy.deepcopy(composed[slip.kind])
     assert crossplane.validate(schemas, [wrong], tmp_path) == openapi.faults(wrong) == []
-    put(wrong, slip.path, slip.value)
+    set_field(wrong, slip.path, slip.value)
     assert len(crossplane.validate(schemas, [wrong], tmp_path)) == 1
     if slip.id != "service":  # that field is the CRD's
         (fault,) = openapi.faults(wrong)

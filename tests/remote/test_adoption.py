@@ -22,7 +22,7 @@ from function.remote.adoption import (
 )
 from function.remote.object_writer import object_name
 from tests.support import builders
-from tests.support.remote_scene import at_rest, put
+from tests.support.remote_scene import build_scene, set_field
 from tools.documents import document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -80,10 +80,10 @@ def test_ignores_resources_desired_by_earlier_steps() -> None:
 
 def test_keeps_relabelled_objects() -> None:
     """Its name is a hash of the composite and of the composed resource; a service would go with the label."""
-    serving = at_rest("model-cache")
+    serving = build_scene("model-cache")
     before = serving.outcome().composed
     for manifest in serving.observed.values():
-        put(manifest, "metadata.labels", {"app.kubernetes.io/managed-by": "helm"})
+        set_field(manifest, "metadata.labels", {"app.kubernetes.io/managed-by": "helm"})
     serving.answers.clear()
     objects = {key for key, item in before.items() if text(item.manifest, "kind") == "Object"}
     assert objects <= serving.outcome().composed.keys()
@@ -173,7 +173,7 @@ def an_object(key: str, **edits: JSON) -> Manifest:
         "spec": {"forProvider": {"manifest": {"kind": "Job"}}},
     }
     for path, value in edits.items():
-        put(made, path.replace("__", "."), value)
+        set_field(made, path.replace("__", "."), value)
     return made
 
 

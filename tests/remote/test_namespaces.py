@@ -6,7 +6,7 @@ import pytest
 
 from function.kube.manifests import Manifest, text
 from tests.support.plane import only, plane, remote, said
-from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, at_rest, defaults
+from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, build_scene, edit_settings
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 
@@ -46,7 +46,7 @@ def test_keeps_remote_namespace_when_prefix_changes(story: str) -> None:
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, "model-cache"])
 def test_starts_in_namespace_with_current_prefix(story: str) -> None:
-    rest = at_rest(story).edited(defaults("remoteNamespacePrefix", "a-"))
+    rest = build_scene(story).edited(edit_settings("remoteNamespacePrefix", "a-"))
     started = rest.edited(lambda found: found.observed.clear())
     (namespace,) = started.composed("namespace").values()
     assert text(namespace, "metadata.name").startswith("a-")

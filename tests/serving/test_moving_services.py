@@ -10,12 +10,12 @@ from tests.support.remote_scene import (
     SEVERAL_NODES,
     Edit,
     Scene,
-    model,
-    observed,
-    placement,
-    put,
-    remote,
-    scene,
+    edit_model,
+    edit_observed,
+    edit_placement,
+    load_scene,
+    remote_manifests,
+    set_field,
 )
 
 OLD: dict[str, JSON] = {"pool": "h200", "nodes": 2, "gpusPerNode": 8}
@@ -23,7 +23,7 @@ HALF: dict[str, JSON] = {**OLD, "gpusPerNode": 4}
 WIDE: dict[str, JSON] = {**OLD, "nodes": 3}
 OTHER: dict[str, JSON] = {**OLD, "pool": "other"}
 OTHER_HALF: dict[str, JSON] = {**HALF, "pool": "other"}
-REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), placement("modelCache", {"type": "EmptyDir"})
+REVISION, UNPLANNABLE = edit_model("huggingFace.revision", "v2"), edit_placement("modelCache", {"type": "EmptyDir"})
 MIRRORED = "status.atProvider.manifest"
 
 
@@ -32,9 +32,9 @@ def grants(*rows: tuple[dict[str, JSON], int]) -> Edit:
 
     def edit(found: Scene) -> None:
         uid = text(found.xr, "metadata.uid")
-        put(found.answers["environment"], "metadata.uid", "of-the-environment")
+        set_field(found.answers["environment"], "metadata.uid", "of-the-environment")
         published: list[JSON] = [{**share, "replicas": replicas, "uid": uid} for share, replicas in rows]
-        put(found.answers["environment"], "status.admitted", published)
+        set_field(found.answers["environment"], "status.admitted", published)
 
     return edit
 
@@ -44,8 +44,8 @@ def runs(replicas: int, share: dict[str, JSON] = OLD) -> Edit:
 
     def edit(found: Scene) -> None:
         for path in ("spec.forProvider.manifest", MIRRORED):
-            observed("service-", f"{path}.spec.replicas", replicas)(found)
-        put(found.xr, "status.service", {**share, "replicas": replicas, "name": "a", "namespace": "b"})
+            edit_observed("service-", f"{path}.spec.replicas", replicas)(found)
+        set_field(found.xr, "status.service", {**share, "replicas": replicas, "name": "a", "namespace": "b"})
 
     return edit
 
@@ -56,13 +56,13 @@ def asks(share: dict[str, JSON], replicas: int) -> Edit:
     def edit(found: Scene) -> None:
         nodes, gpus = share["nodes"], share["gpusPerNode"]
         split: JSON = {"tensor": gpus, "pipeline": nodes}
-        put(found.xr, "spec.topology", {"nodes": nodes, "gpusPerNode": gpus, "parallelism": split})
-        put(found.xr, "spec.pool", share["pool"])
-        put(found.xr, "spec.replicas", replicas)
+        set_field(found.xr, "spec.topology", {"nodes": nodes, "gpusPerNode": gpus, "parallelism": split})
+        set_field(found.xr, "spec.pool", share["pool"])
+        set_field(found.xr, "spec.replicas", replicas)
         pools = listing(found.answers["environment"], "spec.nodePools")
         if all(text(pool, "name") != "other" for pool in pools):
             other: Manifest = {**copy.deepcopy(pools[0]), "name": "other", "labels": {"pool": "other"}}
-            put(found.answers["environment"], "spec.nodePools", [*pools, other])
+            set_field(found.answers["environment"], "spec.nodePools", [*pools, other])
 
     return edit
 
@@ -93,7 +93,7 @@ CASES = (
     Case("status-lost", "the environment has lost its status", (asks(HALF, 2), grants()), 1),
     Case("old-grant-lost", "nothing is known of the old shape", (asks(HALF, 2), grants((HALF, 2))), 1),
     Case("unknown", "nothing says what the service takes",
-         (asks(HALF, 2), grants((HALF, 2)), lambda found: put(found.xr, "status.service", None)), 1),
+         (asks(HALF, 2), grants((HALF, 2)), lambda found: set_field(found.xr, "status.service", None)), 1),
     Case("from-a-file", "without a ledger nothing bounds the old shape but its number", (asks(HALF, 2),), 1),
 )  # fmt: skip
 
@@ -102,63 +102,69 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_keeps_old_service_at_its_replicas_while_new_shape_downloads(case: Case, bytes_: Edit) -> None:
     """Of 16 GPUs 24 were booked: the replicas granted for the new shape went to the old one."""
-    outcome = scene(SEVERAL_NODES).edited(runs(1), *case.edits, bytes_).outcome()
-    (service,) = remote(outcome, "service-").values()
+    outcome = load_scene(SEVERAL_NODES).edited(runs(1), *case.edits, bytes_).outcome()
+    (service,) = remote_manifests(outcome, "service-").values()
     assert get(service, "spec.replicas") == case.want, case.reason
     if case.id != "unknown":
         assert get(outcome.status, "service.gpusPerNode") == 8, "the old shape is what runs"
 
 
 def test_scales_down_old_shape_while_new_shape_downloads() -> None:
-    found = scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 1), grants((OLD, 3), (HALF, 1)), REVISION)
-    (service,) = remote(found.outcome(), "service-").values()
+    found = load_scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 1), grants((OLD, 3), (HALF, 1)), REVISION)
+    (service,) = remote_manifests(found.outcome(), "service-").values()
     assert get(service, "spec.replicas") == 1
 
 
 def test_new_shape_starts_with_its_admitted_replicas() -> None:
     """The old one has three, of which the new shape may have two."""
-    found = scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 3), grants((OLD, 3), (HALF, 2)))
-    (service,) = remote(found.outcome(), "service-").values()
+    found = load_scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 3), grants((OLD, 3), (HALF, 2)))
+    (service,) = remote_manifests(found.outcome(), "service-").values()
     assert get(service, "spec.replicas") == 2
 
 
 def test_old_shape_is_allocated_until_cluster_has_new_shape() -> None:
     """Behind an outage the old pods run on: their GPUs are no other placement's."""
-    written = scene(SEVERAL_NODES).edited(runs(2), asks(HALF, 2), grants((OLD, 2), (HALF, 2)))
+    written = load_scene(SEVERAL_NODES).edited(runs(2), asks(HALF, 2), grants((OLD, 2), (HALF, 2)))
     assert held(written) == {**OLD, "replicas": 2}, "the new one is only desired"
-    new = written.settled().edited(lambda found: put(found.xr, "status.service", written.outcome().status["service"]))
+    new = written.settled().edited(
+        lambda found: set_field(found.xr, "status.service", written.outcome().status["service"])
+    )
     assert held(new) == {**OLD, "replicas": 2}
     (service,) = new.composed().values()
-    there = new.edited(observed("service-", MIRRORED, {**service, "status": {}}))
+    there = new.edited(edit_observed("service-", MIRRORED, {**service, "status": {}}))
     assert held(there) == {**HALF, "replicas": 2}
 
 
 def test_old_group_is_allocated_while_its_object_is_deleted() -> None:
     """Crossplane does not list it any more, and its pods run until it is gone (history 25)."""
-    moving = scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
+    moving = load_scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     (old,) = (copy.deepcopy(m) for key, m in moving.observed.items() if key.startswith("service-"))
-    after = moving.settled().edited(lambda found: put(found.xr, "status.service", moving.outcome().status["service"]))
-    put(old, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
+    after = moving.settled().edited(
+        lambda found: set_field(found.xr, "status.service", moving.outcome().status["service"])
+    )
+    set_field(old, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
     assert held(after.edited(lambda found: found.answers.update(objects=old))) == {**OLD, "replicas": 1}
     assert held(after) == {**WIDE, "replicas": 1}, "it is gone"
 
 
 def test_old_replicas_are_allocated_until_cluster_has_fewer() -> None:
-    fewer = scene(SEVERAL_NODES).edited(runs(3), asks(OLD, 1), grants((OLD, 3)))
+    fewer = load_scene(SEVERAL_NODES).edited(runs(3), asks(OLD, 1), grants((OLD, 3)))
     assert [get(service, "spec.replicas") for service in fewer.composed().values()] == [1]
     assert held(fewer) == {**OLD, "replicas": 3}, "what the cluster was last seen to have"
-    assert held(fewer.edited(observed("service-", f"{MIRRORED}.spec.replicas", 1))) == {**OLD, "replicas": 1}
+    assert held(fewer.edited(edit_observed("service-", f"{MIRRORED}.spec.replicas", 1))) == {**OLD, "replicas": 1}
 
 
 def test_other_group_is_allocated_while_it_is_observed() -> None:
     """The old object is desired no more, and its pods are there until it is gone."""
-    moving = scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
+    moving = load_scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     assert held(moving) == {**OLD, "replicas": 1}
-    gone = moving.settled().edited(lambda found: put(found.xr, "status.service", moving.outcome().status["service"]))
+    gone = moving.settled().edited(
+        lambda found: set_field(found.xr, "status.service", moving.outcome().status["service"])
+    )
     assert held(gone) == {**WIDE, "replicas": 1}
 
 
 def test_records_labels_of_allocated_nodes() -> None:
-    rest = scene(SEVERAL_NODES).edited(asks(OLD, 1), grants((OLD, 1)))
+    rest = load_scene(SEVERAL_NODES).edited(asks(OLD, 1), grants((OLD, 1)))
     (pool,) = (p for p in listing(rest.answers["environment"], "spec.nodePools") if text(p, "name") == "h200")
     assert get(rest.outcome().status, "service.nodeSelector") == pool["labels"]

@@ -8,7 +8,14 @@ from function.api import node_pool
 from function.api.pods import get_preset
 from function.domain.pods import PodAdditions
 from function.kube.manifests import JSON, get
-from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, environment, only, running, scene
+from tests.support.remote_scene import (
+    ONE_NODE,
+    SEVERAL_NODES,
+    composed_service,
+    edit_environment,
+    load_scene,
+    observed_service,
+)
 
 POOL = "nodePools.0"
 
@@ -32,26 +39,28 @@ EDITED = (
 
 @pytest.mark.parametrize("case", EDITED, ids=lambda case: case.id)
 def test_edited_pool_changes_its_services(case: Edited) -> None:
-    edited = only(scene(SEVERAL_NODES).edited(environment(case.field, case.value)))
+    edited = composed_service(load_scene(SEVERAL_NODES).edited(edit_environment(case.field, case.value)))
     assert [case.shown in str(get(edited, f"spec.{part}")) for part in ("template", "worker")] == [True, True]
 
 
 def test_allowing_fallback_changes_services() -> None:
-    assert "NCCL_NET'" in str(running(scene(SEVERAL_NODES)))
-    opened = scene(SEVERAL_NODES).edited(environment(f"{POOL}.interNode.failClosed", value=False))
-    assert "NCCL_NET'" not in str(only(opened))
+    assert "NCCL_NET'" in str(observed_service(load_scene(SEVERAL_NODES)))
+    opened = load_scene(SEVERAL_NODES).edited(edit_environment(f"{POOL}.interNode.failClosed", value=False))
+    assert "NCCL_NET'" not in str(composed_service(opened))
 
 
 def test_inter_node_edit_keeps_service_on_one_node() -> None:
-    rest = scene(ONE_NODE)
-    edited = rest.edited(environment(f"{POOL}.interNode", {"preset": "coreweave-infiniband"}))
-    assert only(edited) == running(rest)
+    rest = load_scene(ONE_NODE)
+    edited = rest.edited(edit_environment(f"{POOL}.interNode", {"preset": "coreweave-infiniband"}))
+    assert composed_service(edited) == observed_service(rest)
 
 
 def test_changed_preset_keeps_running_service(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = get_preset("network-operator-shared")
     news = replace(preset, pod=PodAdditions(env=({"name": "NEWS", "value": "1"},)), nccl_net="Other")
     monkeypatch.setattr(node_pool, "get_preset", {preset.name: news}.__getitem__)
-    rest = scene(SEVERAL_NODES)
-    assert only(rest) == running(rest)
-    assert "NEWS" in str(only(rest.edited(environment(f"{POOL}.interNode.with.count", 2)))), "it comes with an edit"
+    rest = load_scene(SEVERAL_NODES)
+    assert composed_service(rest) == observed_service(rest)
+    assert "NEWS" in str(composed_service(rest.edited(edit_environment(f"{POOL}.interNode.with.count", 2)))), (
+        "it comes with an edit"
+    )

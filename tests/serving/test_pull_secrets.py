@@ -2,8 +2,7 @@
 
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from tests.support.plane import manifests, only, plane, remote
-from tests.support.remote_scene import environment, model, put, scene
-from tests.support.remote_scene import only as service
+from tests.support.remote_scene import composed_service, edit_environment, edit_model, load_scene, set_field
 from tests.weights.test_shared_jobs import Slow
 from tools.control_plane import ControlPlane
 from tools.world import World
@@ -19,11 +18,11 @@ def settled(cache: Manifest | None = None, world: World | None = None) -> Contro
     control, found = ControlPlane(renderer=plane(STORY).renderer, world=world or World()), manifests(STORY)
     for manifest in found:
         if manifest["kind"] == "ClusterModel":
-            put(manifest, "spec.serving.0.engine.imagePullSecrets", OWN)
+            set_field(manifest, "spec.serving.0.engine.imagePullSecrets", OWN)
         if manifest["kind"] == "InferenceEnvironment":
-            put(manifest, "spec.imagePullSecrets", PLATFORMS)
+            set_field(manifest, "spec.imagePullSecrets", PLATFORMS)
         if manifest["kind"] == "ModelDeployment" and cache:
-            put(manifest, "spec.modelCache", cache)
+            set_field(manifest, "spec.modelCache", cache)
     control.apply(found)
     control.settle()
     return control
@@ -88,19 +87,21 @@ def test_reports_missing_pull_secret() -> None:
     placement = control.composites[only(control, "ModelPlacement")]
     said = text(condition(placement, "StorageReady"), "message")
     assert said == "Secret modelplane-system/mirror (key .dockerconfigjson) does not exist; create it"
-    asked = scene("gemma-one-gpu").edited(environment("imagePullSecrets", PLATFORMS)).settled()
+    asked = load_scene("gemma-one-gpu").edited(edit_environment("imagePullSecrets", PLATFORMS)).settled()
     for manifest in asked.observed.values():
         if text(manifest, "spec.forProvider.manifest.kind") == "Secret":
             missing = 'cannot resolve resource references: cannot get referenced resource: secrets "mirror" not found'
-            put(manifest, "status.conditions", [{"type": "Synced", "status": "False", "message": missing}])
+            set_field(manifest, "status.conditions", [{"type": "Synced", "status": "False", "message": missing}])
         elif text(manifest, "spec.forProvider.manifest.kind") == "LLMInferenceService":
-            put(manifest, "status.atProvider.manifest.status", {"conditions": [{"type": "Ready", "status": "False"}]})
-    assert "Images cannot be pulled: Secret modelplane-system/mirror" in asked.said("ServiceReady").message
+            set_field(
+                manifest, "status.atProvider.manifest.status", {"conditions": [{"type": "Ready", "status": "False"}]}
+            )
+    assert "Images cannot be pulled: Secret modelplane-system/mirror" in asked.condition("ServiceReady").message
 
 
 def test_new_pull_secret_reaches_running_service() -> None:
-    before = service(scene(STORY))
-    after = service(scene(STORY).edited(model("serving.0.engine.imagePullSecrets", OWN)))
+    before = composed_service(load_scene(STORY))
+    after = composed_service(load_scene(STORY).edited(edit_model("serving.0.engine.imagePullSecrets", OWN)))
     assert pulled_with(mapping(before, "spec.template")) == []
     (name,) = pulled_with(mapping(after, "spec.template"))
     assert name != "team-registry", "nobody who writes models names what is on the cluster"
@@ -114,8 +115,8 @@ def test_variable_from_existing_secret_copies_nothing() -> None:
         {"configMapKeyRef": {"name": "settings", "key": "k", "optional": False}},
     )
     env: JSON = [{"name": f"OF_{i}", "valueFrom": source} for i, source in enumerate(sources)]
-    made = scene(STORY).edited(model("serving.0.engine.env", env))
+    made = load_scene(STORY).edited(edit_model("serving.0.engine.env", env))
     for part in ("template", "worker"):
-        (main,) = listing(service(made), f"spec.{part}.containers")
+        (main,) = listing(composed_service(made), f"spec.{part}.containers")
         assert [entry for entry in listing(main, "env") if text(entry, "name").startswith("OF_")] == env
     assert not {*made.composed(PULL), *made.composed(TOKEN)}

@@ -14,24 +14,24 @@ from tests.support.remote_scene import (
     SEVERAL_NODES,
     Edit,
     Scene,
-    environment,
-    model,
-    observed,
-    placement,
-    put,
-    scene,
+    edit_environment,
+    edit_model,
+    edit_observed,
+    edit_placement,
+    load_scene,
+    set_field,
 )
 
-IMAGE = model("serving.0.engine.image", "vllm/vllm-openai:v9")
+IMAGE = edit_model("serving.0.engine.image", "vllm/vllm-openai:v9")
 
 
 def replicas(number: int, runs: int | None = None) -> Edit:
     """Let the placement ask for so many replicas, and its service have as many, or so many."""
 
     def edit(found: Scene) -> None:
-        placement("replicas", number)(found)
+        edit_placement("replicas", number)(found)
         path = "spec.forProvider.manifest.spec.replicas"
-        observed("service-", path, number if runs is None else runs)(found)
+        edit_observed("service-", path, number if runs is None else runs)(found)
 
     return edit
 
@@ -49,9 +49,9 @@ def free(*levels: tuple[int, int]) -> Edit:
             "replicas": spec["replicas"],
         }
         left: JSON = [{"gpus": gpus, "nodes": nodes} for gpus, nodes in levels]
-        put(found.answers["environment"], "metadata.uid", "of-the-environment")
-        put(found.answers["environment"], "status.admitted", [row])
-        put(found.answers["environment"], "status.pools", [{"name": spec["pool"], "placements": 1, "free": left}])
+        set_field(found.answers["environment"], "metadata.uid", "of-the-environment")
+        set_field(found.answers["environment"], "status.admitted", [row])
+        set_field(found.answers["environment"], "status.pools", [{"name": spec["pool"], "placements": 1, "free": left}])
 
     return edit
 
@@ -65,7 +65,7 @@ class Case:
     story: str = ONE_NODE
 
 
-HOST_NETWORK = environment("nodePools.0.pod", {"hostNetwork": True})
+HOST_NETWORK = edit_environment("nodePools.0.pod", {"hostNetwork": True})
 CASES = (
     Case("full", "no GPU is free for the pod that shall come first", (replicas(1), free(), IMAGE), True),
     Case("one-free", "it takes one GPU, and there is one", (replicas(1), free((1, 1)), IMAGE), False),
@@ -87,13 +87,13 @@ def _said(found: Scene) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_reports_blocked_rollout(case: Case) -> None:
-    edited = scene(case.story).edited(*case.edits)
+    edited = load_scene(case.story).edited(*case.edits)
     assert bool(_said(edited)) is case.stuck, case.reason
     assert _said(edited.settled()) == [], "it is news once"
 
 
 def test_blocked_rollout_names_missing_capacity() -> None:
-    (said,) = _said(scene(ONE_NODE).edited(replicas(1), free(), IMAGE))
+    (said,) = _said(load_scene(ONE_NODE).edited(replicas(1), free(), IMAGE))
     assert said == (
         "The edit is applied, and KServe starts a new pod before it stops an old one: pool h100 of h100-west has no "
         "room for 1 replica of 1 node x 1 GPU beside the running ones, no GPU is free. The old pods keep serving "
@@ -102,4 +102,4 @@ def test_blocked_rollout_names_missing_capacity() -> None:
 
 
 def test_environment_in_file_blocks_no_rollout() -> None:
-    assert _said(scene(ONE_NODE).edited(replicas(1), IMAGE)) == []
+    assert _said(load_scene(ONE_NODE).edited(replicas(1), IMAGE)) == []

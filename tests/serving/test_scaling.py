@@ -12,26 +12,26 @@ from tests.support.remote_scene import (
     SEVERAL_NODES,
     Edit,
     Scene,
-    at_rest,
-    environment,
-    model,
-    observed,
-    placement,
-    put,
-    remote,
-    scaled,
-    scene,
+    build_scene,
+    edit_environment,
+    edit_model,
+    edit_observed,
+    edit_placement,
+    load_scene,
+    remote_manifests,
+    scale,
+    set_field,
 )
 
-NO_MODEL = model("serving", [])
-NO_PROFILE = model("serving.0.replicaTopology.parallelism", {"tensor": 3})
-NO_POOL = environment("nodePools.0.acceleratorCount", "x")
-NO_ENVIRONMENT = environment("storage.storageClassName", 7)
+NO_MODEL = edit_model("serving", [])
+NO_PROFILE = edit_model("serving.0.replicaTopology.parallelism", {"tensor": 3})
+NO_POOL = edit_environment("nodePools.0.acceleratorCount", "x")
+NO_ENVIRONMENT = edit_environment("storage.storageClassName", 7)
 MISSING = pytest.mark.parametrize(
     "missing", [NO_MODEL, NO_PROFILE, NO_POOL, NO_ENVIRONMENT], ids=["model", "profile", "pool", "environment"]
 )
-REVISION = model("huggingFace.revision", "v2")
-LARGER = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
+REVISION = edit_model("huggingFace.revision", "v2")
+LARGER = edit_placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
 
 
 def runs(replicas: int) -> Edit:
@@ -39,9 +39,9 @@ def runs(replicas: int) -> Edit:
 
     def edit(found: Scene) -> None:
         for path in ("spec.forProvider", "status.atProvider"):
-            observed("service-", f"{path}.manifest.spec.replicas", replicas)(found)
-        put(found.xr, "status.service.replicas", replicas)
-        put(found.xr, "status.gpus", replicas * 16)
+            edit_observed("service-", f"{path}.manifest.spec.replicas", replicas)(found)
+        set_field(found.xr, "status.service.replicas", replicas)
+        set_field(found.xr, "status.gpus", replicas * 16)
 
     return edit
 
@@ -49,55 +49,59 @@ def runs(replicas: int) -> Edit:
 @MISSING
 @pytest.mark.parametrize("asks", [1, 0])
 def test_scales_down_while_a_reference_is_missing(missing: Edit, asks: int) -> None:
-    there = scene(SEVERAL_NODES).edited(runs(3))
-    held = there.edited(missing, placement("replicas", asks))
-    assert held.said("ReferencesResolved").status is Status.FALSE
+    there = load_scene(SEVERAL_NODES).edited(runs(3))
+    held = there.edited(missing, edit_placement("replicas", asks))
+    assert held.condition("ReferencesResolved").status is Status.FALSE
     before, after = there.edited(missing).composed(), held.composed()
-    assert after == {key: scaled(service, asks) for key, service in before.items()}
+    assert after == {key: scale(service, asks) for key, service in before.items()}
     status = held.outcome().status
     assert (get(status, "service.replicas"), status["gpus"]) == (3, 48), "the cluster still has them"
-    confirmed = held.edited(observed("service-", "status.atProvider.manifest.spec.replicas", asks)).outcome().status
+    confirmed = (
+        held.edited(edit_observed("service-", "status.atProvider.manifest.spec.replicas", asks)).outcome().status
+    )
     assert (get(confirmed, "service.replicas"), confirmed["gpus"]) == (asks, asks * 16), "what is gone is not charged"
-    assert held.said("ServiceReady").reason == ("Serving" if asks else "ScaledToZero")
+    assert held.condition("ServiceReady").reason == ("Serving" if asks else "ScaledToZero")
     assert held.outcome().ready is None
 
 
 @MISSING
 def test_scales_up_only_when_references_resolve(missing: Edit) -> None:
-    there = scene(SEVERAL_NODES).edited(runs(1), missing)
-    more = there.edited(placement("replicas", 3))
+    there = load_scene(SEVERAL_NODES).edited(runs(1), missing)
+    more = there.edited(edit_placement("replicas", 3))
     assert more.composed() == there.composed()
     assert get(more.outcome().status, "service.replicas") == 1
-    assert more.said("ServiceReady").reason == "Serving", "the one that runs"
+    assert more.condition("ServiceReady").reason == "Serving", "the one that runs"
 
 
 @MISSING
 def test_service_without_running_replicas_is_not_serving(missing: Edit) -> None:
     """KServe says Ready of a service without replicas."""
-    more = scene(SEVERAL_NODES).edited(runs(0), missing, placement("replicas", 2))
-    said = more.said("ServiceReady")
+    more = load_scene(SEVERAL_NODES).edited(runs(0), missing, edit_placement("replicas", 2))
+    said = more.condition("ServiceReady")
     assert (said.status, said.reason, said.message) == (Status.FALSE, "Starting", "The service has no replicas yet")
 
 
 def test_keeps_replicas_of_invalid_placement() -> None:
-    faulty = scene(SEVERAL_NODES).edited(runs(3), placement("topology", "two nodes"), placement("replicas", 0))
-    assert faulty.said("ReferencesResolved").reason == "InvalidPlacement"
+    faulty = load_scene(SEVERAL_NODES).edited(
+        runs(3), edit_placement("topology", "two nodes"), edit_placement("replicas", 0)
+    )
+    assert faulty.condition("ReferencesResolved").reason == "InvalidPlacement"
     assert [get(service, "spec.replicas") for service in faulty.composed().values()] == [3]
-    assert faulty.said("ServiceReady").reason == "Serving"
+    assert faulty.condition("ServiceReady").reason == "Serving"
 
 
 @pytest.mark.parametrize(("asks", "want"), [(0, 0), (1, 3)])
 def test_keeps_replicas_of_other_group_unless_scaled_to_zero(asks: int, want: int) -> None:
     """One replica of the larger group is no reason to serve with fewer of the smaller one until it comes."""
-    there = scene(SEVERAL_NODES).edited(runs(3), REVISION, LARGER, placement("replicas", asks))
+    there = load_scene(SEVERAL_NODES).edited(runs(3), REVISION, LARGER, edit_placement("replicas", asks))
     assert [get(service, "spec.replicas") for service in there.composed().values()] == [want]
-    confirmed = there.edited(observed("service-", "status.atProvider.manifest.spec.replicas", want))
+    confirmed = there.edited(edit_observed("service-", "status.atProvider.manifest.spec.replicas", want))
     assert get(confirmed.outcome().status, "service.replicas") == want
 
 
 def test_refused_service_is_not_ready_at_zero() -> None:
-    none = scene(SEVERAL_NODES).edited(runs(3), NO_MODEL, placement("replicas", 0))
-    refused = observed(
+    none = load_scene(SEVERAL_NODES).edited(runs(3), NO_MODEL, edit_placement("replicas", 0))
+    refused = edit_observed(
         "service-", "status.atProvider.manifest.status.conditions", [{"type": "PresetsCombined", "status": "False"}]
     )
     for found, ready in ((none, True), (none.edited(refused), False)):
@@ -105,7 +109,7 @@ def test_refused_service_is_not_ready_at_zero() -> None:
 
 
 def test_service_scaled_to_zero_is_ready() -> None:
-    said = scene(SEVERAL_NODES).edited(runs(0), placement("replicas", 0)).said("ServiceReady")
+    said = load_scene(SEVERAL_NODES).edited(runs(0), edit_placement("replicas", 0)).condition("ServiceReady")
     assert (said.status, said.reason) == (Status.TRUE, "ScaledToZero")
 
 
@@ -123,7 +127,7 @@ def waiting(type_: str) -> Edit:
     def edit(scene: Scene) -> None:
         for key, found in scene.observed.items():
             if key.startswith("service-"):
-                put(found, "status.atProvider.manifest.status.conditions", conditions)
+                set_field(found, "status.atProvider.manifest.status.conditions", conditions)
 
     return edit
 
@@ -131,8 +135,8 @@ def waiting(type_: str) -> Edit:
 @pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
 @pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
 def test_service_at_zero_does_not_wait_for_kserve(story: str, type_: str) -> None:
-    scene = at_rest(story).edited(placement("replicas", 0), waiting(type_))
-    serving = scene.said("ServiceReady")
+    scene = build_scene(story).edited(edit_placement("replicas", 0), waiting(type_))
+    serving = scene.condition("ServiceReady")
     assert (serving.status, serving.reason) == (Status.TRUE, "ScaledToZero")
     assert serving.message == f"No replicas are requested. KServe: {type_}: {NO_ROUTES}"
     outcome = scene.outcome()
@@ -145,30 +149,30 @@ def test_reports_refused_service_at_zero() -> None:
         conditions: list[JSON] = [{"type": "PresetsCombined", "status": "False", "message": "no such preset"}]
         for key, manifest in found.observed.items():
             if key.startswith("service-"):
-                put(manifest, "status.atProvider.manifest.status.conditions", conditions)
+                set_field(manifest, "status.atProvider.manifest.status.conditions", conditions)
 
-    scene = at_rest(SEVERAL_NODES).edited(placement("replicas", 0), refused)
-    assert scene.said("ServiceReady").status is Status.FALSE
+    scene = build_scene(SEVERAL_NODES).edited(edit_placement("replicas", 0), refused)
+    assert scene.condition("ServiceReady").status is Status.FALSE
     assert not any(item.ready for key, item in scene.outcome().composed.items() if key.startswith("service-"))
 
 
 @pytest.mark.parametrize("type_", ["HTTPRoutesReady", "MainWorkloadReady"])
 def test_service_with_replicas_waits_for_kserve(type_: str) -> None:
-    composed = at_rest(SEVERAL_NODES).edited(waiting(type_)).outcome().composed
+    composed = build_scene(SEVERAL_NODES).edited(waiting(type_)).outcome().composed
     assert [item.ready for key, item in composed.items() if key.startswith("service-")] == [False]
 
 
 GROUP: dict[str, JSON] = {"pool": "h200", "nodes": 2, "gpusPerNode": 8}
-UNPLANNABLE = placement("modelCache", {"type": "EmptyDir"})
+UNPLANNABLE = edit_placement("modelCache", {"type": "EmptyDir"})
 
 
 def admitted(replicas: int) -> Edit:
     """Let the environment publish that it has admitted the placement for so many replicas of its first shape."""
 
     def edit(found: Scene) -> None:
-        put(found.answers["environment"], "metadata.uid", "of-the-environment")
+        set_field(found.answers["environment"], "metadata.uid", "of-the-environment")
         row: JSON = {**GROUP, "replicas": replicas, "uid": text(found.xr, "metadata.uid")}
-        put(found.answers["environment"], "status.admitted", [row] if replicas else [])
+        set_field(found.answers["environment"], "status.admitted", [row] if replicas else [])
 
     return edit
 
@@ -177,12 +181,12 @@ def with_replicas(replicas: int) -> Edit:
     """Let the service have so many replicas; with none of them there is no service."""
 
     def edit(found: Scene) -> None:
-        observed("service-", "spec.forProvider.manifest.spec.replicas", replicas)(found)
-        put(found.xr, "status.service", {**GROUP, "replicas": replicas, "name": "a", "namespace": "b"})
+        edit_observed("service-", "spec.forProvider.manifest.spec.replicas", replicas)(found)
+        set_field(found.xr, "status.service", {**GROUP, "replicas": replicas, "name": "a", "namespace": "b"})
         if not replicas:
             for key in [key for key in found.observed if key.startswith("service-")]:
                 del found.observed[key]
-            put(found.xr, "status.service", None)
+            set_field(found.xr, "status.service", None)
 
     return edit
 
@@ -223,9 +227,9 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_replicas_follow_admission(case: Case) -> None:
-    edits = (with_replicas(case.runs), *case.edits, admitted(case.admits), placement("replicas", case.asks))
-    outcome = scene(SEVERAL_NODES).edited(*edits).outcome()
-    services = remote(outcome, "service-").values()
+    edits = (with_replicas(case.runs), *case.edits, admitted(case.admits), edit_placement("replicas", case.asks))
+    outcome = load_scene(SEVERAL_NODES).edited(*edits).outcome()
+    services = remote_manifests(outcome, "service-").values()
     assert [get(each, "spec.replicas") for each in services] == [case.want] * bool(case.want), case.reason
     takes = {key: get(outcome.status, f"service.{key}") for key in (*GROUP, "replicas")}
     assert takes == ({**GROUP, "replicas": case.want} if case.want else dict.fromkeys(takes)), case.reason
@@ -234,8 +238,12 @@ def test_replicas_follow_admission(case: Case) -> None:
 @pytest.mark.parametrize(("admits", "version"), [(3, "7"), (2, None), (1, "7")])
 def test_changes_replicas_only_over_seen_version(admits: int, version: str | None) -> None:
     """Two readings of a list that is late would take turns."""
-    seen = observed("service-", "metadata.resourceVersion", "7")
-    found = scene(SEVERAL_NODES).edited(with_replicas(2), seen, admitted(admits), placement("replicas", 3)).outcome()
+    seen = edit_observed("service-", "metadata.resourceVersion", "7")
+    found = (
+        load_scene(SEVERAL_NODES)
+        .edited(with_replicas(2), seen, admitted(admits), edit_placement("replicas", 3))
+        .outcome()
+    )
     (service,) = (item.manifest for key, item in found.composed.items() if key.startswith("service-"))
     assert get(service, "metadata.resourceVersion") == version
 
@@ -244,7 +252,7 @@ def test_changes_replicas_only_over_seen_version(admits: int, version: str | Non
 def test_keeps_pull_secrets_while_service_waits(there: int) -> None:
     def pulled(found: Scene) -> None:
         found.observed["pull-a"] = copy.deepcopy(next(m for k, m in found.observed.items() if k.startswith("claim-")))
-        put(found.observed["pull-a"], "spec.forProvider.manifest", {"kind": "Secret", "metadata": {"name": "a"}})
+        set_field(found.observed["pull-a"], "spec.forProvider.manifest", {"kind": "Secret", "metadata": {"name": "a"}})
 
-    waiting = scene(SEVERAL_NODES).edited(with_replicas(there), pulled, admitted(0))
+    waiting = load_scene(SEVERAL_NODES).edited(with_replicas(there), pulled, admitted(0))
     assert waiting.composed("pull-") == {"pull-a": {"kind": "Secret", "metadata": {"name": "a"}}}

@@ -12,23 +12,23 @@ from tests.support.remote_scene import (
     SEVERAL_NODES,
     Edit,
     Scene,
-    defaults,
-    environment,
-    model,
-    observed,
-    only,
-    placement,
-    put,
-    running,
-    scaled,
-    scene,
-    without_status,
+    composed_service,
+    drop_status,
+    edit_environment,
+    edit_model,
+    edit_observed,
+    edit_placement,
+    edit_settings,
+    load_scene,
+    observed_service,
+    scale,
+    set_field,
 )
 
 ENGINE = "serving.0.engine"
 POOL = "nodePools.0"
-REVISION = model("huggingFace.revision", "v2")
-UNPLANNABLE = placement("modelCache", {"type": "EmptyDir"})
+REVISION = edit_model("huggingFace.revision", "v2")
+UNPLANNABLE = edit_placement("modelCache", {"type": "EmptyDir"})
 
 
 @dataclass(frozen=True)
@@ -43,37 +43,45 @@ class Held:
 def _another_model(found: Scene) -> None:
     other = found.answers["model"]
     mapping(other, "metadata")["name"] = "another"
-    placement("modelRef", {"kind": "ClusterModel", "name": "another"})(found)
-    model("model.name", "org/another")(found)
-    model("huggingFace.repo", "org/another")(found)
-    model(f"{ENGINE}.args", ["--max-model-len=1"])(found)
+    edit_placement("modelRef", {"kind": "ClusterModel", "name": "another"})(found)
+    edit_model("model.name", "org/another")(found)
+    edit_model("huggingFace.repo", "org/another")(found)
+    edit_model(f"{ENGINE}.args", ["--max-model-len=1"])(found)
 
 
 HELD = (
     Held("revision", "the old bytes serve until the new ones are there", (REVISION,)),
-    Held("repo-and-name", "one edit is taken as one", (model("huggingFace.repo", "a/b"), model("model.name", "a/b"))),
-    Held("image", "an image for other weights may not read these", (REVISION, model(f"{ENGINE}.image", "vllm:v9"))),
-    Held("args", "so may arguments", (REVISION, model(f"{ENGINE}.args", ["--max-model-len=1"]))),
-    Held("pool-labels", "whatever else is edited comes along", (REVISION, environment(f"{POOL}.labels.a", "b"))),
+    Held(
+        "repo-and-name",
+        "one edit is taken as one",
+        (edit_model("huggingFace.repo", "a/b"), edit_model("model.name", "a/b")),
+    ),
+    Held(
+        "image", "an image for other weights may not read these", (REVISION, edit_model(f"{ENGINE}.image", "vllm:v9"))
+    ),
+    Held("args", "so may arguments", (REVISION, edit_model(f"{ENGINE}.args", ["--max-model-len=1"]))),
+    Held("pool-labels", "whatever else is edited comes along", (REVISION, edit_environment(f"{POOL}.labels.a", "b"))),
     Held("model-ref", "another model is nothing but other bytes under another name", (_another_model,)),
-    Held("unplannable", "what cannot be planned is not there", (UNPLANNABLE, model(f"{ENGINE}.image", "vllm:v9"))),
-    Held("unplannable-name", "nor is anything else taken then", (UNPLANNABLE, model("model.name", "a/b"))),
+    Held("unplannable", "what cannot be planned is not there", (UNPLANNABLE, edit_model(f"{ENGINE}.image", "vllm:v9"))),
+    Held("unplannable-name", "nor is anything else taken then", (UNPLANNABLE, edit_model("model.name", "a/b"))),
 )
 
 
 @pytest.mark.parametrize("case", HELD, ids=lambda case: case.id)
 def test_keeps_service_while_new_revision_downloads(case: Held) -> None:
-    rest = scene(SEVERAL_NODES)
-    assert only(rest.edited(*case.edits)) == running(rest), case.reason
-    grown = rest.edited(*case.edits, placement("replicas", 3))
+    rest = load_scene(SEVERAL_NODES)
+    assert composed_service(rest.edited(*case.edits)) == observed_service(rest), case.reason
+    grown = rest.edited(*case.edits, edit_placement("replicas", 3))
     replicas = 1 if case.id == "pool-labels" else 3
-    assert only(grown) == scaled(running(rest), replicas), "replicas are no matter of bytes, except on other nodes"
+    assert composed_service(grown) == scale(observed_service(rest), replicas), (
+        "replicas are no matter of bytes, except on other nodes"
+    )
 
 
 def test_applies_edit_together_with_its_weights() -> None:
-    found = scene(SEVERAL_NODES).edited(REVISION, model(f"{ENGINE}.image", "vllm:v9"))
-    assert only(_downloaded(found)) != running(found)
-    assert "vllm:v9" in str(only(_downloaded(found)))
+    found = load_scene(SEVERAL_NODES).edited(REVISION, edit_model(f"{ENGINE}.image", "vllm:v9"))
+    assert composed_service(_downloaded(found)) != observed_service(found)
+    assert "vllm:v9" in str(composed_service(_downloaded(found)))
 
 
 def _downloaded(found: Scene) -> Scene:
@@ -88,27 +96,27 @@ def _downloaded(found: Scene) -> Scene:
 
 
 DERIVED: tuple[tuple[str, str, Edit], ...] = (
-    ("disk", SEVERAL_NODES, model("resources.disk", "1500Gi")),
-    ("no-disk", SEVERAL_NODES, model("resources.disk", None)),
-    ("vram", ONE_NODE, model("resources.vram", "200Gi")),
-    ("disk-on-one-node", ONE_NODE, model("resources.disk", "200Gi")),
-    ("pool-memory", SEVERAL_NODES, environment(f"{POOL}.capabilities.memoryPerGpu", "192Gi")),
-    ("pool-count", SEVERAL_NODES, environment(f"{POOL}.maxNodeCount", 9)),
-    ("requires", SEVERAL_NODES, model("serving.0.replicaTopology.requires.memoryPerGpu", "100Gi")),
-    ("image-of-jobs", SEVERAL_NODES, defaults("storageInitializerImage", "mirror/init:v1")),
-    ("download-env", SEVERAL_NODES, defaults("download.env", [{"name": "HF_ENDPOINT", "value": "http://hub"}])),
-    ("download-here", SEVERAL_NODES, environment("storage.download.resources", {"requests": {"memory": "64Gi"}})),
-    ("deadline", ONE_NODE, defaults("download.activeDeadlineSeconds", 60)),
-    ("class", SEVERAL_NODES, environment("storage.storageClassName", "other")),
-    ("kserve-namespace", SEVERAL_NODES, environment("kserve.namespace", "elsewhere")),
-    ("watch", SEVERAL_NODES, defaults("objectWatch", True)),
+    ("disk", SEVERAL_NODES, edit_model("resources.disk", "1500Gi")),
+    ("no-disk", SEVERAL_NODES, edit_model("resources.disk", None)),
+    ("vram", ONE_NODE, edit_model("resources.vram", "200Gi")),
+    ("disk-on-one-node", ONE_NODE, edit_model("resources.disk", "200Gi")),
+    ("pool-memory", SEVERAL_NODES, edit_environment(f"{POOL}.capabilities.memoryPerGpu", "192Gi")),
+    ("pool-count", SEVERAL_NODES, edit_environment(f"{POOL}.maxNodeCount", 9)),
+    ("requires", SEVERAL_NODES, edit_model("serving.0.replicaTopology.requires.memoryPerGpu", "100Gi")),
+    ("image-of-jobs", SEVERAL_NODES, edit_settings("storageInitializerImage", "mirror/init:v1")),
+    ("download-env", SEVERAL_NODES, edit_settings("download.env", [{"name": "HF_ENDPOINT", "value": "http://hub"}])),
+    ("download-here", SEVERAL_NODES, edit_environment("storage.download.resources", {"requests": {"memory": "64Gi"}})),
+    ("deadline", ONE_NODE, edit_settings("download.activeDeadlineSeconds", 60)),
+    ("class", SEVERAL_NODES, edit_environment("storage.storageClassName", "other")),
+    ("kserve-namespace", SEVERAL_NODES, edit_environment("kserve.namespace", "elsewhere")),
+    ("watch", SEVERAL_NODES, edit_settings("objectWatch", True)),
 )
 
 
 @pytest.mark.parametrize(("story", "edit"), [row[1:] for row in DERIVED], ids=[row[0] for row in DERIVED])
 def test_derived_values_restart_nothing(story: str, edit: Edit) -> None:
-    rest = scene(story)
-    assert only(rest.edited(edit)) == running(rest)
+    rest = load_scene(story)
+    assert composed_service(rest.edited(edit)) == observed_service(rest)
 
 
 @dataclass(frozen=True)
@@ -123,115 +131,131 @@ class Input:
 
 HUB: JSON = [{"name": "HF_ENDPOINT", "value": "http://hub.internal"}]
 INPUTS = (
-    Input("served-name", SEVERAL_NODES, model("model.name", "org/other"), "org/other"),
-    Input("image", SEVERAL_NODES, model(f"{ENGINE}.image", "vllm/vllm-openai:v0.16.0"), "v0.16.0"),
-    Input("args", SEVERAL_NODES, model(f"{ENGINE}.args", ["--max-num-seqs=7"]), "--max-num-seqs=7"),
-    Input("env", SEVERAL_NODES, model(f"{ENGINE}.env", [{"name": "A", "value": "b-c"}]), "b-c"),
-    Input("cpu", SEVERAL_NODES, model("resources.cpu", "17"), "'17'"),
-    Input("engine-cpu", SEVERAL_NODES, model(f"{ENGINE}.resources.cpu", "19"), "'19'"),
-    Input("disk-of-node", ONE_NODE, model(f"{ENGINE}.resources.ephemeralStorage", "9Gi"), "'ephemeral-storage': '9Gi'"),
-    Input("shared-memory", SEVERAL_NODES, model(f"{ENGINE}.resources.shm", "33Gi"), "'sizeLimit': '33Gi'"),
-    Input("shared-memory-of-one", ONE_NODE, model(f"{ENGINE}.resources.shm", "5Gi"), "'sizeLimit': '5Gi'"),
-    Input("memory", SEVERAL_NODES, model("resources.memory", "17Gi"), "17Gi"),
+    Input("served-name", SEVERAL_NODES, edit_model("model.name", "org/other"), "org/other"),
+    Input("image", SEVERAL_NODES, edit_model(f"{ENGINE}.image", "vllm/vllm-openai:v0.16.0"), "v0.16.0"),
+    Input("args", SEVERAL_NODES, edit_model(f"{ENGINE}.args", ["--max-num-seqs=7"]), "--max-num-seqs=7"),
+    Input("env", SEVERAL_NODES, edit_model(f"{ENGINE}.env", [{"name": "A", "value": "b-c"}]), "b-c"),
+    Input("cpu", SEVERAL_NODES, edit_model("resources.cpu", "17"), "'17'"),
+    Input("engine-cpu", SEVERAL_NODES, edit_model(f"{ENGINE}.resources.cpu", "19"), "'19'"),
+    Input(
+        "disk-of-node",
+        ONE_NODE,
+        edit_model(f"{ENGINE}.resources.ephemeralStorage", "9Gi"),
+        "'ephemeral-storage': '9Gi'",
+    ),
+    Input("shared-memory", SEVERAL_NODES, edit_model(f"{ENGINE}.resources.shm", "33Gi"), "'sizeLimit': '33Gi'"),
+    Input("shared-memory-of-one", ONE_NODE, edit_model(f"{ENGINE}.resources.shm", "5Gi"), "'sizeLimit': '5Gi'"),
+    Input("memory", SEVERAL_NODES, edit_model("resources.memory", "17Gi"), "17Gi"),
     Input(
         "pods-apart",
         SEVERAL_NODES,
-        model("serving.0.replicaTopology.placement.podsAcrossNodes", "preferred"),
+        edit_model("serving.0.replicaTopology.placement.podsAcrossNodes", "preferred"),
         "'weight': 100, 'podAffinityTerm': {'labelSelector': {'matchLabels': {'modelplane.ai/service': "
         "'kimi-k2-4e23e0cb-3fafcaa9'}}, 'matchLabelKeys'",
     ),
     Input(
         "replicas-apart",
         ONE_NODE,
-        model("serving.0.replicaTopology.placement.replicasAcrossNodes", "required"),
+        edit_model("serving.0.replicaTopology.placement.replicasAcrossNodes", "required"),
         "requiredDuringScheduling",
     ),
-    Input("gpus", ONE_NODE, placement("topology", {"nodes": 1, "gpusPerNode": 2}), "'nvidia.com/gpu': '2'"),
+    Input("gpus", ONE_NODE, edit_placement("topology", {"nodes": 1, "gpusPerNode": 2}), "'nvidia.com/gpu': '2'"),
     Input(
         "parallelism",
         SEVERAL_NODES,
-        placement("topology.parallelism.expert", "disabled"),
+        edit_placement("topology.parallelism.expert", "disabled"),
         "'parallelism': {'tensor': 8, 'pipeline': 2}",
     ),
-    Input("labels", SEVERAL_NODES, environment(f"{POOL}.labels.zone", "z-1"), "z-1"),
-    Input("taints", SEVERAL_NODES, environment(f"{POOL}.taints", [{"key": "k-1", "effect": "NoSchedule"}]), "k-1"),
-    Input("gpu-resource", SEVERAL_NODES, environment(f"{POOL}.gpuResource", "amd.com/gpu"), "amd.com/gpu"),
-    Input("prefix", SEVERAL_NODES, environment("kserve.configPrefix", "other-"), "other-config-llm"),
-    Input("no-prefix", SEVERAL_NODES, environment("kserve.configPrefix", ""), "'name': 'config-llm"),
-    Input("initializer-image", ONE_NODE, defaults("storageInitializerImage", "mirror/init:v1"), "mirror/init:v1"),
-    Input("initializer-pin", ONE_NODE, environment("storage.download.image", "kserve/storage-initializer:v9"), ":v9"),
-    Input("initializer-memory", ONE_NODE, defaults("download.resources.requests.memory", "3Gi"), "3Gi"),
-    Input("initializer-env", ONE_NODE, defaults("download.env", HUB), "hub.internal"),
+    Input("labels", SEVERAL_NODES, edit_environment(f"{POOL}.labels.zone", "z-1"), "z-1"),
+    Input("taints", SEVERAL_NODES, edit_environment(f"{POOL}.taints", [{"key": "k-1", "effect": "NoSchedule"}]), "k-1"),
+    Input("gpu-resource", SEVERAL_NODES, edit_environment(f"{POOL}.gpuResource", "amd.com/gpu"), "amd.com/gpu"),
+    Input("prefix", SEVERAL_NODES, edit_environment("kserve.configPrefix", "other-"), "other-config-llm"),
+    Input("no-prefix", SEVERAL_NODES, edit_environment("kserve.configPrefix", ""), "'name': 'config-llm"),
+    Input("initializer-image", ONE_NODE, edit_settings("storageInitializerImage", "mirror/init:v1"), "mirror/init:v1"),
+    Input(
+        "initializer-pin", ONE_NODE, edit_environment("storage.download.image", "kserve/storage-initializer:v9"), ":v9"
+    ),
+    Input("initializer-memory", ONE_NODE, edit_settings("download.resources.requests.memory", "3Gi"), "3Gi"),
+    Input("initializer-env", ONE_NODE, edit_settings("download.env", HUB), "hub.internal"),
     Input(
         "own-variable",
         ONE_NODE,
-        defaults("download.env", [{"name": "HF_XET_NUM_CONCURRENT_RANGE_GETS", "value": "1"}]),
+        edit_settings("download.env", [{"name": "HF_XET_NUM_CONCURRENT_RANGE_GETS", "value": "1"}]),
         "'HF_XET_NUM_CONCURRENT_RANGE_GETS', 'value': '1'",
     ),
-    Input("token", ONE_NODE, environment("storage.download.tokenSecretName", "there"), "'name': 'there'"),
-    Input("patterns", ONE_NODE, model("huggingFace.allowPatterns", ["*.x"]), "*.x"),
-    Input("revision-in-pods", ONE_NODE, model("huggingFace.revision", "v2"), ":v2"),
+    Input("token", ONE_NODE, edit_environment("storage.download.tokenSecretName", "there"), "'name': 'there'"),
+    Input("patterns", ONE_NODE, edit_model("huggingFace.allowPatterns", ["*.x"]), "*.x"),
+    Input("revision-in-pods", ONE_NODE, edit_model("huggingFace.revision", "v2"), ":v2"),
 )
 
 
 @pytest.mark.parametrize("story", [ONE_NODE, SEVERAL_NODES])
 def test_removed_shared_memory_returns_to_default(story: str) -> None:
-    asked = scene(story).edited(model(f"{ENGINE}.resources.shm", "33Gi")).settled()
-    assert only(asked.edited(model(f"{ENGINE}.resources.shm", None)))["spec"] == running(scene(story))["spec"]
+    asked = load_scene(story).edited(edit_model(f"{ENGINE}.resources.shm", "33Gi")).settled()
+    assert (
+        composed_service(asked.edited(edit_model(f"{ENGINE}.resources.shm", None)))["spec"]
+        == observed_service(load_scene(story))["spec"]
+    )
 
 
 @pytest.mark.parametrize("case", INPUTS, ids=lambda case: case.id)
 def test_requested_changes_reach_pods(case: Input) -> None:
-    rest = scene(case.story)
-    assert case.shown not in str(running(rest)), "it must be news"
+    rest = load_scene(case.story)
+    assert case.shown not in str(observed_service(rest)), "it must be news"
     edited = rest.edited(case.edit)
-    assert case.shown in str(only(edited))
-    assert only(edited.settled()) == only(edited), "and stays"
+    assert case.shown in str(composed_service(edited))
+    assert composed_service(edited.settled()) == composed_service(edited), "and stays"
 
 
 def test_disabled_gateway_changes_service() -> None:
-    closed = only(scene(ONE_NODE).edited(environment("kserve.gateway", False)))
+    closed = composed_service(load_scene(ONE_NODE).edited(edit_environment("kserve.gateway", False)))
     assert "router" not in mapping(closed, "spec")
 
 
 def test_keeps_pods_when_an_argument_only_repeats_the_weights() -> None:
-    rest = scene(SEVERAL_NODES)
+    rest = load_scene(SEVERAL_NODES)
     (profile,) = listing(rest.answers["model"], "spec.serving")
     args = get(profile, "engine.args")
     assert isinstance(args, list)
     repeated: list[JSON] = ["--model", "moonshotai/Kimi-K2-Instruct", *args]
-    found = only(rest.edited(model(f"{ENGINE}.args", repeated)))
-    assert found["spec"] == running(rest)["spec"], "the argument repeats where the weights are"
-    assert found["metadata"] != running(rest)["metadata"], "the service carries the new digest"
+    found = composed_service(rest.edited(edit_model(f"{ENGINE}.args", repeated)))
+    assert found["spec"] == observed_service(rest)["spec"], "the argument repeats where the weights are"
+    assert found["metadata"] != observed_service(rest)["metadata"], "the service carries the new digest"
 
 
 SIZES = st.none() | st.integers(600, 9000).map("{}Gi".format)
 TEXTS = st.text("abc", min_size=1, max_size=5)
 ANYTHING_ELSE = {
-    "disk": st.builds(model, st.just("resources.disk"), SIZES),
-    "vram": st.builds(model, st.just("resources.vram"), SIZES),
-    "pool": st.builds(environment, st.just(f"{POOL}.capabilities.memoryPerGpu"), st.sampled_from(["141Gi", "192Gi"])),
-    "pools": st.builds(environment, st.just("nodePools.1"), TEXTS.map(lambda name: {"name": name, "maxNodeCount": 3})),
-    "class": st.builds(environment, st.just("storage.storageClassName"), TEXTS),
-    "here": st.builds(environment, st.just("storage.download.env"), TEXTS.map(lambda v: [{"name": "A", "value": v}])),
-    "image": st.builds(defaults, st.just("storageInitializerImage"), TEXTS),
-    "resources": st.builds(defaults, st.just("download.resources.requests.memory"), SIZES.filter(bool)),
-    "deadline": st.builds(defaults, st.just("download.activeDeadlineSeconds"), st.integers(1, 10**6)),
-    "watch": st.builds(defaults, st.just("objectWatch"), st.booleans()),
+    "disk": st.builds(edit_model, st.just("resources.disk"), SIZES),
+    "vram": st.builds(edit_model, st.just("resources.vram"), SIZES),
+    "pool": st.builds(
+        edit_environment, st.just(f"{POOL}.capabilities.memoryPerGpu"), st.sampled_from(["141Gi", "192Gi"])
+    ),
+    "pools": st.builds(
+        edit_environment, st.just("nodePools.1"), TEXTS.map(lambda name: {"name": name, "maxNodeCount": 3})
+    ),
+    "class": st.builds(edit_environment, st.just("storage.storageClassName"), TEXTS),
+    "here": st.builds(
+        edit_environment, st.just("storage.download.env"), TEXTS.map(lambda v: [{"name": "A", "value": v}])
+    ),
+    "image": st.builds(edit_settings, st.just("storageInitializerImage"), TEXTS),
+    "resources": st.builds(edit_settings, st.just("download.resources.requests.memory"), SIZES.filter(bool)),
+    "deadline": st.builds(edit_settings, st.just("download.activeDeadlineSeconds"), st.integers(1, 10**6)),
+    "watch": st.builds(edit_settings, st.just("objectWatch"), st.booleans()),
 }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(edits=st.fixed_dictionaries({}, optional=ANYTHING_ELSE), replicas=st.integers(1, 2))
 def test_only_replicas_follow_inputs_outside_the_digest(edits: dict[str, Edit], replicas: int) -> None:
-    rest = scene(SEVERAL_NODES)
-    found = rest.edited(*edits.values(), placement("replicas", replicas))
-    assert only(found) == scaled(running(rest), replicas)
+    rest = load_scene(SEVERAL_NODES)
+    found = rest.edited(*edits.values(), edit_placement("replicas", replicas))
+    assert composed_service(found) == scale(observed_service(rest), replicas)
 
 
 def test_keeps_previous_weights_while_service_state_is_unknown() -> None:
-    rest = scene(SEVERAL_NODES)
-    restored = rest.edited(without_status("service-"), REVISION).outcome()
+    rest = load_scene(SEVERAL_NODES)
+    restored = rest.edited(drop_status("service-"), REVISION).outcome()
     for prefix in ("claim-", "job-"):
         before = {key for key in rest.observed if key.startswith(prefix)}
         assert before <= restored.composed.keys(), "the service may read them"
@@ -239,11 +263,11 @@ def test_keeps_previous_weights_while_service_state_is_unknown() -> None:
 
 def test_deletes_unserved_weights_once_status_has_new_plan() -> None:
     """Before it says so, a call that was not heard of may have written a service that reads them."""
-    found = scene(SEVERAL_NODES).edited(REVISION)
+    found = load_scene(SEVERAL_NODES).edited(REVISION)
     for key in [key for key in found.observed if key.startswith("service-")]:
         del found.observed[key]
     assert found.composed("claim-").keys() & found.observed.keys()
-    put(found.xr, "status.storage.uri", get(found.outcome().status, "storage.uri"))
+    set_field(found.xr, "status.storage.uri", get(found.outcome().status, "storage.uri"))
     claims = found.composed("claim-")
     assert len(claims) == 1
     assert not claims.keys() & found.observed.keys(), "nobody reads them"
@@ -279,8 +303,8 @@ def _refused(found: Scene) -> None:
 @pytest.mark.parametrize(
     ("reason", "edits", "stays"),
     [
-        ("nothing is known of it, as after a restored backup", [without_status("service-")], True),
-        ("nor whether it ever served", [without_status("service-"), _never_served], True),
+        ("nothing is known of it, as after a restored backup", [drop_status("service-")], True),
+        ("nor whether it ever served", [drop_status("service-"), _never_served], True),
         ("it is up before it was said to serve", [_never_served], True),
         ("it served, and will again", [_down], True),
         ("it never came up, perhaps for that number", [_down, _never_served], False),
@@ -289,21 +313,21 @@ def _refused(found: Scene) -> None:
     ],
 )
 def test_rebuilds_service_that_has_no_pods(reason: str, edits: list[Edit], stays: bool) -> None:  # a row
-    rest = scene(SEVERAL_NODES).edited(*edits)
-    found = only(rest.edited(model("resources.disk", "1500Gi")))
-    assert (found == running(rest)) == stays, reason
+    rest = load_scene(SEVERAL_NODES).edited(*edits)
+    found = composed_service(rest.edited(edit_model("resources.disk", "1500Gi")))
+    assert (found == observed_service(rest)) == stays, reason
 
 
 def test_keeps_service_when_new_one_is_invalid() -> None:
-    rest = scene(SEVERAL_NODES)
-    split = model(f"{ENGINE}.args", ["--tensor-parallel-size=8"])
+    rest = load_scene(SEVERAL_NODES)
+    split = edit_model(f"{ENGINE}.args", ["--tensor-parallel-size=8"])
     narrower: JSON = {"nodes": 2, "gpusPerNode": 4, "parallelism": {"tensor": 4, "pipeline": 2}}
-    refused = rest.edited(split, placement("topology", narrower), placement("replicas", 2))
-    assert only(refused) == running(rest), "two were asked for of the new shape"
-    assert refused.said("ServiceAccepted").reason == "Rejected"
+    refused = rest.edited(split, edit_placement("topology", narrower), edit_placement("replicas", 2))
+    assert composed_service(refused) == observed_service(rest), "two were asked for of the new shape"
+    assert refused.condition("ServiceAccepted").reason == "Rejected"
 
 
-ANOTHER_GROUP = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
+ANOTHER_GROUP = edit_placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
 
 
 @pytest.mark.parametrize(
@@ -315,15 +339,15 @@ ANOTHER_GROUP = placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelis
     ],
 )
 def test_reapplies_waiting_service_over_seen_version(reason: str, edits: list[Edit]) -> None:
-    rest = scene(SEVERAL_NODES).edited(observed("service-", "metadata.resourceVersion", "7"))
+    rest = load_scene(SEVERAL_NODES).edited(edit_observed("service-", "metadata.resourceVersion", "7"))
     (repeated,) = (m for key, m in rest.edited(*edits).outcome().composed.items() if key.startswith("service-"))
-    assert mapping(repeated.manifest, "spec.forProvider.manifest") == running(rest), reason
+    assert mapping(repeated.manifest, "spec.forProvider.manifest") == observed_service(rest), reason
     assert get(repeated.manifest, "metadata.resourceVersion") == "7", "another call may have written it since"
 
 
 @pytest.mark.parametrize("edits", [[REVISION], [UNPLANNABLE]], ids=["other-bytes", "unplannable"])
 def test_reapplies_weights_over_seen_version(edits: list[Edit]) -> None:
-    rest = scene(SEVERAL_NODES).edited(observed("", "metadata.resourceVersion", "7"))
+    rest = load_scene(SEVERAL_NODES).edited(edit_observed("", "metadata.resourceVersion", "7"))
     composed = rest.edited(*edits).outcome().composed
     stay = {key for key in rest.observed if key.startswith(("claim-", "job-"))}
     assert {get(composed[key].manifest, "metadata.resourceVersion") for key in stay} == {"7"}
@@ -333,15 +357,15 @@ def test_reapplies_weights_over_seen_version(edits: list[Edit]) -> None:
     ("reason", "edits", "version"),
     [
         ("at rest whatever is written over it is the same", [], None),
-        ("what the user asked for may not be what he asks for by now", [model(f"{ENGINE}.args", ["--x=7"])], "7"),
-        ("nor is it kept as it was seen, where it is another by now", [model("resources.disk", "1500Gi")], "7"),
-        ("nor scaled", [placement("replicas", 2)], "7"),
-        ("what never came up may serve by now", [_down, _never_served, model("resources.disk", "1500Gi")], "7"),
+        ("what the user asked for may not be what he asks for by now", [edit_model(f"{ENGINE}.args", ["--x=7"])], "7"),
+        ("nor is it kept as it was seen, where it is another by now", [edit_model("resources.disk", "1500Gi")], "7"),
+        ("nor scaled", [edit_placement("replicas", 2)], "7"),
+        ("what never came up may serve by now", [_down, _never_served, edit_model("resources.disk", "1500Gi")], "7"),
     ],
 )
 def test_changes_service_only_over_seen_version(reason: str, edits: list[Edit], version: str | None) -> None:
     """Histories, seed 1789: with lists three seconds late two startup budgets took turns for ever."""
-    rest = scene(SEVERAL_NODES).edited(observed("service-", "metadata.resourceVersion", "7"))
+    rest = load_scene(SEVERAL_NODES).edited(edit_observed("service-", "metadata.resourceVersion", "7"))
     (kept,) = (m for key, m in rest.edited(*edits).outcome().composed.items() if key.startswith("service-"))
     assert get(kept.manifest, "metadata.resourceVersion") == version, reason
 
@@ -351,6 +375,6 @@ def test_without_preload_service_waits_only_for_claim() -> None:
         for key in [key for key in found.observed if key.startswith("service-")]:
             del found.observed[key]
 
-    first = scene("bring-your-own-claim").edited(placement("modelCache.preload", False), unmade)
+    first = load_scene("bring-your-own-claim").edited(edit_placement("modelCache.preload", False), unmade)
     assert first.composed(), "the claim is there"
-    assert not first.edited(without_status("claim-")).composed(), "nobody has seen it yet"
+    assert not first.edited(drop_status("claim-")).composed(), "nobody has seen it yet"

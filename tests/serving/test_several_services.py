@@ -10,16 +10,16 @@ from tests.support.remote_scene import (
     SEVERAL_NODES,
     Edit,
     Scene,
-    environment,
-    model,
-    observed,
-    placement,
-    put,
-    remote,
-    scene,
+    edit_environment,
+    edit_model,
+    edit_observed,
+    edit_placement,
+    load_scene,
+    remote_manifests,
+    set_field,
 )
 
-REVISION, UNPLANNABLE = model("huggingFace.revision", "v2"), placement("modelCache", {"type": "EmptyDir"})
+REVISION, UNPLANNABLE = edit_model("huggingFace.revision", "v2"), edit_placement("modelCache", {"type": "EmptyDir"})
 WAITING = pytest.mark.parametrize("edit", [REVISION, UNPLANNABLE, admitted(0)], ids=["bytes", "no-plan", "unadmitted"])
 
 
@@ -29,8 +29,8 @@ def beside(prefix: str, key: str, *, status: JSON = None) -> Edit:
     def edit(found: Scene) -> None:
         (like,) = (m for name, m in found.observed.items() if name.startswith(prefix))
         found.observed[key] = copy.deepcopy(like)
-        put(found.observed[key], "metadata.name", key)
-        put(found.observed[key], "status", status)
+        set_field(found.observed[key], "metadata.name", key)
+        set_field(found.observed[key], "status", status)
 
     return edit
 
@@ -43,13 +43,13 @@ def without_service(found: Scene) -> None:
 
 def told_of(*edits: Edit) -> Edit:
     """Let the composite say of its storage what it says after these edits."""
-    said = get(scene(SEVERAL_NODES).edited(*edits).outcome().status, "storage.uri")
-    return lambda found: put(found.xr, "status.storage.uri", said)
+    said = get(load_scene(SEVERAL_NODES).edited(*edits).outcome().status, "storage.uri")
+    return lambda found: set_field(found.xr, "status.storage.uri", said)
 
 
 def never_told(found: Scene) -> None:
     """Let the composite say nothing of its storage."""
-    put(found.xr, "status.storage.uri", None)
+    set_field(found.xr, "status.storage.uri", None)
 
 
 TWO = (beside("service-", "service-a"),)
@@ -57,9 +57,9 @@ TWO = (beside("service-", "service-a"),)
 
 @WAITING
 def test_keeps_other_service_while_new_one_waits(edit: Edit) -> None:
-    two = scene(SEVERAL_NODES).edited(*TWO, edit)
+    two = load_scene(SEVERAL_NODES).edited(*TWO, edit)
     outcome = two.outcome()
-    assert remote(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
+    assert remote_manifests(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
     assert get(outcome.status, "service.replicas") == 1, "it takes the most of them, not all"
     assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"], (
         "the wanted one is told of"
@@ -67,12 +67,12 @@ def test_keeps_other_service_while_new_one_waits(edit: Edit) -> None:
 
 
 def test_deletes_other_service_when_new_one_is_composed() -> None:
-    rest = scene(SEVERAL_NODES)
+    rest = load_scene(SEVERAL_NODES)
     assert rest.edited(*TWO).composed() == rest.composed()
 
 
 def test_reports_earlier_service_while_new_one_waits() -> None:
-    waiting = scene(SEVERAL_NODES).edited(LARGER, REVISION)
+    waiting = load_scene(SEVERAL_NODES).edited(LARGER, REVISION)
     outcome = waiting.outcome()
     assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"]
     assert get(outcome.status, "service.name") == get(waiting.xr, "status.service.name")
@@ -82,42 +82,42 @@ def ended(*, told: bool) -> Edit:
     """Let the Jobs that are composed be observed as Complete, and the composite say so, or that they run."""
 
     def edit(found: Scene) -> None:
-        put(found.xr, "status.storage", get(found.outcome().status, "storage"))
+        set_field(found.xr, "status.storage", get(found.outcome().status, "storage"))
         for key, manifest in found.settled().observed.items():
             if key.startswith("job-"):
                 found.observed[key] = manifest
                 job = get(manifest, "spec.forProvider.manifest")
                 assert isinstance(job, dict)
                 status: JSON = {"conditions": [{"type": "Complete", "status": "True"}], "completionTime": ENDED}
-                put(manifest, "status", {"atProvider": {"manifest": {**job, "status": status}}})
+                set_field(manifest, "status", {"atProvider": {"manifest": {**job, "status": status}}})
         if told:
-            put(found.xr, "status.storage", get(found.outcome().status, "storage"))
+            set_field(found.xr, "status.storage", get(found.outcome().status, "storage"))
 
     return edit
 
 
 def test_deletes_other_group_once_status_has_completion() -> None:
     """History 1568: the namespace ended and took the Job, and a call that still saw the old service made it anew."""
-    rest = scene(SEVERAL_NODES)
+    rest = load_scene(SEVERAL_NODES)
     wanted = rest.edited(LARGER).composed().keys()
     waiting = rest.edited(LARGER, REVISION)
     assert waiting.composed().keys().isdisjoint(wanted)
     assert waiting.edited(ended(told=False)).composed() == waiting.composed(), "what one Job says may be taken back"
     told = waiting.edited(ended(told=True))
     assert told.composed().keys() == wanted
-    again = told.edited(observed("job-", f"{MIRRORED}.status", {"active": 1}))
+    again = told.edited(edit_observed("job-", f"{MIRRORED}.status", {"active": 1}))
     assert again.composed() == told.composed(), "what the composite says holds"
-    unheard = waiting.edited(ended(told=False), lambda found: put(found.xr, "status.storage", None))
+    unheard = waiting.edited(ended(told=False), lambda found: set_field(found.xr, "status.storage", None))
     assert unheard.composed() == waiting.composed(), "nor does a call know, to which it says nothing of them (13134)"
-    heard = unheard.edited(lambda found: put(found.xr, "status.storage", get(found.outcome().status, "storage")))
+    heard = unheard.edited(lambda found: set_field(found.xr, "status.storage", get(found.outcome().status, "storage")))
     assert heard.composed().keys() == wanted, "which it says after that call"
-    undated = waiting.edited(ended(told=False), observed("job-", f"{MIRRORED}.status.completionTime", None))
+    undated = waiting.edited(ended(told=False), edit_observed("job-", f"{MIRRORED}.status.completionTime", None))
     assert undated.composed().keys() == wanted, "there is nothing that it could say"
 
 
 def test_same_group_does_not_wait_for_status() -> None:
     """Its Object is written over what was seen or not at all."""
-    waiting = scene(SEVERAL_NODES).edited(REVISION)
+    waiting = load_scene(SEVERAL_NODES).edited(REVISION)
     (before,), (after,) = (found.composed().values() for found in (waiting, waiting.edited(ended(told=False))))
     assert get(before, "spec.model.uri") != get(after, "spec.model.uri")
 
@@ -140,32 +140,32 @@ UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: 
         ((REVISION,), True, "the wanted bytes are on their way"),
         ((UNPLANNABLE,), True, "nobody knows which bytes are wanted"),
         (
-            (observed("service-", f"{MIRRORED}.spec.model.uri", "pvc://claim-earlier/models/0"),),
+            (edit_observed("service-", f"{MIRRORED}.spec.model.uri", "pvc://claim-earlier/models/0"),),
             True,
             "it has not moved",
         ),
-        ((observed("service-", f"{MIRRORED}.status.conditions", DOWN),), True, "it has moved and is not up"),
-        ((observed("service-", "status.conditions", UNANSWERED),), True, "it was up when it was last seen"),
+        ((edit_observed("service-", f"{MIRRORED}.status.conditions", DOWN),), True, "it has moved and is not up"),
+        ((edit_observed("service-", "status.conditions", UNANSWERED),), True, "it was up when it was last seen"),
         ((*TWO, admitted(0)), True, "another one is there, which may read them"),
     ],
 )
 def test_keeps_weights_that_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
     earlier = beside("claim-", "claim-earlier", status={"atProvider": {}})
-    assert ("claim-earlier" in scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
+    assert ("claim-earlier" in load_scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
 
 
 # A variable of the preset's, which a profile must leave out.
 UNWRITABLE = (
-    environment("nodePools.0.interNode", {"preset": "coreweave-infiniband"}),
-    model("serving.0.engine.env", [{"name": "NCCL_NET", "value": "Socket"}]),
+    edit_environment("nodePools.0.interNode", {"preset": "coreweave-infiniband"}),
+    edit_model("serving.0.engine.env", [{"name": "NCCL_NET", "value": "Socket"}]),
 )
 
 
 def test_invalid_service_keeps_running_and_reports_why() -> None:
-    rest = scene(SEVERAL_NODES)
+    rest = load_scene(SEVERAL_NODES)
     refused = rest.edited(*UNWRITABLE)
     (profile,) = [get(refused.xr, "spec.profile")]
-    accepted = refused.said("ServiceAccepted")
+    accepted = refused.condition("ServiceAccepted")
     assert (accepted.status, accepted.reason) == ("False", "Rejected")
     assert accepted.message.startswith(f"spec.serving[{profile}].engine.env[0]: NCCL_NET must be left out"), accepted
     assert refused.composed() == rest.composed()
@@ -173,6 +173,6 @@ def test_invalid_service_keeps_running_and_reports_why() -> None:
 
 
 def test_composes_nothing_for_invalid_service() -> None:
-    refused = scene(SEVERAL_NODES).edited(without_service, *UNWRITABLE)
-    assert refused.said("ServiceAccepted").reason == "Rejected"
+    refused = load_scene(SEVERAL_NODES).edited(without_service, *UNWRITABLE)
+    assert refused.condition("ServiceAccepted").reason == "Rejected"
     assert refused.composed() == {}

@@ -3,7 +3,16 @@
 import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
-from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, Scene, defaults, model, only, running, scene
+from tests.support.remote_scene import (
+    ONE_NODE,
+    SEVERAL_NODES,
+    Scene,
+    composed_service,
+    edit_model,
+    edit_settings,
+    load_scene,
+    observed_service,
+)
 
 IMAGE = "kserve/storage-initializer:v0.19.0"
 
@@ -41,33 +50,37 @@ def _with_other_defaults(pod: Manifest) -> None:
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
 def test_keeps_service_of_another_release_while_its_digest_is_unchanged(story: str) -> None:
-    rest = scene(story).edited(_by_another_release)
-    assert running(rest) != running(scene(story)), "the other release writes another service"
-    assert only(rest) == running(rest)
-    assert only(rest.edited(model("resources.disk", "1500Gi"))) == running(rest)
+    rest = load_scene(story).edited(_by_another_release)
+    assert observed_service(rest) != observed_service(load_scene(story)), "the other release writes another service"
+    assert composed_service(rest) == observed_service(rest)
+    assert composed_service(rest.edited(edit_model("resources.disk", "1500Gi"))) == observed_service(rest)
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
 def test_service_of_another_release_is_built_when_its_digest_changes(story: str) -> None:
-    edit = model("serving.0.engine.args", ["--max-num-seqs=7"])
-    assert only(scene(story).edited(_by_another_release, edit)) == only(scene(story).edited(edit))
+    edit = edit_model("serving.0.engine.args", ["--max-num-seqs=7"])
+    assert composed_service(load_scene(story).edited(_by_another_release, edit)) == composed_service(
+        load_scene(story).edited(edit)
+    )
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
 def test_service_without_digest_keeps_its_pods_when_they_are_as_built(story: str) -> None:
     """For example one that was restored from a backup without its annotations."""
-    rest = scene(story).edited(_without_digest)
-    assert only(rest)["spec"] == running(rest)["spec"]
-    assert only(rest)["metadata"] == running(scene(story))["metadata"], "it carries its digest from now on"
+    rest = load_scene(story).edited(_without_digest)
+    assert composed_service(rest)["spec"] == observed_service(rest)["spec"]
+    assert composed_service(rest)["metadata"] == observed_service(load_scene(story))["metadata"], (
+        "it carries its digest from now on"
+    )
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
 def test_service_without_digest_is_built_when_its_pods_differ(story: str) -> None:
-    rest = scene(story).edited(_without_digest, _by_another_release)
-    assert only(rest) == running(scene(story))
+    rest = load_scene(story).edited(_without_digest, _by_another_release)
+    assert composed_service(rest) == observed_service(load_scene(story))
 
 
 def test_setting_that_the_platform_removes_leaves_the_service() -> None:
-    named = scene(ONE_NODE).edited(defaults("storageInitializerImage", IMAGE)).settled()
-    assert IMAGE in str(only(named))
-    assert IMAGE not in str(only(named.edited(defaults("storageInitializerImage", None))))
+    named = load_scene(ONE_NODE).edited(edit_settings("storageInitializerImage", IMAGE)).settled()
+    assert IMAGE in str(composed_service(named))
+    assert IMAGE not in str(composed_service(named.edited(edit_settings("storageInitializerImage", None))))

@@ -31,14 +31,14 @@ class Scene:
     input: Manifest = field(default_factory=dict)
 
     def edited(self, *edits: "Edit") -> "Scene":
-        """Return the scene after some edits; this one stays."""
+        """Returns the scene after some edits; this one stays."""
         made = Scene(copy_manifest(self.xr), _each(self.observed), _each(self.answers), copy_manifest(self.input))
         for edit in edits:
             edit(made)
         return made
 
     def request(self) -> fnv1.RunFunctionRequest:
-        """Return what the function is sent."""
+        """Returns what the function is sent."""
         request = fnv1.RunFunctionRequest(
             observed=fnv1.State(
                 composite=_resource(self.xr), resources={key: _resource(found) for key, found in self.observed.items()}
@@ -49,23 +49,23 @@ class Scene:
         return request
 
     def outcome(self) -> Outcome:
-        """Return what the function makes of it."""
+        """Returns what the function makes of it."""
         call = read_call(split_request(self.request().SerializeToString()))
         # Nothing is there that is not observed.
         orphans = {name: () for name, asked in compose(call).requirements.items() if asked.kind == "Object"}
         return compose(replace(call, answers={**orphans, **call.answers}))
 
     def composed(self, prefix: str = "service-") -> dict[str, Manifest]:
-        """Return the remote manifests that are composed, of the composed resources with a prefix."""
-        return remote(self.outcome(), prefix)
+        """Returns the remote manifests that are composed, of the composed resources with a prefix."""
+        return remote_manifests(self.outcome(), prefix)
 
-    def said(self, type_: str) -> Condition:
-        """Return a condition."""
+    def condition(self, type_: str) -> Condition:
+        """Returns a condition."""
         (found,) = (c for c in self.outcome().conditions if c.type == type_)
         return found
 
     def settled(self) -> "Scene":
-        """Return the scene in which what is composed now is observed, as up as it was."""
+        """Returns the scene in which what is composed now is observed, as up as it was."""
         outcome = self.outcome()
         observed = {}
         for key, item in outcome.composed.items():
@@ -84,8 +84,8 @@ def _each(manifests: dict[str, Manifest]) -> dict[str, Manifest]:
 _SCENES: dict[str, Scene] = {}
 
 
-def at_rest(story: str) -> Scene:
-    """Return the first placement of an example, serving."""
+def build_scene(story: str) -> Scene:
+    """Returns the first placement of an example, serving."""
     control = plane(story)
     ref = control.all("ModelPlacement")[0]
     answers = {
@@ -108,8 +108,8 @@ def _resource(manifest: Manifest) -> fnv1.Resource:
     return made
 
 
-def remote(outcome: Outcome, prefix: str) -> dict[str, Manifest]:
-    """Return the remote manifests of an outcome, of the composed resources with a prefix."""
+def remote_manifests(outcome: Outcome, prefix: str) -> dict[str, Manifest]:
+    """Returns the remote manifests of an outcome, of the composed resources with a prefix."""
     return {
         key: mapping(item.manifest, "spec.forProvider.manifest")
         for key, item in sorted(outcome.composed.items())
@@ -117,7 +117,7 @@ def remote(outcome: Outcome, prefix: str) -> dict[str, Manifest]:
     }
 
 
-def put(manifest: Manifest, path: str, value: JSON) -> None:
+def set_field(manifest: Manifest, path: str, value: JSON) -> None:
     """Set a field; absent maps on the way are made, in a list a number is an index, at its end the value is added."""
     *way, last = path.split(".")
     place: JSON = manifest
@@ -136,61 +136,61 @@ def put(manifest: Manifest, path: str, value: JSON) -> None:
         place[last] = value
 
 
-def model(path: str, value: JSON) -> Edit:
-    """Return the edit of a field of the model's spec; None removes it."""
-    return lambda scene: put(scene.answers[requirements.MODEL], f"spec.{path}", value)
+def edit_model(path: str, value: JSON) -> Edit:
+    """Returns the edit of a field of the model's spec; None removes it."""
+    return lambda scene: set_field(scene.answers[requirements.MODEL], f"spec.{path}", value)
 
 
-def environment(path: str, value: JSON) -> Edit:
-    """Return the edit of a field of the environment's spec; None removes it."""
-    return lambda scene: put(scene.answers[requirements.ENVIRONMENT], f"spec.{path}", value)
+def edit_environment(path: str, value: JSON) -> Edit:
+    """Returns the edit of a field of the environment's spec; None removes it."""
+    return lambda scene: set_field(scene.answers[requirements.ENVIRONMENT], f"spec.{path}", value)
 
 
-def placement(path: str, value: JSON) -> Edit:
-    """Return the edit of a field of the placement's spec; None removes it."""
-    return lambda scene: put(scene.xr, f"spec.{path}", value)
+def edit_placement(path: str, value: JSON) -> Edit:
+    """Returns the edit of a field of the placement's spec; None removes it."""
+    return lambda scene: set_field(scene.xr, f"spec.{path}", value)
 
 
-def defaults(path: str, value: JSON) -> Edit:
-    """Return the edit of a platform-wide setting; None removes it."""
-    return lambda scene: put(scene.input, path, value)
+def edit_settings(path: str, value: JSON) -> Edit:
+    """Returns the edit of a platform-wide setting; None removes it."""
+    return lambda scene: set_field(scene.input, path, value)
 
 
-def observed(prefix: str, path: str, value: JSON) -> Edit:
-    """Return the edit of what is observed, of all composed resources with a prefix."""
+def edit_observed(prefix: str, path: str, value: JSON) -> Edit:
+    """Returns the edit of what is observed, of all composed resources with a prefix."""
 
     def edit(scene: Scene) -> None:
         for key, manifest in scene.observed.items():
             if key.startswith(prefix):
-                put(manifest, path, value)
+                set_field(manifest, path, value)
 
     return edit
 
 
-def without_status(prefix: str) -> Edit:
-    """Return the loss of what Objects knew, as after a restored backup."""
-    return observed(prefix, "status", None)
+def drop_status(prefix: str) -> Edit:
+    """Returns the loss of what Objects knew, as after a restored backup."""
+    return edit_observed(prefix, "status", None)
 
 
-def scene(story: str) -> Scene:
-    """Return an example at rest, made once."""
+def load_scene(story: str) -> Scene:
+    """Returns an example at rest, made once."""
     if story not in _SCENES:
-        _SCENES[story] = at_rest(story)
+        _SCENES[story] = build_scene(story)
     return _SCENES[story]
 
 
-def running(found: Scene) -> Manifest:
-    """Return the one service that is observed."""
+def observed_service(found: Scene) -> Manifest:
+    """Returns the one service that is observed."""
     (service,) = (m for key, m in found.observed.items() if key.startswith("service-"))
     return copy.deepcopy(mapping(service, "spec.forProvider.manifest"))
 
 
-def only(found: Scene) -> Manifest:
-    """Return the one service that is composed."""
+def composed_service(found: Scene) -> Manifest:
+    """Returns the one service that is composed."""
     (service,) = found.composed().values()
     return service
 
 
-def scaled(service: Manifest, replicas: int) -> Manifest:
-    """Return a service with another number of replicas."""
+def scale(service: Manifest, replicas: int) -> Manifest:
+    """Returns a service with another number of replicas."""
     return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}

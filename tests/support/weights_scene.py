@@ -10,7 +10,7 @@ from function.kube.manifests import JSON, Manifest, get, mapping
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import StorageRequest
-from tests.support.remote_scene import put
+from tests.support.remote_scene import set_field
 from tests.support.weights_requests import MULTI, SECRET, model
 
 DESCRIBED = "spec.forProvider.manifest"
@@ -87,7 +87,7 @@ def with_value(prefix: str, path: str, value: JSON) -> Edit:
 
     def edit(found: Observed) -> None:
         for key in [key for key in found if key.startswith(prefix)]:
-            put(found[key], path, value)
+            set_field(found[key], path, value)
 
     return edit
 

@@ -2,17 +2,17 @@
 
 from function.kube.manifests import get
 from function.reasons import Status
-from tests.support.remote_scene import Scene, at_rest, put
+from tests.support.remote_scene import Scene, build_scene, set_field
 
 OTHER = "models/0123456789abcdef"
 
 
 def test_a_cache_of_another_model_changes_nothing_that_runs() -> None:
-    rest = at_rest("model-cache")
+    rest = build_scene("model-cache")
 
     def other(found: Scene) -> None:
         cache = found.answers["cache"]
-        put(cache, "spec.modelRef.name", "llama")
+        set_field(cache, "spec.modelRef.name", "llama")
         rows = get(cache, "status.environments")
         assert isinstance(rows, list)
         for row in rows:
@@ -21,16 +21,16 @@ def test_a_cache_of_another_model_changes_nothing_that_runs() -> None:
 
     changed = rest.edited(other)
     assert changed.composed() == rest.composed()
-    state = changed.said("StorageReady")
+    state = changed.condition("StorageReady")
     assert state.status is Status.FALSE
     assert state.message.startswith("spec.modelCache.name: ModelCache ")
     assert "keeps model llama, not qwen3-235b" in state.message
-    assert changed.said("ServiceReady").status is Status.TRUE
+    assert changed.condition("ServiceReady").status is Status.TRUE
 
 
 def test_keeps_service_of_read_write_once_cache_without_second_replica() -> None:
     """A ModelCache's claim is read by every replica; it became ReadWriteOnce after this was placed."""
-    rest = at_rest("model-cache")
+    rest = build_scene("model-cache")
 
     def once(found: Scene) -> None:
         rows = get(found.answers["cache"], "status.environments")
@@ -39,7 +39,7 @@ def test_keeps_service_of_read_write_once_cache_without_second_replica() -> None
             assert isinstance(row, dict)
             row["accessMode"] = "ReadWriteOnce"
 
-    changed = rest.edited(once, lambda found: put(found.xr, "spec.replicas", 2))
-    state = changed.said("StorageReady")
+    changed = rest.edited(once, lambda found: set_field(found.xr, "spec.replicas", 2))
+    state = changed.condition("StorageReady")
     assert (state.status, state.reason) == (Status.FALSE, "ClaimNotShared")
     assert changed.composed() == rest.composed()

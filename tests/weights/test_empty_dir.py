@@ -12,14 +12,14 @@ from tests.support.remote_scene import (
     ONE_NODE,
     Edit,
     Scene,
-    defaults,
-    environment,
-    model,
-    only,
-    placement,
-    put,
-    running,
-    scene,
+    composed_service,
+    edit_environment,
+    edit_model,
+    edit_placement,
+    edit_settings,
+    load_scene,
+    observed_service,
+    set_field,
 )
 
 BUNDLE: Manifest = {"name": "CA_BUNDLE_CONFIGMAP_NAME", "value": "corporate-ca"}
@@ -31,7 +31,7 @@ S3: JSON = {"uri": "s3://models/gemma"}
 def of_s3(found: Scene) -> None:
     """Let the model come from a bucket."""
     for path, value in (("huggingFace", None), ("source", "URI"), ("uri", S3)):
-        model(path, value)(found)
+        edit_model(path, value)(found)
 
 
 def _not_there_yet(found: Scene) -> None:
@@ -40,7 +40,7 @@ def _not_there_yet(found: Scene) -> None:
 
 
 def pod(*edits: Edit) -> Manifest:
-    return mapping(only(scene(ONE_NODE).edited(_not_there_yet, *edits)), "spec.template")
+    return mapping(composed_service(load_scene(ONE_NODE).edited(_not_there_yet, *edits)), "spec.template")
 
 
 def container(found: Manifest) -> Manifest:
@@ -53,13 +53,13 @@ def variables(found: Manifest) -> dict[str, str]:
 
 
 def test_the_pod_is_pulled_with_what_a_job_would_be() -> None:
-    found = pod(environment("storage.download.imagePullSecrets", [{"name": "mirror"}]))
+    found = pod(edit_environment("storage.download.imagePullSecrets", [{"name": "mirror"}]))
     assert found["imagePullSecrets"] == [{"name": "mirror"}]
 
 
 @pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
 def test_certificates_are_mounted_for_the_hub_where_kserve_mounts_none(env: JSON, where: str) -> None:
-    found = pod(environment("storage.download.env", env))
+    found = pod(edit_environment("storage.download.env", env))
     assert container(found)["volumeMounts"] == [
         {"name": "initializer-certificates", "mountPath": where, "readOnly": True}
     ]
@@ -70,7 +70,7 @@ def test_certificates_are_mounted_for_the_hub_where_kserve_mounts_none(env: JSON
 
 @pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
 def test_lets_kserve_mount_certificates_for_s3(env: JSON, where: str) -> None:
-    found = pod(of_s3, environment("storage.download.env", env))
+    found = pod(of_s3, edit_environment("storage.download.env", env))
     set_values = variables(found)
     assert (set_values["AWS_CA_BUNDLE_CONFIGMAP"], set_values["AWS_CA_BUNDLE"]) == (
         "corporate-ca",
@@ -81,20 +81,22 @@ def test_lets_kserve_mount_certificates_for_s3(env: JSON, where: str) -> None:
 
 def test_keeps_platforms_own_kserve_variables() -> None:
     own: JSON = [BUNDLE, {"name": "AWS_CA_BUNDLE_CONFIGMAP", "value": "buckets-ca"}]
-    assert variables(pod(of_s3, environment("storage.download.env", own)))["AWS_CA_BUNDLE_CONFIGMAP"] == "buckets-ca"
+    assert (
+        variables(pod(of_s3, edit_environment("storage.download.env", own)))["AWS_CA_BUNDLE_CONFIGMAP"] == "buckets-ca"
+    )
 
 
 def test_passes_existing_token_to_initializer() -> None:
-    found = pod(environment("storage.download.tokenSecretName", "hub"))
+    found = pod(edit_environment("storage.download.tokenSecretName", "hub"))
     (token,) = [entry for entry in listing(container(found), "env") if entry["name"] == "HF_TOKEN"]
     assert mapping(token, "valueFrom.secretKeyRef")["name"] == "hub"
 
 
 def test_pull_secrets_of_downloads_come_and_go_with_the_setting() -> None:
-    rest, secrets = scene(ONE_NODE), "storage.download.imagePullSecrets"
-    added = rest.edited(environment(secrets, [{"name": "mirror"}])).settled()
-    assert mapping(running(added), "spec.template")["imagePullSecrets"] == [{"name": "mirror"}]
-    assert only(added.edited(environment(secrets, None))) == running(rest)
+    rest, secrets = load_scene(ONE_NODE), "storage.download.imagePullSecrets"
+    added = rest.edited(edit_environment(secrets, [{"name": "mirror"}])).settled()
+    assert mapping(observed_service(added), "spec.template")["imagePullSecrets"] == [{"name": "mirror"}]
+    assert composed_service(added.edited(edit_environment(secrets, None))) == observed_service(rest)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def test_refuses_unsupported_settings_of_empty_dir(case: Refused) -> None:
     control, found = plane(ONE_NODE), manifests(ONE_NODE)
     for manifest in found:
         if manifest["kind"] == case.kind:
-            put(manifest, case.path, case.value)
+            set_field(manifest, case.path, case.value)
     control.delete(composite(control, "ModelDeployment"))
     control.apply(found)
     control.settle()
@@ -141,22 +143,22 @@ def test_refuses_unsupported_settings_of_empty_dir(case: Refused) -> None:
 
 
 EARLIER = {
-    "preload": placement("modelCache", {"preload": False}),
-    "account": defaults("download", {"serviceAccountName": "a"}),
+    "preload": edit_placement("modelCache", {"preload": False}),
+    "account": edit_settings("download", {"serviceAccountName": "a"}),
 }
 
 
 @pytest.mark.parametrize("case", EARLIER)
 def test_keeps_service_that_is_older_than_the_refusal(case: str) -> None:
-    rest = scene(ONE_NODE).edited(EARLIER[case])
-    assert only(rest) == running(scene(ONE_NODE))
-    assert rest.said("StorageReady").status == "True"
-    assert text(only(rest), "spec.template.serviceAccountName") == ""
+    rest = load_scene(ONE_NODE).edited(EARLIER[case])
+    assert composed_service(rest) == observed_service(load_scene(ONE_NODE))
+    assert rest.condition("StorageReady").status == "True"
+    assert text(composed_service(rest), "spec.template.serviceAccountName") == ""
 
 
 def test_reports_bytes_downloaded_per_pod() -> None:
-    found = scene(ONE_NODE).edited(model("resources.disk", "55Gi"))
-    assert "every pod start downloads 55Gi again" in found.said("StorageReady").message
+    found = load_scene(ONE_NODE).edited(edit_model("resources.disk", "55Gi"))
+    assert "every pod start downloads 55Gi again" in found.condition("StorageReady").message
 
 
 OCI: JSON = {"image": "registry.example/gemma@sha256:" + "0" * 64}
@@ -165,7 +167,7 @@ OCI: JSON = {"image": "registry.example/gemma@sha256:" + "0" * 64}
 def of_image(found: Scene) -> None:
     """Let the model come from an image."""
     for path, value in (("huggingFace", None), ("source", "OCI"), ("oci", OCI)):
-        model(path, value)(found)
+        edit_model(path, value)(found)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def of_image(found: Scene) -> None:
 )
 def test_remarks_settings_of_absent_claim(cache: JSON, edits: tuple[Edit, ...], unused: str) -> None:
     """A running service continues; settings without effect refuse nothing."""
-    found = scene(ONE_NODE).edited(*edits, placement("modelCache", cache)).said("StorageReady")
+    found = load_scene(ONE_NODE).edited(*edits, edit_placement("modelCache", cache)).condition("StorageReady")
     assert found.status is Status.TRUE
     assert f"Note: spec.modelCache.{unused}: has no effect, as there is no claim: " in found.message
 
@@ -189,7 +191,8 @@ def test_remarks_nothing_without_settings() -> None:
     nothing: tuple[JSON, ...] = (None, {"type": "EmptyDir"}, {"retry": "1"})
     for cache in nothing:
         assert (
-            "does not apply" not in scene(ONE_NODE).edited(placement("modelCache", cache)).said("StorageReady").message
+            "does not apply"
+            not in load_scene(ONE_NODE).edited(edit_placement("modelCache", cache)).condition("StorageReady").message
         )
 
 

@@ -11,7 +11,7 @@ from function.kube.manifests import JSON, Manifest, condition, get, integer, lis
 from function.weights.faults import FaultKind, StorageFault, find_faults_for_existing_claim
 from tests.e2e import objects
 from tests.support.plane import call, change, only, reconciled, remote, said
-from tests.support.remote_scene import SEVERAL_NODES, Scene, environment, observed, put, scene
+from tests.support.remote_scene import SEVERAL_NODES, Scene, edit_environment, edit_observed, load_scene, set_field
 from tests.weights.test_node_local import Local
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
@@ -183,7 +183,7 @@ def test_reports_rollout_that_needs_the_same_node(storage: Manifest, gpus: int, 
     assert all(cause in message for message in said_of_it)
 
 
-NO_STORAGE = environment("storage", None)
+NO_STORAGE = edit_environment("storage", None)
 NO_NAMESPACE: JSON = [
     {"type": "Synced", "status": "False", "message": 'cannot apply: namespaces "assistants" not found'},
 ]
@@ -193,19 +193,19 @@ def _nothing_fetched(found: Scene) -> None:
     """Let the claim be there, and nothing on it yet."""
     for key in [key for key in found.observed if key.startswith(("job-", "service-"))]:
         del found.observed[key]
-    put(found.xr, "status", {})
+    set_field(found.xr, "status", {})
 
 
 def test_fills_existing_claim_whose_class_is_unset() -> None:
-    found = scene(SEVERAL_NODES).edited(_nothing_fetched, NO_STORAGE)
-    assert found.said("StorageReady").reason == "Downloading"
+    found = load_scene(SEVERAL_NODES).edited(_nothing_fetched, NO_STORAGE)
+    assert found.condition("StorageReady").reason == "Downloading"
     assert found.composed("job-")
 
 
 def test_checks_claim_of_deleted_namespace_as_new() -> None:
-    found = scene(SEVERAL_NODES).edited(NO_STORAGE, observed("claim-", "status.conditions", NO_NAMESPACE))
-    assert found.said("StorageReady").reason == "ClaimPending"
-    assert "requires shared storage" in found.said("StorageReady").message
+    found = load_scene(SEVERAL_NODES).edited(NO_STORAGE, edit_observed("claim-", "status.conditions", NO_NAMESPACE))
+    assert found.condition("StorageReady").reason == "ClaimPending"
+    assert "requires shared storage" in found.condition("StorageReady").message
 
 
 def test_a_cache_keeps_a_claim_of_one_pod_whatever_other_profiles_would_need() -> None:

@@ -9,7 +9,7 @@ from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.weights.job import DOWNLOAD, SCRIPTS
 from tests.support.plane import change, manifests, only, plane, reconciled, remote, said
-from tests.support.remote_scene import put
+from tests.support.remote_scene import set_field
 from tools.control_plane import ControlPlane
 from tools.world import World
 
@@ -28,7 +28,7 @@ class Local(World):
         observed = World.advance(self, resource, step)
         there = mapping(observed, "status.atProvider.manifest")
         if there.get("kind") == "PersistentVolumeClaim":
-            put(there, "spec.accessModes", ["ReadWriteOnce"])
+            set_field(there, "spec.accessModes", ["ReadWriteOnce"])
         if there.get("kind") == "Job" and self.running:
             there["status"] = self.running[0]
         return observed
@@ -39,8 +39,8 @@ def settled(cache: JSON, world: World, replicas: int = 1) -> ControlPlane:
     control, found = ControlPlane(renderer=plane(STORY).renderer, world=world), manifests(STORY)
     for manifest in found:
         if manifest["kind"] == "ModelDeployment":
-            put(manifest, "spec.modelCache", cache)
-            put(manifest, "spec.scaling", {"fixed": {"replicas": replicas}})
+            set_field(manifest, "spec.modelCache", cache)
+            set_field(manifest, "spec.scaling", {"fixed": {"replicas": replicas}})
     control.apply(found)
     control.settle()
     return control
@@ -49,7 +49,7 @@ def settled(cache: JSON, world: World, replicas: int = 1) -> ControlPlane:
 def edit(control: ControlPlane, kind: str, path: str, value: JSON) -> None:
     """Set a field, and let everything come to rest."""
     changed = copy.deepcopy(control.composites[only(control, kind)])
-    put(changed, path, value)
+    set_field(changed, path, value)
     control.apply([changed])
     control.settle()
 

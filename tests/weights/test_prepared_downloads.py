@@ -9,7 +9,7 @@ from function.kube.manifests import Manifest, condition, get, integer, listing, 
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.weights.observed_jobs import compose_job
 from tests.support.plane import manifests, only, plane, remote, said
-from tests.support.remote_scene import put
+from tests.support.remote_scene import set_field
 from tools.control_plane import ControlPlane
 from tools.world import World
 
@@ -59,11 +59,11 @@ def settled(kind: str, world: World, **download: object) -> ControlPlane:
     control, found = ControlPlane(renderer=plane(STORY).renderer, world=world), manifests(STORY)
     for manifest in found:
         if manifest["kind"] == "ModelDeployment":
-            put(manifest, "spec.modelCache", CACHES[kind])
+            set_field(manifest, "spec.modelCache", CACHES[kind])
         if manifest["kind"] == "InferenceEnvironment":
-            put(manifest, "spec.storage.download", {**download})  # type: ignore[dict-item]  # JSON
-            put(manifest, "spec.storage.mode", "Shared" if kind == "shared" else "PerModel")
-            put(manifest, "spec.storage.sharedClaim", {"size": "2Ti"})
+            set_field(manifest, "spec.storage.download", {**download})  # type: ignore[dict-item]  # JSON
+            set_field(manifest, "spec.storage.mode", "Shared" if kind == "shared" else "PerModel")
+            set_field(manifest, "spec.storage.sharedClaim", {"size": "2Ti"})
     control.apply(found)
     control.settle()
     return control
@@ -113,7 +113,7 @@ def test_reports_refused_root_and_stops() -> None:
 def test_another_retry_stays_prepared() -> None:
     control = settled("managed", Owned(prepared=ended("prepare", 46)))
     deployment = copy.deepcopy(control.composites[only(control, "ModelDeployment")])
-    put(deployment, "spec.modelCache.retry", "1")
+    set_field(deployment, "spec.modelCache.retry", "1")
     control.apply([deployment])
     control.world = Owned()
     control.settle()

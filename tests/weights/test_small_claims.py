@@ -4,21 +4,31 @@ import pytest
 
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import Status
-from tests.support.remote_scene import SEVERAL_NODES, Edit, Scene, environment, model, observed, placement, put, scene
+from tests.support.remote_scene import (
+    SEVERAL_NODES,
+    Edit,
+    Scene,
+    edit_environment,
+    edit_model,
+    edit_observed,
+    edit_placement,
+    load_scene,
+    set_field,
+)
 
 # The example's model says 1000Gi; 960Gi here, to be unlike.
-DISK = model("resources.disk", "960Gi")
-OWN = placement("modelCache", {"type": "PVC", "size": "500Gi"})
+DISK = edit_model("resources.disk", "960Gi")
+OWN = edit_placement("modelCache", {"type": "PVC", "size": "500Gi"})
 SHARED: tuple[Edit, ...] = (
-    environment("storage.mode", "Shared"),
-    environment("storage.sharedClaim", {"name": "team", "size": "700Gi"}),
+    edit_environment("storage.mode", "Shared"),
+    edit_environment("storage.sharedClaim", {"name": "team", "size": "700Gi"}),
 )
-IGNORED = environment("storage.sizeEnforced", False)
+IGNORED = edit_environment("storage.sizeEnforced", False)
 
 
 def new(*edits: Edit) -> Scene:
     """Return a placement of which nothing is observed but its namespace."""
-    found = scene(SEVERAL_NODES).edited(DISK)
+    found = load_scene(SEVERAL_NODES).edited(DISK)
     found.xr.pop("status", None)
     found.observed.clear()
     return found.edited(*edits)
@@ -28,7 +38,7 @@ def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
     """Return the sight of a claim of the user's, with this capacity."""
 
     def edit(found: Scene) -> None:
-        put(found.xr, "spec.modelCache", {"claimName": "mine"})
+        set_field(found.xr, "spec.modelCache", {"claimName": "mine"})
         claim = found.outcome().composed["claim-mine"]
         remote: Manifest = {
             "apiVersion": "v1",
@@ -73,7 +83,7 @@ def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
 )
 def test_refuses_download_that_does_not_fit(edits: tuple[Edit, ...], said: str, reason: str) -> None:
     found = new(*edits)
-    condition = found.said("StorageReady")
+    condition = found.condition("StorageReady")
     assert (condition.status, condition.reason, condition.message) == (Status.FALSE, "StorageTooSmall", said), reason
     assert found.composed("job-") == found.composed("service-") == {}
 
@@ -82,61 +92,63 @@ def test_refuses_download_that_does_not_fit(edits: tuple[Edit, ...], said: str, 
 def test_remarks_small_claim_if_storage_ignores_sizes(edits: tuple[Edit, ...]) -> None:
     found = new(IGNORED, *edits)
     assert len(found.composed("job-")) == 1
-    assert "Note: spec." in found.said("StorageReady").message
-    assert "the model's spec.resources.disk of 960Gi" in found.said("StorageReady").message
+    assert "Note: spec." in found.condition("StorageReady").message
+    assert "the model's spec.resources.disk of 960Gi" in found.condition("StorageReady").message
 
 
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ((placement("modelCache", {"type": "PVC", "size": "960Gi"}),), "just enough"),
-        ((placement("modelCache", {"type": "PVC", "size": "959.5Gi"}),), "claims are made in whole Gi"),
+        ((edit_placement("modelCache", {"type": "PVC", "size": "960Gi"}),), "just enough"),
+        ((edit_placement("modelCache", {"type": "PVC", "size": "959.5Gi"}),), "claims are made in whole Gi"),
         ((users_claim("1Ti"),), "more than enough"),
         ((users_claim("", asked="nonsense"),), "what cannot be read says nothing"),
-        ((OWN, model("resources.disk", None)), "the model does not declare its disk"),
+        ((OWN, edit_model("resources.disk", None)), "the model does not declare its disk"),
     ],
 )
 def test_downloads_to_claim_of_sufficient_size(edits: tuple[Edit, ...], reason: str) -> None:
     found = new(*edits)
-    assert found.said("StorageReady").reason != "StorageTooSmall", reason
+    assert found.condition("StorageReady").reason != "StorageTooSmall", reason
     assert len(found.composed("job-")) == 1
-    assert "Note" not in found.said("StorageReady").message
+    assert "Note" not in found.condition("StorageReady").message
 
 
 def test_keeps_service_on_small_claim_and_applies_edits() -> None:
     """A disk that is corrected upward under a service whose bytes were verified."""
-    before = scene(SEVERAL_NODES)
-    grown = before.edited(placement("modelCache", {"type": "PVC", "size": "500Gi"}), model("resources.disk", "1500Gi"))
-    assert grown.said("StorageReady").reason == "Hydrated"
+    before = load_scene(SEVERAL_NODES)
+    grown = before.edited(
+        edit_placement("modelCache", {"type": "PVC", "size": "500Gi"}), edit_model("resources.disk", "1500Gi")
+    )
+    assert grown.condition("StorageReady").reason == "Hydrated"
     (service,) = grown.composed().values()
     assert service == next(iter(before.composed().values()))
-    edited = grown.edited(placement("replicas", 2))
+    edited = grown.edited(edit_placement("replicas", 2))
     (more,) = edited.composed().values()
     assert mapping(more, "spec")["replicas"] == 2
 
 
 def test_keeps_running_download_on_small_claim() -> None:
-    found = new(OWN, model("resources.disk", "500Gi")).settled()
+    found = new(OWN, edit_model("resources.disk", "500Gi")).settled()
     assert len(found.composed("job-")) == 1
     late = found.edited(DISK)
     assert len(late.composed("job-")) == 1
-    assert late.said("StorageReady").reason != "StorageTooSmall"
+    assert late.condition("StorageReady").reason != "StorageTooSmall"
 
 
 def test_starts_no_other_download_on_small_claim() -> None:
     """The model turns to another revision, whose bytes are not there."""
-    found = scene(SEVERAL_NODES).edited(OWN, DISK, model("huggingFace.revision", "v2"))
-    assert found.said("StorageReady").reason == "StorageTooSmall"
-    assert found.composed("job-") == scene(SEVERAL_NODES).composed("job-")
-    assert found.composed() == scene(SEVERAL_NODES).composed(), "the service stays on what it has"
+    found = load_scene(SEVERAL_NODES).edited(OWN, DISK, edit_model("huggingFace.revision", "v2"))
+    assert found.condition("StorageReady").reason == "StorageTooSmall"
+    assert found.composed("job-") == load_scene(SEVERAL_NODES).composed("job-")
+    assert found.composed() == load_scene(SEVERAL_NODES).composed(), "the service stays on what it has"
 
 
 def test_keeps_service_without_download() -> None:
     """With preload: false nothing is ever verified; what its service reads is there."""
-    found = scene(SEVERAL_NODES).edited(placement("modelCache", {"type": "PVC", "preload": False})).settled()
+    found = load_scene(SEVERAL_NODES).edited(edit_placement("modelCache", {"type": "PVC", "preload": False})).settled()
     (uri,) = (text(service, "spec.model.uri") for service in found.composed().values())
-    put(found.xr, "status", {"service": {"uri": uri}})
-    put(found.xr, "spec.modelCache.size", "500Gi")
-    late = found.edited(DISK, observed("job-", "spec.gone", True))
-    assert late.said("StorageReady").reason == "Prestaged"
+    set_field(found.xr, "status", {"service": {"uri": uri}})
+    set_field(found.xr, "spec.modelCache.size", "500Gi")
+    late = found.edited(DISK, edit_observed("job-", "spec.gone", True))
+    assert late.condition("StorageReady").reason == "Prestaged"
     assert len(late.composed()) == 1
