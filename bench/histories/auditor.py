@@ -269,8 +269,25 @@ class Auditor(invariants.Auditor):
             return True
         shapes = [get(v.manifest, _PARALLELISM) for v in (event.before, event.now) if v]
         nodes = [get(v.manifest, _NODES) for v in (event.before, event.now) if v]
-        return (shapes[0] != shapes[-1] and self._reshaped_by_word(owner)) or (
-            nodes[0] != nodes[-1] and self._moved_by_word(owner)
+        reshaped = shapes[0] != shapes[-1] and (
+            self._reshaped_by_word(owner) or self._gets_requested_shape(owner, event)
+        )
+        return reshaped or (nodes[0] != nodes[-1] and self._moved_by_word(owner))
+
+    def _gets_requested_shape(self, owner: Version, event: Event) -> bool:
+        """Tells whether a service gets the shape that its deployment requests and that had no room until now.
+
+        Fewer replicas make that room as well (history 44028).
+        """
+        deployment = Ref("ModelDeployment", owner.ref.namespace, text(owner.controller, "name"))
+        requesting = self.plane.server.latest.get(deployment)
+        model = Ref("ClusterModel", "", text(owner.manifest, "spec.modelRef.name"))
+        if requesting is None or event.before is None or event.now is None or model not in self.plane.server.latest:
+            return False
+        before, now = held_by(event.before.manifest), held_by(event.now.manifest)
+        requested = self._shape(requesting)[:2]
+        return (
+            before is not None and now is not None and (now.nodes, now.gpus) == requested != (before.nodes, before.gpus)
         )
 
     def _may_make_way(self, owner: Version, service: Version) -> bool:

@@ -32,7 +32,7 @@ def test_a_history_is_its_seed() -> None:
         (40797, set()),
         (41564, {2, 3, 4, 5, 6, 7, 8, 9}),
         (41604, {3, 8, 9}),
-        (42741, {3, 5, 7, 8, 9}),
+        (44028, {1, 5, 7, 8, 9}),
     ],
 )
 def test_reports_nothing_that_users_asked_for(seed: int, without: set[int]) -> None:
