@@ -28,7 +28,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from function import reasons
-from function.composers import COMPOSERS, MEMORIES
+from function.composers import COMPOSERS, CACHE_STATS
 from function.contract import Call, Outcome
 
 # A call over a few objects takes 3 ms, over a thousand environments 20 to 40 and, when nothing is remembered yet, 400
@@ -146,7 +146,7 @@ class _Caches(Collector):
             "Items and verdicts looked up among what earlier calls left, and whether they were known.",
             labels=("memory", "result"),
         )
-        for name, stats in MEMORIES.items():
+        for name, stats in CACHE_STATS.items():
             family.add_metric((name, "hit"), stats.hits)
             family.add_metric((name, "miss"), stats.misses)
         yield family

@@ -48,7 +48,7 @@ REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "ModelCache": model_cache.required_resources,
 }
 # The hits and misses of what is cached from call to call.
-MEMORIES: Mapping[str, CacheStats] = {
+CACHE_STATS: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENTS.stats,
     "placements": PLACEMENTS.stats,
     "verdicts": model_deployment.VERDICT_CACHE.stats,
