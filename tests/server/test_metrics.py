@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.fleet import DEPLOYMENT, MODEL, environment
 from function import reasons
-from function.composers import COMPOSERS, CACHE_STATS, compose, recover
+from function.composers import CACHE_STATS, COMPOSERS, compose, recover
 from function.contract import Call, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
 from function.metrics import CallResult, Metrics
