@@ -81,7 +81,12 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
         scope,
         requirements=required | used,
         answered=all(call.answer(key) is not Answer.PENDING for key in required | used),
-        environments=tuple(_parse_environments([call.answer(key) for key in used], settings)),
+        environments=tuple(
+            environment
+            for key in used
+            for item in call.answers.get(key, ())
+            for environment in ENVIRONMENTS.parse([item], settings)
+        ),
         cache=next((cache for cache in caches if cache), None),
     )
 
@@ -188,9 +193,3 @@ def _parse_others(call: Call, answers: Iterable[Answered | Answer], own: Scope) 
                 # One that names this deployment but was not composed by it takes GPUs like any other.
                 is_namesake = (placement.namespace, placement.deployment) == deployment
                 yield replace(placement, deployment="") if is_namesake else placement
-
-
-def _parse_environments(answers: Iterable[Answered | Answer], settings: Settings) -> Iterator[Environment]:
-    for answer in answers:
-        for item in () if isinstance(answer, Answer) else answer:
-            yield from ENVIRONMENTS.parse([item], settings)

@@ -111,7 +111,9 @@ def _grant_in_turn(
         own = holdings.grants_of(key)
         if any(grant.share.is_like(request) and grant.share.replicas >= request.replicas for grant in own):
             continue
-        fitting = request if placement.uid else _limit_to_node_size(request, pool)
+        fitting = request
+        if not placement.uid:  # no grant records that nodes had more GPUs when a placement from a file was written
+            fitting = replace(request, gpus_per_node=min(request.gpus_per_node, pool.gpus_per_node))
         # Of placements that have and request the same, the first is refused for all.
         size = (fitting, *(grant.share for grant in own))
         is_full = not own and max_grants is not None and holdings.rows >= max_grants
@@ -185,11 +187,6 @@ def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
 def _fits(room: PoolCapacity, share: Share) -> bool:
     fitting = room.fits(share.nodes, share.gpus_per_node, share.replicas, share.max_replicas_per_node)
     return fitting >= share.replicas
-
-
-def _limit_to_node_size(share: Share, pool: Pool) -> Share:
-    """Returns a share from a file with the GPUs that nodes have now, since no grant records when that was less."""
-    return replace(share, gpus_per_node=min(share.gpus_per_node, pool.gpus_per_node))
 
 
 def fits_empty_pool(pool: Pool, share: Share) -> bool:

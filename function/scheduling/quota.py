@@ -123,7 +123,17 @@ def limit_decision(
             accepted.append(assignment)
             continue
         current = _current_replicas(existing, planned) if existing else None
-        refusals.append(_refuse(assignment, excess, current))
+        refusal = refuse_over_quota(
+            assignment.environment, assignment.profile, assignment.pool, assignment.shape, excess
+        )
+        refusals.append(
+            Infeasible(
+                environment=assignment.environment,
+                refusals=(refusal,),
+                failed_at=find_step(refusal),
+                current_replicas=current,
+            )
+        )
         if current is not None:
             accepted.append(replace(assignment, replicas=current))
         elif existing:
@@ -166,16 +176,6 @@ def _current_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
     current, request = existing.effective_request, planned.requested
     return current.replicas if current and request and current.is_like(request) else None
-
-
-def _refuse(assignment: Assignment, excess: QuotaUsage, current: int | None) -> Infeasible:
-    refusal = refuse_over_quota(assignment.environment, assignment.profile, assignment.pool, assignment.shape, excess)
-    return Infeasible(
-        environment=assignment.environment,
-        refusals=(refusal,),
-        failed_at=find_step(refusal),
-        current_replicas=current,
-    )
 
 
 def _key(placement: Placement) -> _Key:

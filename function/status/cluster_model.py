@@ -44,12 +44,12 @@ def build_model_valid(model: Model) -> Condition:
 
 def list_notes(model: Model) -> list[str]:
     """Returns notes on a valid model, each with its field."""
-    found: list[str] = []
+    notes: list[str] = []
     if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
-        found.append("spec.oci.image: names a tag, which may move; a digest always means the same weights")
+        notes.append("spec.oci.image: names a tag, which may move; a digest always means the same weights")
     for profile in model.profiles:
-        found += [f"spec.serving[{profile.name}].{text}" for text in _list_profile_notes(profile, model)]
-    return found
+        notes += [f"spec.serving[{profile.name}].{text}" for text in _list_profile_notes(profile, model)]
+    return notes
 
 
 def _list_profile_notes(profile: Profile, model: Model) -> Iterator[str]:

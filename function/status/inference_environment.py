@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from function.contract import Condition
-from function.domain.allocation import Grant, Share
+from function.domain.allocation import Share
 from function.domain.environment import (
     Drift,
     Drifted,
@@ -36,39 +36,32 @@ from function.status.conditions import faulty
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
-_CLUSTER: Mapping[ClusterReady, str] = {
-    ClusterReady.CONNECTING: "Waiting for the first answer of the cluster behind {secret}",
-    ClusterReady.KUBECONFIG_MISSING: "Create or correct {secret}: {error}",
-    ClusterReady.KSERVE_MISSING: f"The cluster answers but has no KServe: {{error}}; {_INSTALL}",
-    ClusterReady.SYNC_FAILED: "{problem}",
-    ClusterReady.CONNECTED: "The cluster answers and serves LLMInferenceService",
-    ClusterReady.UNREACHABLE: "The cluster behind {secret} does not answer: {error}",
+_CLUSTER: Mapping[ClusterReady, tuple[Status, str]] = {
+    ClusterReady.CONNECTING: (Status.UNKNOWN, "Waiting for the first answer of the cluster behind {secret}"),
+    ClusterReady.KUBECONFIG_MISSING: (Status.FALSE, "Create or correct {secret}: {error}"),
+    ClusterReady.KSERVE_MISSING: (Status.FALSE, f"The cluster answers but has no KServe: {{error}}; {_INSTALL}"),
+    ClusterReady.SYNC_FAILED: (Status.UNKNOWN, "{problem}"),
+    ClusterReady.CONNECTED: (Status.TRUE, "The cluster answers and serves LLMInferenceService"),
+    ClusterReady.UNREACHABLE: (Status.FALSE, "The cluster behind {secret} does not answer: {error}"),
 }
-_CLUSTER_STATUS: Mapping[ClusterReady, Status] = {
-    ClusterReady.CONNECTED: Status.TRUE,
-    ClusterReady.CONNECTING: Status.UNKNOWN,
-    ClusterReady.SYNC_FAILED: Status.UNKNOWN,
-}
-_STORAGE_STATUS: Mapping[EnvironmentStorage, Status] = {
-    EnvironmentStorage.DEFAULT_CLASS: Status.TRUE,
-    EnvironmentStorage.STORAGE_CLASS_FOUND: Status.TRUE,
-    EnvironmentStorage.CONNECTING: Status.UNKNOWN,
-}
-_BY_STATE: Mapping[State, str] = {
+# Where the state of the preset says more than the reason.
+_CLUSTER_BY_STATE: Mapping[State, str] = {
     State.REJECTED: "The cluster refuses {secret}: {error}",
     State.UNAUTHORISED: "Renew {secret}: {error}",
     State.UNKNOWN_FIELD: f"The cluster has another KServe: {{error}}; {_INSTALL}",
 }
-_STORAGE: Mapping[EnvironmentStorage, str] = {
+_STORAGE: Mapping[EnvironmentStorage, tuple[Status, str]] = {
     EnvironmentStorage.NOT_CONFIGURED: (
-        "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
+        Status.FALSE,
+        "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here",
     ),
-    EnvironmentStorage.DEFAULT_CLASS: "Claims use the cluster's default class",
-    EnvironmentStorage.STORAGE_CLASS_FOUND: "StorageClass {name} exists",
+    EnvironmentStorage.DEFAULT_CLASS: (Status.TRUE, "Claims use the cluster's default class"),
+    EnvironmentStorage.STORAGE_CLASS_FOUND: (Status.TRUE, "StorageClass {name} exists"),
     EnvironmentStorage.STORAGE_CLASS_NOT_FOUND: (
-        "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another"
+        Status.FALSE,
+        "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another",
     ),
-    EnvironmentStorage.CONNECTING: "Waiting for the cluster's answer about StorageClass {name}",
+    EnvironmentStorage.CONNECTING: (Status.UNKNOWN, "Waiting for the cluster's answer about StorageClass {name}"),
 }
 
 
@@ -100,9 +93,10 @@ def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condit
     """Returns ClusterReady from the Object of KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason = preset.state.value.cluster
-    status = _CLUSTER_STATUS.get(reason, Status.FALSE)
-    template = _BY_STATE.get(preset.state) or _CLUSTER[reason]
-    message = template.format(secret=secret, error=preset.message, problem=preset.problem)
+    status, template = _CLUSTER[reason]
+    message = _CLUSTER_BY_STATE.get(preset.state, template).format(
+        secret=secret, error=preset.message, problem=preset.problem
+    )
     return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
 
 
@@ -125,8 +119,8 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Returns StorageReady from the environment's class and the observe-only Object of it."""
     reason = _find_storage_reason(class_name, storage_class)
-    status = _STORAGE_STATUS.get(reason, Status.FALSE)
-    message = _STORAGE[reason].format(name=class_name)
+    status, template = _STORAGE[reason]
+    message = template.format(name=class_name)
     if reason is EnvironmentStorage.CONNECTING:
         message = storage_class.problem or message
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
@@ -157,7 +151,11 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
     """Returns the ledger as a status, which changes only where allocations do; `published` is the observed status."""
     pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
     pools += _keep_unreadable_pools(environment, published)
-    admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
+    admitted: list[JSON] = [
+        {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
+        for grant in ledger.grants
+        if grant.uid
+    ]
     rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
     return {
         "pools": pools,
@@ -186,10 +184,6 @@ def _keep_unreadable_pools(environment: Environment, published: Manifest) -> lis
 
 # The fields of the status that are the ledger.
 LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
-
-
-def _build_grant(grant: Grant) -> Manifest:
-    return {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
 
 
 def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:

@@ -99,8 +99,8 @@ def invalid_placement(problems: Iterable[Problem]) -> Condition:
 
 def unknown_kind(version: str, kind: str, known: Sequence[str]) -> str:
     """Returns the message for a composite of another kind or version."""
-    wanted = f"its Composition should be for one of {', '.join(known)} of {VERSION}"
-    return f"kind {kind} of {version or 'no group'} is not composed by this function; {wanted}"
+    expected = f"its Composition should be for one of {', '.join(known)} of {VERSION}"
+    return f"kind {kind} of {version or 'no group'} is not composed by this function; {expected}"
 
 
 def unreadable_topology() -> Condition:
