@@ -257,7 +257,7 @@ def observe_nodes(collection: Manifest | None, members: Iterable[Member] | None)
         return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
     listed = read_object(collection)
     if listed.state not in _ANSWERED:
-        return _report_failure(listed)
+        return _build_failure(listed)
     if members is None or not mapping(collection, "status.membershipLabel"):
         return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
     uid = text(collection, "metadata.uid")
@@ -266,14 +266,14 @@ def observe_nodes(collection: Manifest | None, members: Iterable[Member] | None)
     current.sort(key=lambda member: member.name)
     failed = [ObservedObject(m.state, {}, m.message) for m in current if m.state not in _ANSWERED]
     if failed:
-        return _report_failure(min(failed, key=lambda remote: not _is_forbidden(remote)))
+        return _build_failure(min(failed, key=lambda remote: not _is_forbidden(remote)))
     nodes = [m.node for m in current if m.node and m.node.name == m.expected_name and m.state is State.PRESENT]
     if len(nodes) < len(current):
         return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
     return NodeObservation(nodes=tuple(nodes))
 
 
-def _report_failure(remote: ObservedObject) -> NodeObservation:
+def _build_failure(remote: ObservedObject) -> NodeObservation:
     reason = HardwareAsDeclared.FORBIDDEN if _is_forbidden(remote) else HardwareAsDeclared.UNREACHABLE
     return NodeObservation(reason=reason, message=remote.message)
 

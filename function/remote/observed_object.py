@@ -147,7 +147,10 @@ def read_object(observed: Manifest | None) -> ObservedObject:
     synced = condition(observed, "Synced")
     if synced.get("status") == "False":
         # The ports of a broken connection differ at every attempt; without them the message stays the same.
-        message = _CONNECTION.sub("", _cut(text(synced, "message")))
+        message = text(synced, "message")
+        if len(message) > _HEAD + _TAIL:
+            message = f"{message[:_HEAD]} … {message[-_TAIL:]}"
+        message = _CONNECTION.sub("", message)
         return ObservedObject(_classify(message), manifest, message)
     return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
 
@@ -156,7 +159,3 @@ def _classify(message: str) -> State:
     lowered = message.lower()
     states = (state for phrases, state in _PHRASES if all(phrase in lowered for phrase in phrases))
     return next(states, State.UNRECOGNISED)
-
-
-def _cut(message: str) -> str:
-    return message if len(message) <= _HEAD + _TAIL else f"{message[:_HEAD]} … {message[-_TAIL:]}"
