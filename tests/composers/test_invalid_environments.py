@@ -79,7 +79,7 @@ def answer(control: ControlPlane, environment: Manifest, *, nodes: bool = True) 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_keeps_what_was_observed_of_nodes_while_the_spec_is_invalid(case: Case) -> None:
+def test_keeps_node_facts_while_the_spec_is_invalid(case: Case) -> None:
     control = at_rest()
     show(control, CORDONED)
     ref = only(control, "InferenceEnvironment")
@@ -95,7 +95,7 @@ def test_keeps_what_was_observed_of_nodes_while_the_spec_is_invalid(case: Case) 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_knows_which_nodes_are_unusable_as_soon_as_the_spec_is_mended(case: Case) -> None:
+def test_knows_unusable_nodes_as_soon_as_the_spec_is_corrected(case: Case) -> None:
     control = at_rest()
     show(control, CORDONED)
     ref = only(control, "InferenceEnvironment")
@@ -127,7 +127,7 @@ def test_reports_why_no_nodes_are_compared_while_no_pool_is_valid() -> None:
     )
 
 
-def test_keeps_looking_at_the_nodes_of_a_pool_beside_which_another_is_valid() -> None:
+def test_observes_nodes_while_one_of_two_pools_is_valid() -> None:
     """The selector of the collection is made of the labels of all pools, and one pool cannot be read."""
     control = at_rest()
     ref = only(control, "InferenceEnvironment")
@@ -153,7 +153,7 @@ def test_forgets_a_pool_that_the_user_removed() -> None:
     assert pools(control) == []
 
 
-def test_looks_at_no_nodes_where_the_user_says_so_although_a_pool_is_invalid() -> None:
+def test_observes_no_nodes_if_turned_off_while_a_pool_is_invalid() -> None:
     control = at_rest()
     show(control, CORDONED)
     CASES[0].fault(control)

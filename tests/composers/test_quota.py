@@ -66,7 +66,7 @@ def composed(control: ControlPlane, ref: Ref) -> set[str]:
     return set(control.store.owned(ref))
 
 
-def test_placements_written_by_hand_beyond_the_quota_compose_nothing_and_take_no_gpus() -> None:
+def test_placements_beyond_the_quota_compose_nothing_and_hold_no_gpus() -> None:
     control = limited(placementsPerNamespace=2)
     mine = [by_hand(control, number) for number in (1, 2, 3, 4)]
     control.settle()
@@ -79,7 +79,7 @@ def test_placements_written_by_hand_beyond_the_quota_compose_nothing_and_take_no
     assert granted(control).isdisjoint(ref.name for ref in mine[1:]), "what starts nothing is granted nothing"
 
 
-def test_another_namespace_has_a_quota_of_its_own() -> None:
+def test_each_namespace_has_its_own_quota() -> None:
     control = limited(placementsPerNamespace=1)
     mine, other = by_hand(control, 1), by_hand(control, 2, "other")
     control.settle()
@@ -87,7 +87,7 @@ def test_another_namespace_has_a_quota_of_its_own() -> None:
     assert said(control, other, ADMITTED)[1] == "Admitted"
 
 
-def test_it_starts_once_there_is_room() -> None:
+def test_starts_once_the_quota_has_room() -> None:
     control = limited(placementsPerNamespace=2)
     first, second = by_hand(control, 1), by_hand(control, 2)
     control.settle()
@@ -99,7 +99,7 @@ def test_it_starts_once_there_is_room() -> None:
     assert composed(control, second)
 
 
-def test_what_was_admitted_stays_when_the_limit_is_lowered() -> None:
+def test_keeps_admitted_placements_when_the_limit_is_lowered() -> None:
     control = plane(STORY)
     ref = only(control, "ModelPlacement")
     before = composed(control, ref)
@@ -110,7 +110,7 @@ def test_what_was_admitted_stays_when_the_limit_is_lowered() -> None:
     assert _reason(outcome, ADMITTED) == "Admitted"
 
 
-def test_a_service_that_wants_more_replicas_than_the_quota_has_keeps_its_own() -> None:
+def test_service_beyond_the_quota_keeps_its_replicas() -> None:
     control = plane(STORY)
     ref = only(control, "ModelPlacement")
     change(control, ref, "spec.replicas", 5)
@@ -122,7 +122,7 @@ def test_a_service_that_wants_more_replicas_than_the_quota_has_keeps_its_own() -
     assert integer(service, "spec.forProvider.manifest.spec.replicas") == 3, "of one GPU each"
 
 
-def test_a_deployment_makes_no_placement_that_could_not_start() -> None:
+def test_creates_no_placement_beyond_the_quota() -> None:
     control = limited(placementsPerNamespace=1)
     (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
     mapping(given, "metadata")["name"] = "another"
@@ -134,7 +134,7 @@ def test_a_deployment_makes_no_placement_that_could_not_start() -> None:
     assert not composed(control, another)
 
 
-def test_a_deployment_that_cannot_grow_within_the_quota_says_so_and_grows_when_it_can() -> None:
+def test_scales_up_once_the_quota_has_room() -> None:
     control = limited(gpusPerNamespace=4)
     deployment, placement = only(control, "ModelDeployment"), only(control, "ModelPlacement")
     change(control, deployment, "spec.scaling.fixed.replicas", 5)
@@ -151,7 +151,7 @@ def test_a_deployment_that_cannot_grow_within_the_quota_says_so_and_grows_when_i
     assert integer(control.composites[placement], "spec.replicas") == 4
 
 
-def test_a_larger_shape_beyond_the_quota_leaves_what_runs_and_says_so() -> None:
+def test_keeps_running_placement_when_a_larger_shape_exceeds_the_quota() -> None:
     control = limited(gpusPerNamespace=4)
     deployment, model = only(control, "ModelDeployment"), only(control, "ClusterModel")
     ref = only(control, "ModelPlacement")
@@ -166,7 +166,7 @@ def test_a_larger_shape_beyond_the_quota_leaves_what_runs_and_says_so() -> None:
     assert said(control, ref, "ServiceReady") == ("True", "Serving")
 
 
-def test_what_was_written_beyond_the_quota_is_written_back_to_what_runs() -> None:
+def test_lowers_replicas_beyond_the_quota_to_those_that_run() -> None:
     """An earlier release wrote what it could not have; two that grow in one moment write it still."""
     control = plane(STORY)
     deployment, ref = only(control, "ModelDeployment"), only(control, "ModelPlacement")
@@ -188,7 +188,7 @@ KINDS = pytest.mark.parametrize(
 
 
 @KINDS
-def test_what_has_what_it_asks_for_does_not_require_the_namespace(kind: str, path: str) -> None:
+def test_satisfied_placement_does_not_require_the_namespace(kind: str, path: str) -> None:
     """No quota can refuse it, and every change in the namespace would wake it."""
     control = plane(STORY)
     ref = only(control, kind)
@@ -198,7 +198,7 @@ def test_what_has_what_it_asks_for_does_not_require_the_namespace(kind: str, pat
 
 
 @KINDS
-def test_what_wants_more_requires_the_namespace_and_keeps_everything_until_it_is_answered(kind: str, path: str) -> None:
+def test_scaling_up_requires_the_namespace_and_waits_for_the_answer(kind: str, path: str) -> None:
     control = plane(STORY)
     ref = only(control, kind)
     change(control, ref, path, 5)
@@ -217,7 +217,7 @@ def test_what_wants_more_requires_the_namespace_and_keeps_everything_until_it_is
     assert _lists(waiting) == [ref.namespace]
 
 
-def test_what_waits_for_the_quota_requires_the_namespace() -> None:
+def test_placement_waiting_for_quota_requires_the_namespace() -> None:
     """So that it is woken once there is room."""
     control = limited(placementsPerNamespace=1)
     waiting = by_hand(control, 1)
@@ -268,14 +268,14 @@ BIG_TOPOLOGY = BIG["replicaTopology"]
 HUGE, USUAL = objects.pool("huge"), objects.pool("usual", acceleratorCount=4)
 
 
-def test_what_is_beyond_the_quota_does_not_hide_a_profile_that_is_within() -> None:
+def test_chooses_a_profile_within_the_quota() -> None:
     control = _up(HUGE, model=OF_TWO, gpusPerNamespace=4)
     ref = only(control, "ModelDeployment")
     assert said(control, ref, SCHEDULED) == ("True", "Placed")
     assert "profile small" in message(control, ref, SCHEDULED)
 
 
-def test_nor_an_environment_that_is_within() -> None:
+def test_chooses_an_environment_within_the_quota() -> None:
     """What the maths gives: 160Gi are two GPUs of 80Gi, and eight of 24Gi."""
     tiny = objects.pool("tiny", capabilities={"memoryPerGpu": "24Gi"})
     model = objects.model("llm", profile={"engine": BIG["engine"]}, resources={"vram": "160Gi"})
@@ -283,7 +283,7 @@ def test_nor_an_environment_that_is_within() -> None:
     assert "Placed on b (profile vllm" in message(control, only(control, "ModelDeployment"), SCHEDULED)
 
 
-def test_what_none_is_within_is_said_of_every_environment() -> None:
+def test_reports_the_quota_for_every_environment() -> None:
     control = _up(HUGE, USUAL, HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
     ref = only(control, "ModelDeployment")
     assert said(control, ref, SCHEDULED) == ("False", "QuotaExceeded")
@@ -293,7 +293,7 @@ def test_what_none_is_within_is_said_of_every_environment() -> None:
     assert "a: profile big: 8 GPUs required; namespace team has 0 of 4 GPUs that the platform allows it" in scheduled
 
 
-def test_one_that_the_quota_never_has_room_for_is_not_told_to_wait() -> None:
+def test_does_not_advise_waiting_for_a_request_beyond_the_limit() -> None:
     control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
     scheduled = message(control, only(control, "ModelDeployment"), SCHEDULED)
     assert scheduled.endswith("Request less, or ask the platform team to raise the limits"), (
@@ -301,7 +301,7 @@ def test_one_that_the_quota_never_has_room_for_is_not_told_to_wait() -> None:
     )
 
 
-def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> None:
+def test_names_the_placements_that_hold_the_quota() -> None:
     """Four of ten are taken, by a placement written by hand: eight are not to be had now, and may be later."""
     control = _up(HUGE, model=OF_TWO, gpusPerNamespace=10)
     ref = only(control, "ModelDeployment")
@@ -325,7 +325,7 @@ def test_one_that_others_leave_room_for_is_told_who_they_are_and_to_wait() -> No
 
 
 @pytest.mark.parametrize("limits", [{"gpusPerNamespace": 5}, {"placementsPerNamespace": 2}], ids=str)
-def test_of_several_environments_as_many_are_had_as_there_is_room_for(limits: dict[str, int]) -> None:
+def test_places_on_as_many_environments_as_the_quota_allows(limits: dict[str, int]) -> None:
     """Two GPUs on each of two of three: the third would be the fifth and sixth of five, or one placement too many."""
     only_small = objects.model("llm", serving=[SMALL])
     control = _up(HUGE, HUGE, HUGE, model=only_small, wanted=3, **limits)
@@ -337,7 +337,7 @@ def test_of_several_environments_as_many_are_had_as_there_is_room_for(limits: di
     assert "its own on" not in text(row, "message"), "they are there, and have names"
 
 
-def test_what_is_left_of_the_quota_is_used_by_what_is_smaller() -> None:
+def test_uses_the_remaining_quota_for_a_smaller_shape() -> None:
     """Eight GPUs on the first environment leave two of ten for the second."""
     control = _up(HUGE, HUGE, model=OF_TWO, wanted=2, gpusPerNamespace=10)
     ref = only(control, "ModelDeployment")
@@ -346,7 +346,7 @@ def test_what_is_left_of_the_quota_is_used_by_what_is_smaller() -> None:
     assert placed == {"a": "big", "b": "small"}
 
 
-def test_one_that_has_to_go_elsewhere_is_charged_once() -> None:
+def test_charges_an_evicted_placement_once() -> None:
     """Of two that took one room at once, the second goes on in the quota that it has: one placement."""
     given = [objects.deployment(team, "llm", "llm") for team in ("one", "two")]
     narrow = objects.pool("narrow", maxNodeCount=1)
@@ -362,7 +362,7 @@ def _owned(control: ControlPlane, ref: Ref) -> list[Manifest]:
     return [*control.store.owned(ref).values()]
 
 
-def test_what_is_asked_about_a_decision_knows_what_the_quota_refused() -> None:
+def test_considered_decision_records_what_the_quota_refused() -> None:
     """`plan` and `why` judge every pool once more with the request that the decision was made with."""
     for limit, refused in ((4, True), (8, False)):
         control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=limit)
@@ -373,7 +373,7 @@ def test_what_is_asked_about_a_decision_knows_what_the_quota_refused() -> None:
         assert (found.request.quota_usage is not None) is refused
 
 
-def test_what_the_quota_refuses_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_verdicts_of_a_request_beyond_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that nothing can take is asked again and again, over a whole fleet: who says the same has not to think."""
     control = _up(HUGE, HUGE, HUGE, model=OF_TWO, gpusPerNamespace=1)
     ref = only(control, "ModelDeployment")

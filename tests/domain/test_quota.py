@@ -25,13 +25,13 @@ def taken(placements: int = 0, gpus: int = 0) -> QuotaUsage:
     ],
     ids=str,
 )
-def test_one_more_has_room_or_not(limits: dict[str, int], gpus: int, *, room: bool) -> None:
+def test_finds_excess_of_one_more_placement(limits: dict[str, int], gpus: int, *, room: bool) -> None:
     found = taken(**limits).find_excess(gpus)
     assert (found is None) is room
     assert found is None or found.requested == gpus
 
 
-def test_one_more_is_charged_and_named() -> None:
+def test_adds_one_more_placement_to_the_usage() -> None:
     more = taken(gpus=20).with_placement("c", 4)
     assert (more.placements, more.gpus) == (3, 14)
     assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "most first"

@@ -186,7 +186,7 @@ def test_the_order_of_the_inputs_changes_nothing(
 
 @profiled
 @given(request=needs(), environments=sites(), existing=placements())
-def test_what_is_new_never_overcommits(
+def test_new_placements_never_overcommit(
     request: SchedulingRequest, environments: list[Environment], existing: list[Placement]
 ) -> None:
     known = {e.name: e for e in environments}
@@ -223,7 +223,7 @@ def test_every_placement_is_kept_carried_or_dropped(
     others=placements(("one", "two")),
     replicas=st.integers(1, 3),
 )
-def test_what_is_ready_never_moves_for_what_others_do(
+def test_ready_placements_never_move_for_others(
     where: list[str], before: st.DataObject, others: list[Placement], replicas: int
 ) -> None:
     """Its pool may shrink, drift and fill up, its environment may fail: it stays as long as it is wanted."""
@@ -248,7 +248,7 @@ def test_what_is_ready_never_moves_for_what_others_do(
 
 @profiled
 @given(request=needs(), environments=sites(), existing=placements())
-def test_a_decision_fed_back_is_a_fixed_point(
+def test_decision_is_a_fixed_point(
     request: SchedulingRequest, environments: list[Environment], existing: list[Placement]
 ) -> None:
     """Within three rounds, while nothing else changes."""
@@ -268,7 +268,7 @@ def test_a_decision_fed_back_is_a_fixed_point(
     replicas=st.integers(1, 2),
     prefer=st.sampled_from(Preference),
 )
-def test_deployments_that_decide_at_the_same_moment_come_to_rest(
+def test_racing_deployments_come_to_rest(
     nodes: list[int], models: list[Model], replicas: int, prefer: Preference
 ) -> None:
     """All from the same view in every round; at rest nothing is overcommitted."""

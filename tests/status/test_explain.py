@@ -20,7 +20,7 @@ from tests.support.builders import (
 from tests.support.decisions import FRONTIER, KIMI, MINE, explained, request, site
 
 
-def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
+def test_header_counts_reasons_and_lines_name_environments() -> None:
     """The design's example: three environments, three reasons, the nearest first."""
     found = explained(
         request(replicas=2),
@@ -57,7 +57,7 @@ def test_the_header_counts_and_the_lines_say_what_is_missing() -> None:
     )
 
 
-def test_why_half_of_a_node_is_no_room_where_its_ports_are_taken() -> None:
+def test_explains_why_half_a_node_has_no_room() -> None:
     """Of 16 GPUs three replicas of four would be."""
     host = replace(pool("x", nodes=2), pod=PodAdditions(host_network=True))
     found = explained(request(of=model(profile("p", shape(1, 4)), name="m"), replicas=3), (site("a", host),))
@@ -71,7 +71,7 @@ def test_why_half_of_a_node_is_no_room_where_its_ports_are_taken() -> None:
     ]
 
 
-def test_nobody_need_leave_a_pool_that_its_environment_has_not_looked_at() -> None:
+def test_gives_no_remedy_for_unpublished_capacity() -> None:
     found = explained(request(), (site("a", FRONTIER, uid="1"),))
     assert found.message.splitlines() == [
         "0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.",
@@ -104,7 +104,7 @@ def test_forty_refusals_keep_within_a_kibibyte() -> None:
     assert found.unplaced[0].message.endswith("pool pool does not declare precisionSupport, fp8 required")
 
 
-def test_what_fits_as_a_whole_is_not_cut() -> None:
+def test_message_within_the_limit_is_not_truncated() -> None:
     """A long line takes what short ones leave of the limit, wherever it stands."""
     long = site("mislabelled", FRONTIER, ready=False, ready_message="Creating: " + "unready " * 40)
     found = explained(request(), (long, *(site(f"dev-{n}", FRONTIER, labels={"tier": "dev"}) for n in range(4))))
@@ -115,7 +115,7 @@ def test_what_fits_as_a_whole_is_not_cut() -> None:
     assert "..." not in found.message
 
 
-def test_more_than_five_that_stay_are_counted() -> None:
+def test_counts_more_than_five_kept_placements() -> None:
     own = tuple(placement(f"env-{n}", ready=True) for n in range(7))
     found = explained(request(7), (), own)
     assert "Kept on env-0, env-1, env-2, env-3, env-4 and 2 more" in found.message
@@ -141,19 +141,19 @@ def test_every_reason_has_a_short_text() -> None:
     assert all(reason.phrase for reason in Refused)
 
 
-def test_a_changed_split_says_where_it_goes() -> None:
+def test_reports_placement_with_changed_parallelism() -> None:
     """Expert parallelism switched on: the placement is updated where it is."""
     split = model(profile("multinode", shape(2, 8, Parallelism(tensor=8, pipeline=2, expert=True))))
     found = explained(request(of=split), (site("a", FRONTIER),), (MINE,))
     assert found.message == ("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)")
 
 
-def test_the_sentence_of_the_api_ends_in_its_own_full_stop() -> None:
+def test_joins_messages_after_the_full_stop_of_the_api() -> None:
     said = join_messages([SHARED_STORAGE, "pool a is too small", "so is b"])
     assert said == f"{SHARED_STORAGE} pool a is too small; so is b"
 
 
-def test_what_runs_on_a_profile_that_cannot_be_read_says_so_where_it_cannot_grow() -> None:
+def test_reports_invalid_profile_when_scaling_up() -> None:
     faults = (Problem("spec.serving[0].engine.image", "must not be empty"), Problem("spec.serving[0].a", "b"))
     broken = replace(KIMI, broken=(BrokenProfile(name=MINE.profile, problems=faults),), profiles=(profile("other"),))
     found = explained(request(replicas=2, of=broken), (site("a", FRONTIER),), (MINE,))

@@ -81,7 +81,7 @@ def test_as_declared(case: Case) -> None:
     assert (found.status, found.reason, found.message) == case.want, case.reason
 
 
-def test_an_environment_without_pools_is_told_how_to_get_them() -> None:
+def test_explains_how_to_get_pools_for_an_environment_without_any() -> None:
     found = build_hardware_as_declared((), SEEN)
     assert (found.status, found.reason) == (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED)
     assert "capacity --suggest" in found.message
@@ -93,12 +93,12 @@ def test_usable_gpus() -> None:
     assert count_usable_gpus((pool(),)) is None
 
 
-def test_a_pool_that_lost_nothing_says_nothing() -> None:
+def test_notes_nothing_for_a_pool_without_unusable_nodes() -> None:
     assert note_unusable_nodes(pool()) == note_unusable_nodes(seen()) == ""
     assert note_unusable_nodes(seen(unusable=(FEW,))) == "pool h100 lost 1 of 8 nodes (gpu-3 has 7 of 8 nvidia.com/gpu)"
 
 
-def test_a_refusal_says_which_nodes_are_missing() -> None:
+def test_refusal_names_unusable_nodes() -> None:
     """Four declared, three usable, two taken by another: one is left for two that are wanted."""
     cordoned = Unusable(reason=Unfit.CORDONED, count=1, nodes=("gpu-3",))
     four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))

@@ -87,7 +87,7 @@ def test_pools_of_an_environment() -> None:
     assert environments.build_pools_valid((pool(),), [Problem("spec.nodePools[0].name", "x")]).reason == "InvalidPool"
 
 
-def test_each_fault_stands_where_its_field_belongs() -> None:
+def test_each_problem_is_in_the_condition_of_its_field() -> None:
     faults = [Problem(path, "x") for path in ("spec.storage.mode", "spec.cluster.source", "spec.kserve.gateway")]
     found = environments.list_invalid((), faults)
     assert {c.type: c.message for c in found} == {
@@ -97,17 +97,17 @@ def test_each_fault_stands_where_its_field_belongs() -> None:
     }
 
 
-def test_a_class_that_is_not_there_shows_as_not_found() -> None:
+def test_reports_missing_storage_class() -> None:
     found = environments.build_status(builders.environment(), _seen(State.ABSENT, {}))
     assert mapping(found, "storage")["found"] is False
 
 
-def test_a_prestaged_model_has_an_address_and_no_key() -> None:
+def test_prestaged_model_has_uri_and_no_cache_key() -> None:
     model = replace(builders.model(), source=PvcSource(claim="c", path="/a/"))
     assert mapping(models.build_status(model), "storage") == {"uri": "pvc://c/a"}
 
 
-def test_a_profile_without_a_shape_says_what_sizes_it() -> None:
+def test_profile_without_shape_names_vram() -> None:
     computed = builders.model(builders.profile("computed"), vram="100Gi")
     assert models.build_status(computed)["profiles"] == [
         {"name": "computed", "message": "Sized by spec.resources.vram, for each pool"}
@@ -198,7 +198,7 @@ def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntr
     assert (found.phase, found.unreachable) == (want, True)
 
 
-def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
+def test_names_failed_placements_first() -> None:
     phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
     rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
     message = summarize_hydration(rows).message
@@ -214,13 +214,13 @@ def test_failures_are_named_first_and_ready_ones_not_at_all() -> None:
     assert " and 94 more: " in deployments.build_placements_ready(silent, 99).message
 
 
-def test_where_all_that_there_is_is_ready_the_decision_says_why_there_is_no_more() -> None:
+def test_refers_to_scheduled_when_all_placements_are_ready() -> None:
     found = deployments.build_placements_ready([builders.placement(ready=True)], 2)
     assert (found.status, found.reason) == (Status.FALSE, PlacementsReady.STARTING)
     assert found.message == "1 of 2 placements are ready; Scheduled says why there are no more"
 
 
-def test_what_serves_and_is_not_as_it_shall_be_is_named() -> None:
+def test_names_ready_placements_with_an_obstacle() -> None:
     serves = builders.placement(ready=True)
     behind = replace(builders.placement("east", ready=True), obstacle="StorageReady is False (DownloadFailed)")
     found = deployments.build_placements_ready([serves, behind], 2)
@@ -234,7 +234,7 @@ def test_what_serves_and_is_not_as_it_shall_be_is_named() -> None:
     assert len(deployments.build_placements_ready(many, 99).message.encode()) <= 1024
 
 
-def test_an_outage_makes_a_deployment_unknown() -> None:
+def test_outage_makes_placements_ready_unknown() -> None:
     placement = replace(builders.placement(environment="east"), unreachable=True)
     found = deployments.build_placements_ready([placement], 1)
     assert (found.status, found.reason) == (Status.UNKNOWN, PlacementsReady.UNREACHABLE)
@@ -264,7 +264,7 @@ def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bo
     assert model_placement.build_progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
 
 
-def test_a_long_list_of_faults_is_cut() -> None:
+def test_truncates_a_long_list_of_problems() -> None:
     problems = [Problem(f"spec.serving[{n}]", "x" * 50) for n in range(40)]
     ref = builders.MODEL
     found = references.model_invalid(ConditionType.MODEL_RESOLVED, ref, problems)
@@ -275,7 +275,7 @@ def test_a_long_list_of_faults_is_cut() -> None:
     assert "spec.topology" in references.unreadable_topology().message
 
 
-def test_no_event_where_nothing_changed_or_nothing_is_known() -> None:
+def test_no_event_without_change_or_while_unknown() -> None:
     known = Condition(type=ConditionType.SCHEDULED, status=Status.FALSE, reason=Refused.POOL_TOO_SMALL, message="m")
     unknown = replace(known, status=Status.UNKNOWN)
     xr: Manifest = {"status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "PoolTooSmall"}]}}

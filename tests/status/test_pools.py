@@ -56,14 +56,14 @@ UNLABELLED = [
 
 
 @pytest.mark.parametrize("case", UNLABELLED, ids=lambda c: c.id)
-def test_pools_whose_nodes_nothing_tells_apart(case: Unlabelled) -> None:
+def test_notes_pools_without_labels(case: Unlabelled) -> None:
     found = environments.build_pools_valid(case.pools, ())
     note = f". Note: {case.said}" if case.said else ""
     number = "1 pool" if len(case.pools) == 1 else f"{len(case.pools)} pools"
     assert (found.status, found.message) == (Status.TRUE, number + note), case.reason
 
 
-def test_the_remark_fits_with_the_longest_of_names() -> None:
+def test_note_fits_with_the_longest_names() -> None:
     pools = tuple(pool(f"{index:x<63}", bandwidth=None) for index in range(9))
     assert len(environments.build_pools_valid(pools, ()).message) <= 1024
 
@@ -89,7 +89,7 @@ DEVICES = [
 
 
 @pytest.mark.parametrize("case", DEVICES, ids=lambda c: c.id)
-def test_a_pool_of_which_nothing_is_lost(case: Device) -> None:
+def test_notes_nothing_for_a_healthy_pool(case: Device) -> None:
     assert environments.build_pools_valid((case.pool,), ()).message == "1 pool", case.reason
 
 
