@@ -125,7 +125,7 @@ class Check:
         "modelplane check-cluster --context gpu-admin --no-gateway -o json",
     )
 )
-@click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Kubeconfig of the GPU cluster.")
+@click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig of the GPU cluster.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
 @click.option("--gpu-resource", "resources", metavar="NAME", multiple=True, help="What else GPUs are offered as.")
@@ -158,7 +158,7 @@ def check_cluster(  # click's options
 
 def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence[str]) -> Iterator[Line]:
     """Run all checks, in the order in which one would correct what is missing."""
-    version = text(cluster.fetch("/version").body, "gitVersion")
+    version = text(cluster.fetch("/version"), "gitVersion")
     yield _check_release("Kubernetes", version, KUBERNETES, "Upgrade the cluster")
     todo = "Install LeaderWorkerSet, then restart KServe's controller, which looks for it only when it starts"
     served = _check_served(cluster, "LeaderWorkerSet", _LWS_API, ("leaderworkersets",), todo)
@@ -178,7 +178,7 @@ def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence
 
 
 def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
-    served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}").body, "resources")}
+    served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
     lacking = [resource for resource in resources if resource not in served]
     check = Check(name, api)
     return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else check.ok(api)
@@ -186,7 +186,7 @@ def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str
 
 def _check_controller(cluster: Cluster, served: Line, path: str, minimum: _Version, todo: str) -> Line:
     """Check the release of a project that is served, by the tag of its controller's image where that is known."""
-    containers = listing(cluster.fetch(path).body, "spec.template.spec.containers")
+    containers = listing(cluster.fetch(path), "spec.template.spec.containers")
     images = (text(container, "image") for container in containers if text(container, "name") == "manager")
     # A digest alone tells nothing.
     _, _, tag = next(images, "").partition("@")[0].rpartition("/")[2].partition(":")
@@ -213,9 +213,9 @@ def _format_version(version: _Version) -> str:
 
 def _check_presets(cluster: Cluster) -> Line:
     check, answer = Check("KServe's presets", ", ".join(_PRESET_NAMES)), cluster.fetch(_PRESETS)
-    if answer.forbidden:
+    if answer is None:
         return check.forbidden()
-    names = [text(preset, "metadata.name") for preset in listing(answer.body, "items")]
+    names = [text(preset, "metadata.name") for preset in listing(answer, "items")]
     lacking = [preset for preset in _PRESET_NAMES if not any(name.endswith(preset) for name in names)]
     found = f"{format_count(len(names), 'LLMInferenceServiceConfig')} in kserve"
     if lacking:
@@ -229,12 +229,12 @@ def _check_gateway(cluster: Cluster, todo: str) -> Line:
         Check("Gateway kserve/kserve-ingress-gateway", "Programmed, with an address"),
         cluster.fetch(_GATEWAY),
     )
-    if answer.forbidden:
+    if answer is None:
         return check.forbidden()
-    if not answer.body:
+    if not answer:
         return check.missing("none", todo)
-    addresses = [text(address, "value") for address in listing(answer.body, "status.addresses")]
-    programmed = condition(answer.body, "Programmed")
+    addresses = [text(address, "value") for address in listing(answer, "status.addresses")]
+    programmed = condition(answer, "Programmed")
     if addresses and text(programmed, "status") == "True":
         return check.ok(f"Programmed at {addresses[0]}")
     message = text(programmed, "message")
@@ -245,10 +245,10 @@ def _check_gateway(cluster: Cluster, todo: str) -> Line:
 def _check_classes(cluster: Cluster) -> Iterator[Line]:
     check = Check("storage class", "ReadWriteMany for models over several nodes")
     answer = cluster.fetch("/apis/storage.k8s.io/v1/storageclasses")
-    if answer.forbidden:
+    if answer is None:
         yield check.forbidden()
         return
-    classes = listing(answer.body, "items")
+    classes = listing(answer, "items")
     for class_ in classes:
         found = f"{text(class_, 'provisioner')}, {text(class_, 'volumeBindingMode') or 'Immediate'}"
         yield Check(f"{check.name} {text(class_, 'metadata.name')}", check.wanted).ok(found)
@@ -259,10 +259,10 @@ def _check_classes(cluster: Cluster) -> Iterator[Line]:
 
 def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
     check, answer = Check("GPUs", "nodes that offer them to the scheduler"), cluster.fetch("/api/v1/nodes")
-    if answer.forbidden:
+    if answer is None:
         yield check.forbidden()
         return
-    nodes = [parse_node(node) for node in listing(answer.body, "items")]
+    nodes = [parse_node(node) for node in listing(answer, "items")]
     for resource in resources:
         offering = [node for node in nodes if node.allocatable.get(resource)]
         if offering:
@@ -302,7 +302,7 @@ def _is_allowed(cluster: Cluster, right: Right, verb: str) -> bool:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"group": right.group, "resource": right.resource, "verb": verb}},
     }
-    return flag(cluster.fetch(REVIEWS, review).body, "status.allowed")
+    return flag(cluster.fetch(REVIEWS, review), "status.allowed")
 
 
 def _print_lines(lines: Sequence[Line]) -> None:

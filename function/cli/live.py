@@ -11,22 +11,18 @@ import os
 import tempfile
 import warnings
 from collections.abc import Coroutine, Iterable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import click
 import yaml
 
-from function.cli.options import CliError, Code, Target
+from function.cli.options import CliError, Code, Target, import_extra
 from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref, normalize_json
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
-
-if TYPE_CHECKING:
-    from kr8s.asyncio import Api
 
 T = TypeVar("T")
 
@@ -42,24 +38,7 @@ PLURALS = {
     "EnvironmentConfig": ("apiextensions.crossplane.io/v1beta1", "environmentconfigs"),
 }
 _FIELD_MANAGER, _APPLY = "kubectl-modelplane", "application/apply-patch+yaml"
-_ANSWERS = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
-_INSTALL = (
-    "a live control plane needs a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or use -f"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer to a request for a path."""
-
-    status: int
-    body: Manifest  # empty where the status is no success
-
-    @property
-    def forbidden(self) -> bool:
-        """Whether the caller lacks the rights."""
-        return self.status == HTTPStatus.FORBIDDEN
 
 
 class Cluster:
@@ -104,8 +83,15 @@ class Cluster:
 
     def get(self, ref: Ref) -> Manifest | None:
         """Return an object; None where it does not exist."""
+        return self._call_existing("GET", ref, "read")
+
+    def delete(self, ref: Ref) -> None:
+        """Delete an object, if it exists."""
+        self._call_existing("DELETE", ref, "delete")
+
+    def _call_existing(self, method: str, ref: Ref, verb: str) -> Manifest | None:
         try:
-            return self._run(self._call("GET", ref), f"read {ref}")
+            return self._run(self._call(method, ref), f"{verb} {ref}")
         except CliError as error:
             if error.code is Code.NOT_FOUND:
                 return None
@@ -116,50 +102,40 @@ class Cluster:
         ref = Ref.of(manifest)
         self._run(self._call("PATCH", ref, json.dumps(manifest)), f"write {ref}")
 
-    def delete(self, ref: Ref) -> None:
-        """Delete an object, if it exists."""
-        try:
-            self._run(self._call("DELETE", ref), f"delete {ref}")
-        except CliError as error:
-            if error.code is not Code.NOT_FOUND:
-                raise
-
-    def fetch(self, path: str, body: Manifest | None = None) -> Answer:
-        """Return the answer to a GET, or to a POST of `body`; 403 and 404 are answers.
+    def fetch(self, path: str, body: Manifest | None = None) -> Manifest | None:
+        """Return the answer to a GET, or to a POST of `body`; empty where nothing exists, None where it is forbidden.
 
         Raises:
             CliError: The caller is not authenticated, or there is no answer.
         """
 
-        async def work() -> Answer:
+        async def work() -> tuple[int, JSON]:
             method = "GET" if body is None else "POST"
             head, _, tail = path.rpartition("/")
             base, url = (head, tail) if head else (path, "")
             # Without kr8s's own errors: at each 403 it would try three times more.
             call = self._api.call_api(method, version="", base=base, url=url, raise_for_status=False, json=body)
             async with call as response:
-                content = normalize_json(response.json()) if response.is_success else {}
-                return Answer(status=response.status_code, body=content if isinstance(content, dict) else {})
+                return response.status_code, normalize_json(response.json()) if response.is_success else {}
 
-        answer = self._run(work(), f"read {path}")
-        if answer.status in _ANSWERS:
-            return answer
-        raise _refuse(f"read {path}", answer.status, HTTPStatus(answer.status).phrase)
+        status, content = self._run(work(), f"read {path}")
+        match status:
+            case HTTPStatus.FORBIDDEN:
+                return None
+            case HTTPStatus.OK | HTTPStatus.CREATED | HTTPStatus.NOT_FOUND:
+                return content if isinstance(content, dict) else {}
+            case _:
+                raise _refuse(f"read {path}", status, HTTPStatus(status).phrase)
 
-    def _connect(self) -> "Api":
+    def _connect(self) -> Any:
+        kr8s = import_extra("kr8s.asyncio")  # a second of start-up that commands on files do without
         target = self._target
-        if target.kubeconfig and not Path(target.kubeconfig).is_file():
-            raise CliError(f"cannot read {target.kubeconfig}: there is no such kubeconfig. Name another")
-        try:
-            import kr8s.asyncio  # noqa: PLC0415  # a second of start-up that commands on files do without
-        except ImportError as error:
-            raise CliError(_INSTALL, Code.UNREACHABLE) from error
 
-        async def work() -> "Api":
+        async def work() -> Any:
             with warnings.catch_warnings():
                 # About versions of Kubernetes that the library was not tested with.
                 warnings.simplefilter("ignore")
-                api = await kr8s.asyncio.api(kubeconfig=target.kubeconfig, context=target.context)
+                api = await kr8s.api(kubeconfig=target.kubeconfig, context=target.context)
             api.timeout = target.seconds
             return api
 
@@ -188,8 +164,7 @@ class Cluster:
             return content if isinstance(content, dict) else {}
 
     def _run(self, work: Coroutine[object, object, T], what: str) -> T:
-        import httpx  # noqa: PLC0415  # comes with kr8s
-        import kr8s  # noqa: PLC0415  # loaded already
+        httpx, kr8s = import_extra("httpx"), import_extra("kr8s")
 
         async def bounded() -> T:
             async with asyncio.timeout(self._target.seconds):
@@ -224,15 +199,14 @@ def _find_kubeconfig_fault(target: Target) -> str:
     """Return why the kubeconfigs lack the context, or the current one; empty where they have it."""
     # The system's separator joins several files, as for kubectl.
     files = target.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    if not any(Path(file).is_file() for file in files.split(os.pathsep)):
-        return f"there is no kubeconfig {files}"
     contents: list[JSON] = []
-    for file in files.split(os.pathsep):
-        try:
-            contents.append(yaml.safe_load(Path(file).read_text()))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
+    existing = [file for file in map(Path, files.split(os.pathsep)) if file.is_file()]
+    for file in existing:
+        with suppress(OSError, ValueError, yaml.YAMLError):
+            contents.append(yaml.safe_load(file.read_text()))
     contexts = [text(entry, "name") for content in contents for entry in listing(content, "contexts")]
+    if not existing:
+        return f"there is no kubeconfig {files}"
     if not contexts:
         return f"the kubeconfig {files} holds no context"
     if target.context and target.context not in contexts:

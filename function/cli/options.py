@@ -1,6 +1,7 @@
 """The options that commands share, in kubectl's words, and how a command fails."""
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -27,6 +28,15 @@ class CliError(click.ClickException):
     def __init__(self, message: str, code: Code = Code.USAGE) -> None:
         super().__init__(message)
         self.code = code
+
+
+def import_extra(module: str) -> Any:
+    """Import a library of the extra `cli`, which commands load when they need it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        message = f"this needs {module}: pip install 'function-modelplane[cli]' ('.[cli]' in a clone)"
+        raise CliError(message, Code.UNREACHABLE) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +105,7 @@ _TARGET = {
     "namespace": click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
     "everywhere": click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."),
     "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
-    "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Kubeconfig to use."),
+    "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),
 }
 _FILES_AND_LIVE = {
     "files": FILES,

@@ -1,39 +1,37 @@
 """`size`: weights, disk, GPUs and nodes that a model needs, with the arithmetic.
 
-Weights are parameters times bytes, or what the files at the hub have. Disk is 5 % more, since scales, embeddings and
-the tokenizer are added. GPU memory is the weights and a headroom, or, with a context length, the weights and the KV
-cache in 0.9 of each GPU. The scheduler's own arithmetic splits that over a pool.
+Weights are parameters times bytes, or what the files at the hub have. Disk is 5 % more, for scales, embeddings and the
+tokenizer. GPU memory is the weights and a headroom, or with a context length the weights and the KV cache in 0.9 of
+each GPU. The scheduler's own arithmetic splits that over a pool.
 
 For each token and layer a GPU keeps two vectors for each of its key-value heads (grouped attention, split by tensor
-parallelism), or one compressed vector (latent attention, whole on every GPU); layers split by pipeline stages, sliding
-layers keep their window. The formula was checked against what was published of DeepSeek-V3, Llama 3.1 405B and Qwen3
-235B (tests/cli/test_size.py). It does not hold for attention that keeps a state instead of tokens.
+parallelism), or one compressed vector (latent attention, complete on every GPU); layers are split by pipeline stages,
+sliding layers keep their window. Attention that keeps a state instead of tokens is refused.
 """
 
 import fnmatch
 import json
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from http.client import HTTPException, HTTPMessage
-from pathlib import Path
+from http import HTTPStatus
+from itertools import product
+from typing import TextIO
 from urllib.parse import quote
 
 import click
 
 from function.api.cluster_model import parse_model
 from function.cli.inputs import load_inventory, warn_of_invalid
-from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
+from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import format_data, format_table, print_hint
 from function.domain.allocation import format_replica
 from function.domain.environment import Pool
 from function.domain.hardware import usable_memory
-from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape
+from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape, Source
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.messages import format_count
 from function.kube.quantity import GIB, gib
@@ -55,17 +53,16 @@ _USUAL_POOLS = [
         ("H200", 8, 140), ("B200", 8, 179), ("GB200", 4, 185), ("MI300X", 8, 192),
     )
 ]  # fmt: skip
-_DISK_PERCENT = 5
 _USED = 0.9  # of GPU memory that an engine plans with
 _OVERHEAD = 8 * GIB  # activations, graphs and communication buffers of one GPU: 4 to 8 GiB were measured
 _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _ANY_PROFILE = Profile(name="computed", engine=Engine(name=EngineName.VLLM, image=""))
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
-_SECONDS = 30
+_HEADERS = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "USABLE MEMORY", "OBSTACLE")
+_NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
 # What an engine loads: the first kind that exists, without the copy in the layout of its authors.
 _WEIGHTS, _COPIES = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth"), "consolidated*"
-_NEXT_PAGE = re.compile(r'<([^>]+)>;\s*rel="next"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +94,6 @@ class Size:
     tokens: int = 0
     requests: int = 0
 
-    def cache(self, tensor: int = 1, stages: int = 1) -> int:
-        """Return the bytes of KV cache on one GPU."""
-        return self.requests * self.attention.bytes(self.tokens, tensor, stages) if self.attention else 0
-
 
 @click.command(
     epilog=examples(
@@ -117,12 +110,12 @@ class Size:
               help="GPU memory beyond the weights.")  # fmt: skip
 @click.option("--context-length", metavar="TOKENS", type=click.IntRange(1), help="Tokens of a request with its answer.")
 @click.option("--concurrency", metavar="REQUESTS", type=click.IntRange(1), default=1, help="Requests at the same time.")
-@click.option("--config", metavar="FILE", type=click.Path(), help="The model's config.json; --hub reads it there.")
+@click.option("--config", metavar="FILE", type=click.File(), help="The model's config.json; --hub reads it there.")
 @click.option("--hub", metavar="[OWNER/NAME]", is_flag=False, flag_value="", help="Read the sizes of the files there.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def size(  # noqa: PLR0913  # click's options
     *, sources: Sources, params: str | None, precision: str | None, headroom: int, hub: str | None,
-    context_length: int | None, concurrency: int, config: str | None, form: Form,
+    context_length: int | None, concurrency: int, config: TextIO | None, form: Form,
 ) -> None:  # fmt: skip
     """Say what a model needs: weights, disk, GPUs and nodes for each pool, with the arithmetic.
 
@@ -136,30 +129,41 @@ def size(  # noqa: PLR0913  # click's options
         sizes = [_size_parameters(params, precision, headroom)]
     elif hub:
         sizes = [_size_files(HuggingFaceSource(repo=hub), hub, headroom)]
-    elif models:
-        sizes = [_size_model(model, None if hub is None else headroom) for model in models]
-    else:
+    elif not models:
         raise CliError("name a model with -f, or give --params and --precision, or --hub OWNER/NAME")
+    elif hub is None:
+        sizes = [_size_model(model) for model in models]
+    else:
+        sizes = [_size_files(model.source, model.name, headroom) for model in models]
     if context_length:
         sizes = [_add_cache(size_, config, hub, context_length, concurrency) for size_ in sizes]
     warn_of_invalid(store, ["InferenceEnvironment"])
     results = [(size_, list(_fit_pools(size_, models, store))) for size_ in sizes]
     if form is not Form.TABLE:
-        click.echo(format_data(form, [_build_data(size_, [data for _, data in fits]) for size_, fits in results]))
+        data: list[JSON] = [
+            {
+                "name": size_.name,
+                "arithmetic": [*size_.arithmetic],
+                "disk": gib(size_.disk) if size_.disk else None,
+                "vram": gib(size_.vram) if size_.vram else None,
+                "weights": size_.weights,
+                "pools": [fit for _, fit in fits],
+            }
+            for size_, fits in results
+        ]
+        click.echo(format_data(form, data))
         return
     for number, (size_, fits) in enumerate(results):
         click.echo("\n" if number else "", nl=False)
-        _print_size(size_, [row for row, _ in fits])
-    print_hint(_choose_next(store, sources) or f"init {'deployment' if models else 'model'}")
-
-
-def _choose_next(store: Store, sources: Sources) -> str:
-    """Return how to plan the deployments that were read; empty where there are none."""
+        lines = "\n  ".join((size_.name, *size_.arithmetic))
+        click.echo(f"{lines}\n\n{format_table(_HEADERS, [row for row, _ in fits]) if fits else _NOTHING_FITS}")
     namespace = sources.target.namespace
-    if not any(namespace in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
-        return ""
-    live = f"{' --live' if sources.files else ''}{f' -n {namespace}' if namespace else ' -A'}" if sources.live else ""
-    return f"plan{sources.again}{live}"
+    if any(namespace in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
+        scope = f" -n {namespace}" if namespace else " -A"
+        live = " --live" if sources.files else ""
+        print_hint(f"plan{sources.again}{live + scope if sources.live else ''}")
+    else:
+        print_hint(f"init {'deployment' if models else 'model'}")
 
 
 def _read_models(store: Store) -> list[Model]:
@@ -179,21 +183,25 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
     if precision is None:
         raise CliError(f"--params needs --precision: one of {', '.join(BITS)}")
     weights = int(Decimal(match[1]) * _SCALE[match[2].upper()] * Decimal(BITS[precision]) / 8)
-    line = f"{params} parameters x {BITS[precision]} bits ({precision}) = {_format_gb(weights)} = {gib(weights)}"
-    disk = weights * (100 + _DISK_PERCENT) // 100
-    return _add_headroom(
-        f"{params} in {precision}", line, weights, disk, f"{gib(weights)} + {_DISK_PERCENT} %", headroom
-    )
+    line = f"{params} parameters x {BITS[precision]} bits ({precision}) = {weights / 10**9:,.1f} GB = {gib(weights)}"
+    disk_line = f"{gib(weights)} + 5 %"
+    return _add_headroom(f"{params} in {precision}", line, weights, weights * 105 // 100, disk_line, headroom)
 
 
-def _size_files(source: HuggingFaceSource, name: str, headroom: int) -> Size:
+def _size_files(source: Source, name: str, headroom: int) -> Size:
     """Size a model by its files at the hub that its own patterns admit, without downloading them."""
-    sizes = _fetch_sizes(source)
-    parameters = mapping(_fetch_revision(source), "safetensors.parameters")
+    if not isinstance(source, HuggingFaceSource):
+        raise CliError(f"model {name} is not from the hub. Leave out --hub")
+    repo, revision = quote(source.repo), quote(source.revision, safe="")
+    info = _fetch(f"/api/models/{repo}/revision/{revision}?blobs=true", source.repo)
+    sizes, parameters = _list_files(info, source), mapping(info, "safetensors.parameters")
     formats = ", ".join(f"{n:,} in {format_}" for format_, n in sorted(parameters.items()) if isinstance(n, int))
-    weights, disk = _sum_weights(sizes), sum(sizes.values())
-    line = f"{_format_gb(weights)} = {gib(weights)} at the hub" + (f" ({formats})" if formats else "")
-    return _add_headroom(name, line, weights, disk, f"{_format_gb(disk)} in {len(sizes)} files", headroom)
+    # Files at the top level, since deeper folders hold copies.
+    top = {path: n for path, n in sizes.items() if "/" not in path and not fnmatch.fnmatch(path, _COPIES)}
+    kinds = ([n for path, n in top.items() if fnmatch.fnmatch(path, pattern)] for pattern in _WEIGHTS)
+    weights, disk = sum(next(filter(None, kinds), sizes.values())), sum(sizes.values())
+    line = f"{weights / 10**9:,.1f} GB = {gib(weights)} at the hub" + (f" ({formats})" if formats else "")
+    return _add_headroom(name, line, weights, disk, f"{disk / 10**9:,.1f} GB in {len(sizes)} files", headroom)
 
 
 def _add_headroom(name: str, line: str, weights: int, disk: int, disk_line: str, headroom: int) -> Size:
@@ -206,27 +214,25 @@ def _add_headroom(name: str, line: str, weights: int, disk: int, disk_line: str,
     return Size(name=name, arithmetic=lines, disk=disk, vram=vram, weights=weights)
 
 
-def _size_model(model: Model, headroom: int | None) -> Size:
-    """Size a model as it is declared, or by its files at the hub where a headroom is given."""
-    if headroom is not None:
-        if not isinstance(model.source, HuggingFaceSource):
-            raise CliError(f"{model.kind} {model.name} is not from the hub. Leave out --hub")
-        return _size_files(model.source, model.name, headroom)
+def _size_model(model: Model) -> Size:
     declared = (("disk", model.disk), ("vram", model.vram))
     lines = tuple(f"{name}: {gib(n) if n else 'not declared'}  (spec.resources.{name})" for name, n in declared)
     return Size(name=model.name, arithmetic=lines, disk=model.disk, vram=model.vram)
 
 
-def _add_cache(sized: Size, config: str | None, hub: str | None, tokens: int, requests: int) -> Size:
+def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int, requests: int) -> Size:
     """Return what a model needs with the KV cache of its requests in place of the headroom."""
     if config is None and not hub:
         raise CliError("--context-length needs the model's config: --config FILE, or --hub OWNER/NAME")
     if sized.weights is None:
         raise CliError("--context-length needs the weights: --params and --precision, or --hub OWNER/NAME")
-    content = _read_config(config) if config else _fetch_config(HuggingFaceSource(repo=hub or ""))
-    attention = read_attention(content, config or f"config.json of {hub}")
-    loaded = replace(sized, attention=attention, tokens=tokens, requests=requests)
-    cache = loaded.cache()
+    name = config.name if config else f"config.json of {hub}"
+    try:
+        content = json.load(config) if config else _fetch(f"/{quote(hub or '')}/resolve/main/config.json", hub or "")
+    except ValueError as error:
+        raise CliError(f"{name} is not JSON ({error}). Name a model's config.json") from error
+    attention = read_attention(normalize_json(content), name)
+    cache = requests * attention.bytes(tokens, 1, 1)
     vram = int((sized.weights + cache) / _USED)
     per_token = replace(attention, sliding=0).bytes(1, 1, 1)
     lines = (
@@ -234,15 +240,11 @@ def _add_cache(sized: Size, config: str | None, hub: str | None, tokens: int, re
         f"KV cache: {per_token:,} bytes a token in full layers, {requests} x {tokens:,} tokens = {gib(cache)}",
         f"GPU memory: ({gib(sized.weights)} + {gib(cache)}) / {_USED} = {gib(vram)}  (spec.resources.vram)",
     )
-    return replace(loaded, arithmetic=lines, vram=vram)
+    return replace(sized, arithmetic=lines, vram=vram, attention=attention, tokens=tokens, requests=requests)
 
 
 def read_attention(content: JSON, name: str) -> Attention:
-    """Read a model's attention from the content of its config.json.
-
-    Raises:
-        CliError: It does not say enough, or keeps something else than tokens.
-    """
+    """Read a model's attention from the content of its config.json."""
     config: Manifest = mapping(content, "text_config") or mapping({"config": content}, "config")
     layers, latent, window = (integer(config, key) for key in ("num_hidden_layers", "kv_lora_rank", "sliding_window"))
     layer_types = get(config, "layer_types")
@@ -262,58 +264,50 @@ def read_attention(content: JSON, name: str) -> Attention:
     return Attention(layers=layers, heads=groups, vector=2 * head, sliding=sliding, window=window)
 
 
-def _read_config(file: str) -> JSON:
-    try:
-        return normalize_json(json.loads(Path(file).read_text()))
-    except OSError as error:
-        raise CliError(f"cannot read {file}: {error.strerror}. Name a model's config.json") from error
-    except ValueError as error:
-        raise CliError(f"{file} is not JSON ({error}). Name a model's config.json") from error
-
-
 def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[tuple[tuple[object, ...], Manifest]]:
     """Return a replica for each profile on each pool: as a row of the table, and as data."""
     declared = [profile for model in models if model.name == sized.name for profile in model.profiles]
-    for profile in declared or [_ANY_PROFILE]:
-        for environment, pool in [(e.name, pool) for e in read_environments(store) for pool in e.pools] or _USUAL_POOLS:
-            shape = compute_shape(profile, sized.vram, pool)
-            if shape is None:
-                continue
-            arithmetic, memory = f"declared: {shape.gpus} GPUs", shape.gpus * (pool.memory_per_gpu or 0)
-            if profile.shape is None and sized.vram and pool.memory_per_gpu:
-                gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
-                arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
-            size_, used = format_replica(shape.nodes, shape.gpus_per_node), gib(usable_memory(memory)) if memory else ""
-            obstacle = _find_obstacle(sized, profile, pool, shape)
-            column = f"{used} of {gib(memory)}" if memory else ""
-            row = (environment, pool.name, profile.name, arithmetic, size_, shape.gpus, column, obstacle)
-            data: Manifest = {
-                "environment": environment,
-                "pool": pool.name,
-                "profile": profile.name,
-                "nodes": shape.nodes,
-                "gpusPerNode": shape.gpus_per_node,
-                "usableMemory": used or None,
-                "obstacle": obstacle,
-            }
-            yield row, data
+    pools = [(e.name, pool) for e in read_environments(store) for pool in e.pools] or _USUAL_POOLS
+    for profile, (environment, pool) in product(declared or [_ANY_PROFILE], pools):
+        shape = compute_shape(profile, sized.vram, pool)
+        if shape is None:
+            continue
+        arithmetic, memory = f"declared: {shape.gpus} GPUs", shape.gpus * (pool.memory_per_gpu or 0)
+        if profile.shape is None and sized.vram and pool.memory_per_gpu:
+            gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
+            arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
+        replica, usable = format_replica(shape.nodes, shape.gpus_per_node), gib(usable_memory(memory))
+        obstacle = _find_obstacle(sized, profile, pool, shape)
+        column = f"{usable} of {gib(memory)}" if memory else ""
+        row = (environment, pool.name, profile.name, arithmetic, replica, shape.gpus, column, obstacle)
+        data: Manifest = {
+            "environment": environment,
+            "pool": pool.name,
+            "profile": profile.name,
+            "nodes": shape.nodes,
+            "gpusPerNode": shape.gpus_per_node,
+            "usableMemory": usable if memory else None,
+            "obstacle": obstacle,
+        }
+        yield row, data
 
 
 def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> str:
-    required, memory = profile.requires.memory_per_gpu, pool.memory_per_gpu
-    total = shape.gpus * (memory or 0)
+    required, memory = profile.requires.memory_per_gpu, pool.memory_per_gpu or 0
+    total = shape.gpus * memory
     if shape.nodes > 1 and not pool.multi_node:
         return "pool is not multiNodeCapable"
     if shape.gpus_per_node > pool.gpus_per_node:
         return f"nodes have {format_count(pool.gpus_per_node, 'GPU')}"
     if shape.nodes > pool.max_nodes:
         return f"pool has {format_count(pool.max_nodes, 'node')}"
-    if required and (memory or 0) < required:
+    if required and memory < required:
         return f"profile wants {gib(required)} a GPU"
     if memory and sized.attention and sized.weights:
         split = shape.parallelism
         room = max(0, usable_memory(memory) - _OVERHEAD - sized.weights // shape.gpus)
-        cache = sized.cache(split.tensor or shape.gpus_per_node, split.pipeline or shape.nodes)
+        tensor, stages = split.tensor or shape.gpus_per_node, split.pipeline or shape.nodes
+        cache = sized.requests * sized.attention.bytes(sized.tokens, tensor, stages)
         return f"KV cache takes {gib(cache)} a GPU, room for {gib(room)}" if room < cache else ""
     if memory and sized.vram and total < sized.vram:
         return f"{gib(total)} of GPU memory"
@@ -322,89 +316,35 @@ def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> s
     return ""
 
 
-def _format_gb(amount: int) -> str:
-    return f"{amount / 10**9:,.1f} GB"
-
-
-def _print_size(sized: Size, rows: list[tuple[object, ...]]) -> None:
-    headers = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "USABLE MEMORY", "OBSTACLE")
-    nothing = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
-    lines = "\n".join((sized.name, *(f"  {line}" for line in sized.arithmetic)))
-    click.echo(f"{lines}\n\n{format_table(headers, rows) if rows else nothing}")
-
-
-def _build_data(sized: Size, pools: list[JSON]) -> Manifest:
-    return {
-        "name": sized.name,
-        "arithmetic": list(sized.arithmetic),
-        "disk": gib(sized.disk) if sized.disk else None,
-        "vram": gib(sized.vram) if sized.vram else None,
-        "weights": sized.weights,
-        "pools": pools,
-    }
-
-
-def _fetch_sizes(source: HuggingFaceSource) -> dict[str, int]:
+def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
     """Return the bytes of every file that the initializer would fetch, by path."""
-    sizes: dict[str, int] = {}
-    path = f"/api/models/{quote(source.repo)}/tree/{quote(source.revision, safe='')}?recursive=true"
-    while path:
-        page, headers = _fetch(path, source.repo)
-        files = (entry for entry in listing({"page": page}, "page") if text(entry, "type") == "file")
-        sizes |= {text(e, "path"): integer(e, "size") for e in files if _is_fetched(text(e, "path"), source)}
-        next_page = _NEXT_PAGE.search(headers.get("Link", ""))
-        path = next_page[1] if next_page else ""
-    if not sizes:
+    # As for the hub's client, a folder stands for all files in it.
+    allow, ignore = ([f"{p}*" if p.endswith("/") else p for p in ps] for ps in (source.allow or ["*"], source.ignore))
+    files = {
+        text(file, "rfilename"): integer(file, "size")
+        for file in listing(info, "siblings")
+        if any(fnmatch.fnmatch(text(file, "rfilename"), pattern) for pattern in allow)
+        and not any(fnmatch.fnmatch(text(file, "rfilename"), pattern) for pattern in ignore)
+    }
+    if not files:
         raise CliError(f"{source.repo} holds no file that the model's patterns admit. Correct them", Code.REFUSED)
-    return sizes
+    return files
 
 
-def _is_fetched(path: str, source: HuggingFaceSource) -> bool:
-    """Tell whether the initializer would fetch a file. As for the hub's client, a folder stands for all in it."""
-    allowed, ignored = (
-        any(fnmatch.fnmatch(path, f"{p}*" if p.endswith("/") else p) for p in patterns)
-        for patterns in (source.allow, source.ignore)
-    )
-    return (allowed or not source.allow) and not ignored
-
-
-def _sum_weights(sizes: dict[str, int]) -> int:
-    """Return the bytes that an engine loads: files at the top level, since deeper folders hold copies."""
-    top = {path: n for path, n in sizes.items() if "/" not in path and not fnmatch.fnmatch(path, _COPIES)}
-    kinds = ([n for path, n in top.items() if fnmatch.fnmatch(path, pattern)] for pattern in _WEIGHTS)
-    return sum(next(filter(None, kinds), sizes.values()))
-
-
-def _fetch_config(source: HuggingFaceSource) -> JSON:
-    commit = text(_fetch_revision(source), "sha") or source.revision
-    return _fetch(f"/{quote(source.repo)}/resolve/{quote(commit, safe='')}/config.json", source.repo)[0]
-
-
-def _fetch_revision(source: HuggingFaceSource) -> JSON:
-    return _fetch(f"/api/models/{quote(source.repo)}/revision/{quote(source.revision, safe='')}", source.repo)[0]
-
-
-def _fetch(path: str, repo: str) -> tuple[JSON, HTTPMessage]:
-    """Return a page of the hub and its headers; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
-    host = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-    url = path if "://" in path else f"{host}{path}"  # the hub names its next page in full
-    if not url.startswith(("http://", "https://")):
-        raise CliError(f"HF_ENDPOINT must be an address of http or https, not {host}")
-    token = os.environ.get("HF_TOKEN")
+def _fetch(path: str, repo: str) -> JSON:
+    """Return what the hub has at a path; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
+    httpx = import_extra("httpx")
+    host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/"), os.environ.get("HF_TOKEN")
     headers = {"User-Agent": "modelplane"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310  # http and https only
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310  # likewise
-            return json.load(response), response.headers
-    except urllib.error.HTTPError as error:
-        if error.code in (401, 403):
-            message, code = f"the hub refuses {repo}: set HF_TOKEN to a token that may read it", Code.UNREACHABLE
-        elif error.code == 404:  # HTTP
-            message, code = f"the hub does not know {repo} or its revision. Correct spec.huggingFace", Code.NOT_FOUND
-        else:
-            message = f"the hub answered {error.code} for {repo}. Try again later, or give --params"
-            code = Code.UNREACHABLE
-        raise CliError(message, code) from error
-    except (OSError, HTTPException, ValueError) as error:
+        response = httpx.get(host + path, headers=headers, timeout=30, follow_redirects=True).raise_for_status()
+        return normalize_json(response.json())
+    except httpx.HTTPStatusError as error:
+        status, code = error.response.status_code, Code.UNREACHABLE
+        advice = "Set HF_TOKEN to a token that may read it, try again later, or give --params"
+        if status == HTTPStatus.NOT_FOUND:
+            advice, code = "Correct the repository or the revision", Code.NOT_FOUND
+        raise CliError(f"the hub answers {status} for {repo}. {advice}", code) from error
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         message = f"cannot reach the hub at {host} ({error}). Set HF_ENDPOINT to a mirror, or give --params"
         raise CliError(message, Code.UNREACHABLE) from error

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import click
 import yaml
 
-from function.cli.options import CliError, Code, Form
+from function.cli.options import Form, import_extra
 from function.kube.manifests import JSON
 
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
@@ -21,15 +21,11 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return an aligned table; empty cells show as `-`."""
-    try:
-        from tabulate import tabulate  # noqa: PLC0415  # of the extra `cli`
-    except ImportError as error:
-        message = (
-            "tables need a library: pip install 'function-modelplane[cli]' ('.[cli]' in a clone), or write -o json"
-        )
-        raise CliError(message, Code.UNREACHABLE) from error
     cells = [[str(cell) if cell not in ("", None) else "-" for cell in row] for row in rows]
-    return tabulate(cells, headers, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
+    table = import_extra("tabulate").tabulate(
+        cells, headers, tablefmt="plain", disable_numparse=True, preserve_whitespace=True
+    )
+    return str(table)
 
 
 def format_data(form: Form, value: JSON) -> str:

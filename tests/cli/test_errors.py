@@ -69,7 +69,7 @@ CASES = (
         reason="named",
         arguments=("plan", "--kubeconfig", "nowhere"),
         code=2,
-        says="no such kubeconfig",
+        says="does not exist",
     ),
     Case(
         id="no-listener",

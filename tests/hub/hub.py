@@ -1,6 +1,6 @@
 """A model hub on loopback that can misbehave: the part of its API that the initializer's client uses.
 
-`tree` and `resolve` serve one commit; a fault is a status for every call whose path contains some text, or a file that
+Every revision is the same commit; a fault is a status for every call whose path contains some text, or a file that
 breaks off half-way. `requests` lists what was asked for.
 """
 
@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         if status != 200:
             self._send(status, b'{"error": "no"}', {"Content-Type": "application/json"}, body=body)
         elif "/resolve/" in path:
-            self._file(path.split(f"/resolve/{COMMIT}/")[-1], body=body)
+            self._file(path.partition("/resolve/")[2].partition("/")[2], body=body)
         else:
             self._send(200, json.dumps(self._listing(path)).encode(), {"Content-Type": "application/json"}, body=body)
 
@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
                 {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
                 for name, data in self.hub.files.items()
             ]
-        siblings = [{"rfilename": name} for name in self.hub.files]
+        siblings = [{"rfilename": name, "size": len(data)} for name, data in self.hub.files.items()]
         return {"id": "owner/model", "modelId": "owner/model", "sha": COMMIT, "siblings": siblings}
 
     def _file(self, name: str, *, body: bool) -> None:
