@@ -236,7 +236,13 @@ def _find_moved_pools(
 def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]]) -> tuple[Grant, ...]:
     """Returns the published grants, each for the pools that select its nodes now."""
     grants = tuple(
-        Grant(uid=text(row, "uid"), namespace=text(row, "namespace"), name=text(row, "name"), share=parse_share(row))
+        Grant(
+            uid=text(row, "uid"),
+            namespace=text(row, "namespace"),
+            name=text(row, "name"),
+            share=parse_share(row),
+            requested_pool=text(row, "requestedPool"),
+        )
         for row in rows
     )
     if not moved:
@@ -247,7 +253,8 @@ def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]])
             share = replace(grant.share, pool=name)
             key = grant.uid, name, share.nodes, share.gpus_per_node
             if key not in largest or largest[key].share.replicas < share.replicas:
-                largest[key] = replace(grant, share=share)
+                requested = grant.requested_pool or grant.share.pool
+                largest[key] = replace(grant, share=share, requested_pool=requested if requested != name else "")
     return tuple(largest.values())
 
 

@@ -40,6 +40,7 @@ class Grant:
     namespace: str
     name: str
     share: Share
+    requested_pool: str = ""  # the name by which the placement requests the pool, where that is another pool's now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,8 +93,12 @@ def _remaining_grant_of_unreadable_pool(
     """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
     allocated, name = placement.allocated if placement else None, grant.share.pool
     if name not in environment.broken_pools and allocated and allocated.is_like(grant.share):
-        return None if name not in find_pools(allocated, environment.pools) else remaining_grant(grant, placement)
-    return remaining_grant(grant, placement)
+        return (
+            None
+            if name not in find_pools(allocated, environment.pools)
+            else remaining_grant(grant, placement, environment.pools)
+        )
+    return remaining_grant(grant, placement, environment.pools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

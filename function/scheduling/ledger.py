@@ -84,7 +84,7 @@ def _collect_holdings(
     """Returns what is granted, and what runs without a grant."""
     by_key: dict[str, list[Grant]] = defaultdict(list)
     for grant in granted:
-        remaining = remaining_grant(grant, known.get(grant.uid))
+        remaining = remaining_grant(grant, known.get(grant.uid), pools)
         if remaining and _is_grant_of(remaining, pool):
             by_key[_key(remaining)].append(remaining)
     for key, placement in known.items():
@@ -159,13 +159,16 @@ def _make_grant(placement: Placement, share: Share) -> Grant:
     return Grant(uid=placement.uid, namespace=placement.namespace, name=placement.name, share=share)
 
 
-def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
+def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[Pool] = ()) -> Grant | None:
     """Returns how much of a grant remains.
 
     All of it until the placement has observed its present spec: with the spec before it may just have used the grant,
-    which its status does not report yet (history 188).
+    which its status does not report yet (history 188). The same while its service may be moving to the nodes of a pool
+    that was renamed meanwhile.
     """
     if placement is None or not placement.acknowledged or (placement.requested is None and not placement.cannot_start):
+        return grant
+    if _may_be_moving(grant, placement, pools):
         return grant
     shares = (placement.effective_request, placement.allocated)
     replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
@@ -182,6 +185,22 @@ def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
             exclusive_replica_nodes=placement.exclusive_replica_nodes,
         ),
     )
+
+
+def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
+    """Whether a service may be moving to nodes whose pool has another name now than the placement requests.
+
+    It no longer is once it has what is requested from the pool that has that name now (history 5031).
+    """
+    request, allocated = placement.effective_request, placement.allocated
+    if request is None or request.pool != grant.requested_pool:
+        return False
+    has_moved = (
+        allocated is not None
+        and replace(allocated, pool=request.pool).is_like(request)
+        and request.pool in find_pools(allocated, pools)
+    )
+    return replace(grant.share, pool=request.pool).is_like(request) and not has_moved
 
 
 def _fits(room: PoolCapacity, share: Share) -> bool:

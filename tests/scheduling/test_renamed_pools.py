@@ -105,6 +105,21 @@ def test_pools_that_exchange_names_are_both_full_until_what_runs_has_moved() -> 
     assert held(there, *moved) == [("one", "a"), ("two", "b")]
 
 
+def test_keeps_a_grant_in_use_when_its_pool_exchanges_names() -> None:
+    """A service was moved by a grant and its status did not say so yet when the names were exchanged (history 5031)."""
+    moving = replace(serves("a", X, "one"), allocated=replace(share("a", X), gpus_per_node=2), pool="b")
+    before = of(("a", X), ("b", Y), granted=(grant(moving, "b"),))
+    swapped = replace(of(("a", Y), ("b", X)), admitted=(replace(grant(moving, "a"), requested_pool="b"),))
+    assert ("one", "b") in held(before, moving, newcomer("b"))
+    assert ("one", "a") in held(swapped, moving, newcomer("a"))
+    published = replace(swapped, admitted=admit_placements(swapped, (moving,)).grants)
+    assert ("one", "a") in held(published, moving, newcomer("a")), "and stays so"
+    arrived = replace(moving, allocated=share("b", X))
+    assert ("one", "a") not in held(published, arrived), "its service has what it requests from the pool of that name"
+    elsewhere = replace(moving, pool="c")
+    assert ("one", "a") not in held(published, elsewhere), "it requests something else, and has observed that"
+
+
 def test_a_pool_that_cannot_be_read_keeps_its_grants_beside_those_of_its_nodes() -> None:
     running = serves("old", X)
     there = replace(of(("new", ()), granted=(grant(running, "old"),)), broken_pools=("old",))
