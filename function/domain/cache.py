@@ -72,16 +72,6 @@ class CacheEntry:
     message: str = ""
     hydration: Hydration = Hydration()
 
-    @property
-    def claim(self) -> str:
-        """The claim with the weights."""
-        return self.hydration.claim
-
-    @property
-    def path(self) -> str:
-        """Directory of the weights within the claim."""
-        return self.hydration.path
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:

@@ -14,7 +14,7 @@ managed flag may be shortened; one letter is never unambiguous.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -94,48 +94,45 @@ def get_last_value(args: tuple[str, ...], name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelFlag:
-    """A flag that sets a size of parallelism."""
-
-    field: str  # of `Parallelism`
-    value: int  # 1 or 0 for `expert`
-    index: int  # of its argument
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelFlags:
-    """All parallelism flags in their order, and the problems of those whose value cannot be parsed."""
+    """The last flag for each field of `Parallelism`, and the problems of flags whose value cannot be parsed."""
 
-    flags: tuple[ParallelFlag, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def values(self) -> dict[str, int]:
-        """The last value for each field of `Parallelism`."""
-        return {flag.field: flag.value for flag in self.flags}
+    values: Mapping[str, int]  # by field; 1 or 0 for `expert`
+    flags: Mapping[str, Flag]  # by field
+    problems: tuple[Problem, ...]
 
 
 def parse_parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = "engine.args") -> ParallelFlags:
     """Returns the parallelism flags among the arguments of an engine."""
     spec = ENGINES[engine]
-    names = [re.split(r"[=\s]", arg, maxsplit=1)[0].replace("_", "-") for arg in args]
-    shares_ranks = spec.shared_ranks_flag in names
-    flags: list[ParallelFlag] = []
+    named = [(flag, flag.name.split(maxsplit=1)[0]) for flag in parse_flags(args)]
+    shares_ranks = any(name == spec.shared_ranks_flag for _, name in named)
+    values: dict[str, int] = {}
+    flags: dict[str, Flag] = {}
     problems: list[Problem] = []
-    for index, (arg, name) in enumerate(zip(args, names, strict=True)):
-        if name in spec.switch_flags:
-            parsed = _parse_switch(arg, spec.switch_flags[name], index)
-        elif name in spec.size_flags and not (shares_ranks and spec.size_flags[name] == DATA):
-            following = args[index + 1] if index + 1 < len(args) else ""
-            parsed = _parse_size(arg, following, spec.size_flags[name], index)
-        else:
+    for flag, name in named:
+        field = EXPERT if name in spec.switch_flags else spec.size_flags.get(name)
+        if field is None or (field == DATA and shares_ranks):
             continue
-        if isinstance(parsed, ParallelFlag):
-            flags.append(parsed)
+        fault = _describe_value_fault(flag, name, args[flag.index], is_switch=name in spec.switch_flags)
+        if fault:
+            problems.append(Problem(f"{path}[{flag.index}]", fault))
+            continue
+        if name in spec.switch_flags:
+            values[field] = spec.switch_flags[name]
         else:
-            problems.append(Problem(f"{path}[{index}]", parsed))
-    return ParallelFlags(flags=tuple(flags), problems=tuple(problems))
+            values[field] = int(flag.value) if field != EXPERT else int(int(flag.value) > 1)
+        flags[field] = flag
+    return ParallelFlags(values=values, flags=flags, problems=tuple(problems))
+
+
+def _describe_value_fault(flag: Flag, name: str, arg: str, *, is_switch: bool) -> str:
+    is_one_argument = name != flag.name
+    if is_switch:
+        return f"{arg!r} must be given without a value" if is_one_argument or flag.attached else ""
+    if is_one_argument:
+        return f"{arg!r} is one argument; must be {name}=N, or flag and number as two arguments"
+    return "" if _NUMBER.fullmatch(flag.value) else f"{name} has {flag.value!r}; must be a whole number"
 
 
 def find_parallelism_faults(
@@ -149,36 +146,13 @@ def find_parallelism_faults(
         DATA: shape.parallelism.data or 1,
         DATA_LOCAL: shape.parallelism.data_local or 1,
     }
-    last = {flag.field: flag for flag in parsed.flags if flag.field in required}
     return parsed.problems + tuple(
         Problem(
             f"{path}[{flag.index}]",
-            f"{flag.text} disagrees with the shape of the replica; must be {required[flag.field]}",
+            f"{flag.text} disagrees with the shape of the replica; must be {required[field]}",
         )
-        for flag in last.values()
-        if flag.value != required[flag.field]
-    )
-
-
-def _parse_switch(arg: str, value: int, index: int) -> ParallelFlag | str:
-    """Returns the flag, or what is wrong with it."""
-    if re.search(r"[=\s]", arg):
-        return f"{arg!r} must be given without a value"
-    return ParallelFlag(field=EXPERT, value=value, index=index, text=arg)
-
-
-def _parse_size(arg: str, following: str, field: str, index: int) -> ParallelFlag | str:
-    """Returns the flag, or what is wrong with it."""
-    flag, equals, value = arg.partition("=")
-    if re.search(r"\s", flag):
-        return f"{arg!r} is one argument; must be {flag.split()[0]}=N, or flag and number as two arguments"
-    if not equals:
-        value = following
-    if not _NUMBER.fullmatch(value):
-        return f"{flag} has {value!r}; must be a whole number"
-    number = int(value)
-    return ParallelFlag(
-        field=field, value=int(number > 1) if field == EXPERT else number, index=index, text=f"{flag}={value}"
+        for field, flag in parsed.flags.items()
+        if field in required and parsed.values[field] != required[field]
     )
 
 
@@ -290,24 +264,17 @@ def _find_executor_faults(engine: Engine, shape: Shape, path: str) -> tuple[Prob
     flag = next((flag for flag in reversed(tuple(parse_flags(engine.args))) if flag.name == BACKEND), None)
     if flag is None or BACKEND not in ENGINES[engine.name].author_flags:
         return ()
-    spans = shape.nodes > 1 and shape.parallelism.data is None
-    faults = (_describe_missing_ray(engine, flag.value), _describe_span_fault(engine, flag.value) if spans else "")
-    return tuple(Problem(f"{path}[{flag.index}]", f"{flag.text}{why}") for why in faults if why)
-
-
-def _describe_missing_ray(engine: Engine, backend: str) -> str:
-    if backend != RAY or has_ability(engine, Ability.RAY):
-        return ""
-    return (
-        f", but {engine.image} has no Ray, which stock images have before {get_end_version(engine, Ability.RAY)}; must "
-        f"be left out or {MULTIPROCESSING}, or use a custom image (engine.version is the version of an image by digest)"
-    )
-
-
-def _describe_span_fault(engine: Engine, backend: str) -> str:
-    if backend not in {RAY, MULTIPROCESSING}:
-        return f" cannot span nodes; must be left out, {RAY} or {MULTIPROCESSING}"
-    if backend == MULTIPROCESSING and not has_ability(engine, Ability.NODES):
-        since = get_first_version(engine, Ability.NODES)
-        return f" spans nodes from vLLM {since} on; must be left out or {RAY}, or use a later image"
-    return ""
+    backend, faults = flag.value, list[str]()
+    if backend == RAY and not has_ability(engine, Ability.RAY):
+        faults.append(
+            f", but {engine.image} has no Ray, which stock images have before "
+            f"{get_end_version(engine, Ability.RAY)}; must be left out or {MULTIPROCESSING}, or use a custom image "
+            "(engine.version is the version of an image by digest)"
+        )
+    if shape.nodes > 1 and shape.parallelism.data is None:
+        if backend not in {RAY, MULTIPROCESSING}:
+            faults.append(f" cannot span nodes; must be left out, {RAY} or {MULTIPROCESSING}")
+        elif backend == MULTIPROCESSING and not has_ability(engine, Ability.NODES):
+            since = get_first_version(engine, Ability.NODES)
+            faults.append(f" spans nodes from vLLM {since} on; must be left out or {RAY}, or use a later image")
+    return tuple(Problem(f"{path}[{flag.index}]", f"{flag.text}{why}") for why in faults)

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
 
 from function.domain.allocation import Free, Grant, Share
-from function.domain.hardware import is_rdma
+from function.domain.hardware import RDMA_PREFIXES
 from function.domain.pods import InterNode, PodAdditions, PullSecret
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
@@ -17,23 +16,14 @@ MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 
 class Unfit(StrEnum):
-    """Reasons why a node cannot be used, the most severe first, and the words for one node and for several."""
+    """Reasons why a node cannot be used, the most severe first."""
 
-    one: str
-    several: str
-
-    def __new__(cls, value: str, one: str = "", several: str = "") -> Self:
-        """Makes the member that is equal to its reason."""
-        member = str.__new__(cls, value)
-        member._value_, member.one, member.several = value, one, several
-        return member
-
-    DELETING = "Deleting", "is being deleted", "are being deleted"
-    NOT_READY = "NotReady", "is NotReady", "are NotReady"
-    CORDONED = "Cordoned", "is cordoned", "are cordoned"
-    TAINTED = "Tainted", "has taint {detail}", "have taint {detail}"
-    NO_GPUS = "NoGPUs", "has no {detail} yet", "have no {detail} yet"
-    TOO_FEW_GPUS = "TooFewGPUs", "has {detail}", "have {detail}"
+    DELETING = "Deleting"
+    NOT_READY = "NotReady"
+    CORDONED = "Cordoned"
+    TAINTED = "Tainted"
+    NO_GPUS = "NoGPUs"
+    TOO_FEW_GPUS = "TooFewGPUs"
 
 
 class Drifted(StrEnum):
@@ -137,7 +127,7 @@ class Pool:
         """The declared RDMA network if pods get no device for it, else empty."""
         if self.bandwidth is None or not self.multi_node or self.pod_overrides(2).reaches_devices:
             return ""
-        return self.bandwidth if is_rdma(self.bandwidth) else ""
+        return self.bandwidth if self.bandwidth.startswith(RDMA_PREFIXES) else ""
 
 
 class StorageMode(StrEnum):
@@ -210,14 +200,20 @@ class Environment:
 
 def format_unusable(rows: Sequence[Unusable]) -> str:
     """Returns which nodes cannot be used, and why."""
-    return join_with_more([_format_unusable_row(row) for row in rows])
-
-
-def _format_unusable_row(row: Unusable) -> str:
-    more = row.count - len(row.nodes)
-    names = ", ".join(row.nodes) + (f" and {more} more" if more > 0 else "")
-    words = row.reason.one if row.count == 1 else row.reason.several
-    return f"{names} {words.format(detail=row.detail)}"
+    parts = []
+    for row in rows:
+        more = row.count - len(row.nodes)
+        is_, has = ("is", "has") if row.count == 1 else ("are", "have")
+        why = {
+            Unfit.DELETING: f"{is_} being deleted",
+            Unfit.NOT_READY: f"{is_} NotReady",
+            Unfit.CORDONED: f"{is_} cordoned",
+            Unfit.TAINTED: f"{has} taint {row.detail}",
+            Unfit.NO_GPUS: f"{has} no {row.detail} yet",
+            Unfit.TOO_FEW_GPUS: f"{has} {row.detail}",
+        }
+        parts.append(", ".join(row.nodes) + (f" and {more} more " if more > 0 else " ") + why[row.reason])
+    return join_with_more(parts)
 
 
 def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:

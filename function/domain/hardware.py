@@ -14,21 +14,20 @@ LADDER = (
     "roce-800g", "efa-800g", "ib-800g",
 )  # fmt: skip
 OR_BETTER = "-or-better"
-INTERCONNECTS = ("pcie", "nvlink", "nvswitch", "xgmi")
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4",
     "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int8", "int4",
 )  # fmt: skip
-
-
-# The interconnects that each interconnect can stand in for.
-_COVERED = {
+# Interconnects, each with those that it can stand in for.
+COVERED_INTERCONNECTS = {
     "pcie": ("pcie",),
     "nvlink": ("pcie", "nvlink"),
     "nvswitch": ("pcie", "nvlink", "nvswitch"),
     "xgmi": ("pcie", "xgmi"),
 }
-_RDMA = ("roce-", "efa-", "ib-")
+INTERCONNECTS = tuple(COVERED_INTERCONNECTS)
+# Networks for which pods need a device.
+RDMA_PREFIXES = ("roce-", "efa-", "ib-")
 
 
 def usable_memory(memory: int) -> int:
@@ -37,16 +36,6 @@ def usable_memory(memory: int) -> int:
     vLLM's gpu-memory-utilization is 0.9 up to version 0.19 and 0.92 since (docs/facts.md, Engines).
     """
     return memory * 9 // 10
-
-
-def covers_interconnect(declared: str, required: str) -> bool:
-    """Tells whether a declared interconnect is the required one or better."""
-    return required in _COVERED[declared]
-
-
-def is_rdma(rung: str) -> bool:
-    """Tells whether pods need a device to use a network of this name."""
-    return rung.startswith(_RDMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +47,7 @@ class BandwidthRequirement:
 
     def is_met_by(self, rung: str) -> bool:
         """Tells whether a declared speed meets the requirement."""
-        if self.or_better:
-            return LADDER.index(rung) >= LADDER.index(self.rung)
-        return rung == self.rung
+        return rung == self.rung or (self.or_better and LADDER.index(rung) > LADDER.index(self.rung))
 
     def __str__(self) -> str:
         return self.rung + (OR_BETTER if self.or_better else "")

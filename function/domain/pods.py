@@ -4,11 +4,11 @@ Two blocks of additions are merged by name, the stronger one takes precedence: v
 mounts by the names of their volumes, maps by their keys. Capabilities and pull secrets add up.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from function.domain.model import SecretKey
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import Manifest, get, list_texts, text
 from function.kube.names import build_name
 from function.kube.quantity import round_up
 
@@ -109,17 +109,14 @@ def _merge_maps(weaker: Iterable[tuple[str, str]], stronger: Iterable[tuple[str,
     return tuple(sorted({**dict(weaker), **dict(stronger)}.items()))
 
 
-def _merge_security(weaker: Mapping[str, JSON], stronger: Mapping[str, JSON]) -> Manifest:
+def _merge_security(weaker: Manifest, stronger: Manifest) -> Manifest:
     merged: Manifest = {**weaker, **stronger}
-    lists = {side: _union_capabilities(side, weaker, stronger) for side in ("add", "drop")}
-    capabilities: Manifest = {side: names for side, names in lists.items() if names}
+    capabilities: Manifest = {}
+    for side in ("add", "drop"):
+        names = {name for level in (weaker, stronger) for name in list_texts(level, f"capabilities.{side}")}
+        if names:
+            capabilities[side] = [*sorted(names)]
     return merged | {"capabilities": capabilities} if capabilities else merged
-
-
-def _union_capabilities(side: str, *levels: Mapping[str, JSON]) -> list[JSON]:
-    lists = (mapping(dict(level), "capabilities").get(side) for level in levels)
-    names = {name for entries in lists if isinstance(entries, list) for name in entries if isinstance(name, str)}
-    return [*sorted(names)]
 
 
 TYPE = "kubernetes.io/dockerconfigjson"

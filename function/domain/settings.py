@@ -16,11 +16,6 @@ BACKOFF_LIMIT, JOB_NAME = "MODELPLANE_BACKOFF_LIMIT", "MODELPLANE_JOB"
 INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
 
-def _resources() -> Manifest:
-    # No memory limit, because downloads exceed any (docs/facts.md, storage-initializer).
-    return {"requests": {"cpu": "2", "memory": "8Gi"}}
-
-
 class Prepare(StrEnum):
     """When a container running as root prepares the directory of a download; Auto: after a download could not write."""
 
@@ -34,7 +29,8 @@ class Download:
     """Settings of download Jobs."""
 
     image: str = INITIALIZER_IMAGE
-    resources: Manifest = field(default_factory=_resources)
+    # No memory limit, because downloads exceed any (docs/facts.md, storage-initializer).
+    resources: Manifest = field(default_factory=lambda: {"requests": {"cpu": "2", "memory": "8Gi"}})
     env: tuple[Manifest, ...] = ()
     node_selector: Manifest = field(default_factory=dict)
     tolerations: tuple[Manifest, ...] = ()

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from function.domain.allocation import QuotaUsage
 from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
-from function.domain.hardware import covers_interconnect
+from function.domain.hardware import COVERED_INTERCONNECTS
 from function.domain.model import Profile, Shape, Spread
 from function.domain.placement import Preference
 from function.kube.selectors import Selector
@@ -153,7 +153,7 @@ def check_nvlink_domain(candidate: Candidate) -> Refusal | None:
 def check_interconnect(candidate: Candidate) -> Refusal | None:
     """The GPUs of a node must be connected as required, or better."""
     required, actual = candidate.profile.requires.interconnect, candidate.pool.interconnect
-    if required is not None and (actual is None or not covers_interconnect(actual, required)):
+    if required is not None and (actual is None or required not in COVERED_INTERCONNECTS[actual]):
         return candidate.refuse(Field.INTERCONNECT, required, actual)
     return None
 

@@ -477,8 +477,8 @@ class DeploymentWeights:
         entry = self.cache.entry(environment.name)
         return NamedCacheFacts(
             model=self.cache.model,
-            claim=entry.claim if entry else "",
-            path=entry.path if entry else "",
+            claim=entry.hydration.claim if entry else "",
+            path=entry.hydration.path if entry else "",
             access_mode=(entry.access_mode if entry else "") or READ_WRITE_MANY,
             expected=self.cache.selects(environment),
         )
