@@ -49,12 +49,25 @@ class ClusterAccess:
     identity_type: str = ""  # as in the ProviderConfig of provider-kubernetes
 
 
+@dataclass(frozen=True, slots=True)
+class InvalidPool:
+    """A pool that is left out, with everything that is wrong with it."""
+
+    name: str  # its path where it has no name
+    problems: tuple[Problem, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedEnvironment(Parsed[Environment]):
     """An environment, the access to its cluster, and all problems of its manifest."""
 
     access: ClusterAccess | None
-    pool_problems: tuple[Problem, ...]
+    invalid_pools: tuple[InvalidPool, ...]
+
+    @property
+    def pool_problems(self) -> tuple[Problem, ...]:
+        """The problems of all pools."""
+        return tuple(problem for pool in self.invalid_pools for problem in pool.problems)
 
     @property
     def other_problems(self) -> tuple[Problem, ...]:
@@ -72,7 +85,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
     access = _parse_access(spec.cluster, name, settings.secret_namespace, problems)
-    pools, broken_pools, pool_problems = _parse_pools(spec, problems)
+    pools, broken_pools, invalid_pools = _parse_pools(spec, problems)
     storage = _parse_storage(spec.storage or schemas.Storage(), settings, problems)
     kserve = parse_kserve(spec.kserve, settings.kserve, "spec.kserve", problems)
     hardware = _parse_hardware(spec.hardware or schemas.Hardware(), problems)
@@ -90,7 +103,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
-        broken=any(problem not in pool_problems for problem in all_problems),
+        broken=any(not any(problem in pool.problems for pool in invalid_pools) for problem in all_problems),
         storage=storage,
         hardware=hardware,
         pull_secrets=pull_secrets,
@@ -103,7 +116,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    return ParsedEnvironment(environment, all_problems, access=access, pool_problems=pool_problems)
+    return ParsedEnvironment(environment, all_problems, access=access, invalid_pools=invalid_pools)
 
 
 ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(
@@ -158,8 +171,8 @@ def _parse_pull_secret(
 
 def _parse_pools(
     spec: schemas.EnvironmentSpec, problems: Problems
-) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[Problem, ...]]:
-    """Returns the valid pools, the names of the others, and the problems of those."""
+) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[InvalidPool, ...]]:
+    """Returns the valid pools, the names of the others, and those with their problems."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = [
         ("spec.nodePools", spec.node_pools),
@@ -171,7 +184,7 @@ def _parse_pools(
         problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
     broken: list[str] = []
-    pool_problems: list[Problem] = []
+    invalid: list[InvalidPool] = []
     paths_by_name: dict[str, str] = {}
     for path, block in ((f"{path}[{i}]", block) for path, blocks in declared for i, block in enumerate(blocks)):
         pool = parse_pool(block, path, problems)
@@ -179,12 +192,12 @@ def _parse_pools(
         if pool.name and first_path != path:
             problems.add_invalid(f"{path}.name", pool.name, f"unique, and {first_path} has the same name")
         problems_of_pool = problems.find_within(path)
-        pool_problems += problems_of_pool
         if problems_of_pool:
             broken.append(pool.name)
+            invalid.append(InvalidPool(pool.name or path, problems_of_pool))
         elif pool.gpus_per_node > 0:
             pools.append(pool)
-    return tuple(pools), tuple(broken), tuple(pool_problems)
+    return tuple(pools), tuple(broken), tuple(invalid)
 
 
 def _parse_storage(block: schemas.Storage, settings: Settings, problems: Problems) -> EnvironmentStorage:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import click
 
 from function.api.model_cache import parse_model_cache
-from function.api.problems import find_nearest
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
 from function.cli.options import (
@@ -29,7 +28,7 @@ from function.cli.options import (
     sources,
     target,
 )
-from function.cli.store import CLUSTER_SCOPED, Ref, Store
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, suggest_nearest
 from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.kube.manifests import JSON, Manifest, condition, copy_manifest, get, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
@@ -139,7 +138,7 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
     ref = Ref("ModelCache", cluster.namespace, name)
     if store.get(ref) is None:
-        raise _refuse_missing(store, ref, " Look for it with 'cache list -A'")
+        raise _refuse_missing(store, ref, "Look for it with 'cache list -A'")
     users = {*_find_users(store, ref), *(_find_readers(store, ref) if purge else ())}
     if users:
         raise CliError(
@@ -213,9 +212,9 @@ def _check_references(store: Store, manifest: Manifest) -> None:
             raise _refuse_missing(store, ref)
 
 
-def _refuse_missing(store: Store, ref: Ref, otherwise: str = "") -> CliError:
-    close = find_nearest(ref.name, [other.name for other in store.refs(ref.kind)])
-    return CliError(f"there is no {ref}.{f' Did you mean {close}?' if close else otherwise}", Code.NOT_FOUND)
+def _refuse_missing(store: Store, ref: Ref, otherwise: str = "Create it first") -> CliError:
+    names = [other.name for other in store.refs(ref.kind)]
+    return CliError(f"there is no {ref}. {suggest_nearest(ref.name, names, otherwise)}", Code.NOT_FOUND)
 
 
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:

@@ -17,7 +17,7 @@ from function.cli.gpus import (
     group_by_accelerator,
     list_usages,
 )
-from function.cli.inputs import find_invalid_pools, load_inventory, warn_of_invalid
+from function.cli.inputs import load_inventory, warn_of_invalid
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_capacity
 from function.cli.store import read_environments
@@ -51,7 +51,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
         click.echo(format_suggestions(store, environments), nl=False)
         return
     parsed = (parse_placement(manifest).value for manifest in store.all("ModelPlacement"))
-    usages = list_usages(environments, [p for p in parsed if p], find_invalid_pools(store, environments))
+    usages = list_usages(store, environments, [p for p in parsed if p])
     warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
@@ -140,7 +140,7 @@ def _build_data(usage: Usage) -> Manifest:
         "environment": environment.name,
         "ready": environment.ready,
         "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
-        "faults": [str(fault) for fault in usage.invalid.faults] if usage.invalid else [],
+        "faults": [str(fault) for fault in usage.invalid.problems] if usage.invalid else [],
         "acceleratorType": pool.accelerator_type if pool else None,
         "nodes": nodes or None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from function.api.inference_environment import parse_environment
-from function.cli.inputs import InvalidPool
+from function.api.inference_environment import InvalidPool, parse_environment
+from function.cli.inputs import find_invalid_pools
 from function.cli.store import Store
 from function.domain.allocation import Grant, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
@@ -93,9 +93,7 @@ def group_by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]
     return sorted(groups.items())
 
 
-def list_usages(
-    environments: Iterable[Environment], placements: Sequence[Placement], invalid: Sequence[InvalidPool]
-) -> list[Usage]:
+def list_usages(store: Store, environments: Iterable[Environment], placements: Sequence[Placement]) -> list[Usage]:
     """Return every pool with what is charged in it, as its environment publishes it."""
     usages = list[Usage]()
     for environment in environments:
@@ -107,7 +105,7 @@ def list_usages(
                 p for p in placements if p.environment == environment.name and (p.namespace, p.name) in holders
             )
             usages.append(Usage(environment=environment, pool=pool, room=room, users=users, grants=grants))
-        others = [Usage(environment=environment, invalid=p) for p in invalid if p.environment is environment]
+        others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]
     return usages
 

@@ -8,25 +8,32 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 
 import click
 import yaml
 
 from function.api.cluster_model import parse_model
-from function.api.inference_environment import ParsedEnvironment, parse_environment
+from function.api.inference_environment import InvalidPool, ParsedEnvironment, parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
-from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields
+from function.api.problems import SPECS, Parsed, find_unknown_fields
 from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
-from function.cli.store import Ref, Store, adopt_placements, is_known, is_ours, normalize_json, set_namespaces
+from function.cli.store import (
+    Ref,
+    Store,
+    adopt_placements,
+    is_known,
+    is_ours,
+    normalize_json,
+    set_namespaces,
+    suggest_nearest,
+)
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
-from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, text
 
@@ -177,10 +184,10 @@ class Inventory:
         if matching:
             namespaces = ", ".join(ref.namespace for ref in matching)
             raise CliError(f"ModelDeployment {name} is in the namespaces {namespaces}. Choose one with -n")
-        close = find_nearest(name, [ref.name for ref in in_scope])
-        advice = f" Did you mean {close}?" if close else " Look for it with -n NAMESPACE or -A"
+        names = [ref.name for ref in in_scope]
+        advice = suggest_nearest(name, names, "Look for it with -n NAMESPACE or -A")
         where = f" in namespace {self.namespace}" if self.namespace else ""
-        raise CliError(f"there is no ModelDeployment {name}{where}.{advice}", Code.NOT_FOUND)
+        raise CliError(f"there is no ModelDeployment {name}{where}. {advice}", Code.NOT_FOUND)
 
     def in_scope(self, ref: Ref) -> bool:
         """Tell whether an object is in the namespace that is in scope, or in none."""
@@ -189,8 +196,10 @@ class Inventory:
         )
 
 
-def load_inventory(sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False) -> Inventory:
-    """Read the sources; with `one_namespace` only the namespace in scope, and no settings."""
+def load_inventory(
+    sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False, sets: Sequence[str] = ()
+) -> Inventory:
+    """Read the sources, and set values of pools; with `one_namespace` only the namespace in scope, and no settings."""
     target, store = sources.target, Store()
     # Without a control plane there is no context that has a namespace.
     namespace = target.namespace or ""
@@ -213,9 +222,9 @@ def load_inventory(sources: Sources, kinds: Sequence[str] = KINDS, *, one_namesp
     adopt_placements(store, from_files)
     scope = "" if target.everywhere else namespace
     inventory = Inventory(store, scope, from_files, chosen=bool(target.namespace), edited=environments)
-    if sources.sets:
+    if sets:
         inventory.before = replace(inventory, store=Store(store.values()))
-        inventory.edited |= _set_values(store, sources.sets)
+        inventory.edited |= _set_values(store, sets)
     return inventory
 
 
@@ -245,14 +254,18 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
         ref = Ref("InferenceEnvironment", "", environment)
         before = store.get(ref)
         if before is None:
-            names = [other.name for other in store.refs(ref.kind)]
-            raise _refuse_unknown(value, str(ref), environment, names)
+            raise _refuse_unknown(value, str(ref), environment, [other.name for other in store.refs(ref.kind)])
         after = copy_manifest(before)
         pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
         if pool not in pools:
             raise _refuse_unknown(value, f"pool {pool} of {ref}", pool, [*pools])
+        *path, last = field.split(".")
+        block = pools[pool]
+        for key in path:
+            block[key] = mapping(block, key)
+            block = mapping(block, key)
         try:
-            _set_field(pools[pool], field, yaml.safe_load(content))
+            block[last] = yaml.safe_load(content)
         except yaml.YAMLError as error:
             raise CliError(f"--set {value}: {content} is not YAML") from error
         unknown = [set(find_unknown_fields(SPECS[ref.kind], mapping(m, "spec"), "spec")) for m in (before, after)]
@@ -263,54 +276,16 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
     return frozenset(edited)
 
 
-def _set_field(target: Manifest, field: str, value: JSON) -> None:
-    *path, last = field.split(".")
-    for key in path:
-        inner = mapping(target, key)
-        target[key] = inner
-        target = inner
-    if value is None:
-        target.pop(last, None)
-    else:
-        target[last] = value
-
-
 def _refuse_unknown(value: str, what: str, name: str, known: Sequence[str]) -> CliError:
-    close = find_nearest(name, known)
-    advice = f"Did you mean {close}?" if close else f"There are {', '.join(known) or 'none'}"
+    advice = suggest_nearest(name, known, f"There are {', '.join(known) or 'none'}")
     return CliError(f"--set {value}: there is no {what}. {advice}", Code.NOT_FOUND)
 
 
-_POOL = re.compile(r"(.*\.nodePools\[[0-9]+\])")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidPool:
-    """A pool with all of its faults."""
-
-    environment: Environment
-    name: str  # its path where it has no name
-    faults: tuple[Problem, ...]
-
-    @property
-    def message(self) -> str:
-        """Everything that is wrong with it."""
-        return "; ".join(map(str, self.faults))
-
-
-def find_invalid_pools(store: Store, environments: Iterable[Environment]) -> list[InvalidPool]:
-    """Return the invalid pools of some environments, in their order."""
-    invalid: list[InvalidPool] = []
-    for environment in (e for e in environments if e.broken_pools):
-        parsed = parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN)
-        # Both the problems and the names are in the order of the manifest.
-        by_path = groupby(parsed.pool_problems, key=lambda problem: _POOL.split(problem.path)[1])
-        by_pool = [(path, tuple(sorted(faults))) for path, faults in by_path]
-        invalid += (
-            InvalidPool(environment=environment, name=name or path, faults=faults)
-            for name, (path, faults) in zip(environment.broken_pools, by_pool, strict=True)
-        )
-    return invalid
+def find_invalid_pools(store: Store, environment: Environment) -> tuple[InvalidPool, ...]:
+    """Return the invalid pools of an environment, in its order."""
+    if not environment.broken_pools:
+        return ()
+    return parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN).invalid_pools
 
 
 def warn_of_invalid(store: Store, kinds: Iterable[str]) -> None:
@@ -322,5 +297,6 @@ def warn_of_invalid(store: Store, kinds: Iterable[str]) -> None:
         problems = environment.other_problems if environment else parsed.problems
         if problems:
             click.echo(f"warning: {ref}: {'; '.join(map(str, problems))}", err=True)
-        for pool in find_invalid_pools(store, [environment.value]) if environment else ():
-            click.echo(f"warning: pool {pool.name} of {ref} is left out: {pool.message}", err=True)
+        for pool in environment.invalid_pools if environment else ():
+            reasons = "; ".join(map(str, pool.problems))
+            click.echo(f"warning: pool {pool.name} of {ref} is left out: {reasons}", err=True)

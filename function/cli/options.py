@@ -52,10 +52,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What to read. Files are applied over the live objects, values of `sets` over both."""
+    """What to read. Files are applied over the live objects."""
 
     files: tuple[str, ...] = ()
-    sets: tuple[str, ...] = ()
     live: bool = False
     strict: bool = False
     target: Target = Target()
@@ -107,23 +106,13 @@ _TARGET = {
     "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),
 }
-_FILES_AND_LIVE = {
+_SOURCES = {
     "files": FILES,
     "live": click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there."),
-}
-_SET = {
-    "sets": click.option(
-        "--set",
-        "sets",
-        metavar="ENVIRONMENT/POOL.FIELD=VALUE",
-        multiple=True,
-        help="Another value, such as us-east/h100.maxNodeCount=8.",
-    )
-}
-_STRICT = {
     "strict": click.option(
         "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."
-    )
+    ),
+    **_TARGET,
 }
 
 
@@ -150,8 +139,7 @@ def _build_sources(**values: Any) -> Sources:
 
 
 target = _group_options("target", Target, _TARGET)
-sources = _group_options("sources", _build_sources, {**_FILES_AND_LIVE, **_STRICT, **_TARGET})
-sources_with_set = _group_options("sources", _build_sources, {**_FILES_AND_LIVE, **_SET, **_STRICT, **_TARGET})
+sources = _group_options("sources", _build_sources, _SOURCES)
 
 
 def form(*forms: Form) -> _Decorator:
@@ -161,22 +149,17 @@ def form(*forms: Form) -> _Decorator:
         if value:
             context.color = False
 
-    def decorate(function: _Function) -> _Function:
-        @functools.wraps(function)
-        def wrapped(*args: object, output: str, **values: object) -> object:
-            return function(*args, **values, form=Form(output))
-
-        choice = click.Choice([str(f) for f in forms])
-        default = str(forms[0])
-        output = click.option(
-            "-o", "--output", type=choice, default=default, show_default=True, help="How to write it."
-        )
-        no_colour = click.option(
-            "--no-color", is_flag=True, expose_value=False, callback=set_colour, help="No colours."
-        )
-        return output(no_colour(wrapped))
-
-    return decorate
+    output = click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(forms, case_sensitive=False),
+        default=str(forms[0]),
+        show_default=True,
+        help="How to write it.",
+    )
+    no_colour = click.option("--no-color", is_flag=True, expose_value=False, callback=set_colour, help="No colours.")
+    return lambda function: output(no_colour(function))
 
 
 def examples(*lines: str) -> str:

@@ -9,7 +9,7 @@ import click
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
 from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
-from function.cli.options import Code, Form, Sources, examples, form, sources_with_set
+from function.cli.options import Code, Form, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
@@ -34,16 +34,32 @@ _Digests: TypeAlias = Mapping[tuple[str, str], str]
     )
 )
 @click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1)
-@sources_with_set
+@sources
+@click.option(
+    "--set",
+    "sets",
+    metavar="ENVIRONMENT/POOL.FIELD=VALUE",
+    multiple=True,
+    help="Another value, such as us-east/h100.maxNodeCount=8.",
+)
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
 @form(*_FORMS)
 @click.pass_context
-def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: Sources, diff: bool, form: Form) -> None:
+def plan(  # click's options
+    context: click.Context,
+    /,
+    deployments: tuple[str, ...],
+    *,
+    sources: Sources,
+    sets: tuple[str, ...],
+    diff: bool,
+    form: Form,
+) -> None:
     """Show where deployments would go, and why not elsewhere.
 
     Reads the files of -f, or the control plane without files, or both with --live. Nothing is changed.
     """
-    inventory = load_inventory(sources)
+    inventory = load_inventory(sources, sets=sets)
     warn_of_invalid(inventory.store, KINDS)
     refs = inventory.list_deployments(deployments)
     if inventory.before:
@@ -55,7 +71,7 @@ def plan(context: click.Context, /, deployments: tuple[str, ...], *, sources: So
     diffs = {}
     if diff:
         compares_live = sources.live and sources.files
-        live = _plan_all(load_inventory(replace(sources, files=(), sets=()))) if compares_live else []
+        live = _plan_all(load_inventory(replace(sources, files=()))) if compares_live else []
         diffs = {p.ref: [*list_changes(p), *_list_restart_lines(p, live)] for p in plans}
     _write_plans(plans, diffs, changes, form)
     if form.for_people and changes is None:  # no other command takes --set

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.inputs import KINDS, InvalidPool, Inventory, find_invalid_pools
+from function.cli.inputs import KINDS, Inventory, find_invalid_pools
 from function.cli.store import Ref, Store
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
@@ -138,9 +138,13 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     if not isinstance(considered, Considered):
         return Plan(ref=ref, outcome=outcome, before=before, rows=(), store=store)
     existing = {text(manifest, "metadata.name") for manifest in before.values()}
-    invalid = find_invalid_pools(store, (e for e in considered.environments if not e.deleting))
-    rows = (*_list_candidates(considered, existing), *map(_describe_invalid_pool, invalid))
-    return Plan(ref=ref, outcome=outcome, before=before, rows=rows, store=store, considered=considered)
+    rows = _list_candidates(considered, existing)
+    for environment in (e for e in considered.environments if not e.deleting):
+        for pool in find_invalid_pools(store, environment):
+            required, available = pool.problems[0].path, pool.problems[0].message + _count_more(len(pool.problems) - 1)
+            row = Row(environment=environment.name, pool=pool.name, verdict="invalid", faults=pool.problems)
+            rows.append(replace(row, required=required, available=available))
+    return Plan(ref=ref, outcome=outcome, before=before, rows=tuple(rows), store=store, considered=considered)
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
@@ -229,18 +233,6 @@ def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, env
         required=format_count(request.deployment.replicas, "replica"),
         available=f"room for {fitting}" + (f", {_format_spare(preferred)}" if preferred else ""),
         rank=preferred,
-    )
-
-
-def _describe_invalid_pool(pool: InvalidPool) -> Row:
-    first, *others = pool.faults
-    return Row(
-        environment=pool.environment.name,
-        pool=pool.name,
-        verdict="invalid",
-        required=first.path,
-        available=first.message + _count_more(len(others)),
-        faults=pool.faults,
     )
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import click
 
-from function.api.problems import find_nearest
 from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_files
-from function.cli.store import Ref, Store, read_environments
+from function.cli.store import Ref, Store, read_environments, suggest_nearest
 from function.cli.tables import format_data
 from function.contract import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
@@ -136,8 +135,7 @@ def _list_refusals(outcomes: Mapping[Ref, Outcome]) -> list[str]:
 def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:
     for name in names:
         if name.lower() not in map(str.lower, known):
-            close = find_nearest(name, known)
-            advice = f"Did you mean {close}?" if close else f"There are {', '.join(sorted({*known} - {''}))}"
+            advice = suggest_nearest(name, known, f"There are {', '.join(sorted({*known} - {''}))}")
             raise CliError(f"there is no {what} {name} in it. {advice}", Code.NOT_FOUND)
 
 

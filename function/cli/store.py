@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from function.api.inference_environment import parse_environment
+from function.api.problems import find_nearest
 from function.composers import COMPOSERS
 from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
@@ -125,6 +126,12 @@ class Store(MutableMapping[Ref, Manifest]):
 
 def _has_labels(item: RequiredResource, labels: Mapping[str, str]) -> bool:
     return not labels or labels.items() <= strings(item.load(), "metadata.labels").items()
+
+
+def suggest_nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return advice for a name that does not exist."""
+    close = find_nearest(name, [*known])
+    return f"Did you mean {close}?" if close else otherwise
 
 
 def is_known(manifest: Manifest) -> bool:
