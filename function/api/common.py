@@ -48,7 +48,7 @@ def parse_model_ref(reference: schemas.ModelRef) -> ModelRef:
     return ModelRef(kind=reference.kind, name=reference.name)
 
 
-def parse_share(row: Manifest) -> Share:
+def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
     """Returns a share of a pool from a row of status."""
     has_labels = isinstance(get(row, "nodeSelector"), dict)
     return Share(
@@ -56,6 +56,7 @@ def parse_share(row: Manifest) -> Share:
         nodes=integer(row, "nodes"),
         gpus_per_node=integer(row, "gpusPerNode"),
         replicas=integer(row, "replicas"),
+        exclusive_replica_nodes=exclusive_replica_nodes,
         labels=tuple(sorted(strings(row, "nodeSelector").items())) if has_labels else None,
     )
 

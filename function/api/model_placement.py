@@ -5,14 +5,11 @@ with problems leaves `shape` None, and any other field with problems counts as a
 executed.
 """
 
-from dataclasses import replace
-
 from function import schemas
 from function.api.common import is_current, is_ready, parse_model_ref, parse_shape, parse_share
 from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
-from function.domain.allocation import Share
 from function.domain.placement import Placement
 from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
@@ -38,6 +35,8 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     annotations = strings(manifest, "metadata.annotations")
     owners = listing(manifest, "metadata.ownerReferences")
+    is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
+    service = mapping(manifest, "status.service")
     placement = Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -52,17 +51,18 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         uid=text(manifest, "metadata.uid"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
-        exclusive_replica_nodes=annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true",
+        exclusive_replica_nodes=is_exclusive,
+        allocated=parse_share(service, exclusive_replica_nodes=is_exclusive) if text(service, "pool") else None,
         was_ready=flag(manifest, "status.served"),
         ready=_is_serving(manifest),
         unreachable=_is_unreachable(manifest),
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
         phase=_parse_phase(manifest),
         obstacle=_describe_obstacle(manifest),
-        url=text(manifest, "status.service.url"),
+        url=text(service, "url"),
         planned_uri=text(manifest, "status.storage.uri"),
-        serving_uri=text(manifest, "status.service.uri"),
-        applied_uri=text(manifest, "status.service.appliedUri"),
+        serving_uri=text(service, "uri"),
+        applied_uri=text(service, "appliedUri"),
         claim_mode=text(manifest, "status.storage.accessMode"),
         hydration=parse_hydration(mapping(manifest, "status.storage")),
         owner=next((text(o, "uid") for o in owners if flag(o, "controller")), ""),
@@ -71,21 +71,10 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         cannot_start=admitted == Admitted.CANNOT_START,
         acknowledged=is_current(manifest),
     )
-    allocated = _parse_allocated(manifest, placement)
-    if allocated:
-        allocated = replace(allocated, exclusive_replica_nodes=placement.exclusive_replica_nodes)
-    return Parsed(replace(placement, allocated=allocated), problems.find_within("spec"))
+    return Parsed(placement, problems.find_within("spec"))
 
 
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
-
-
-def _parse_allocated(manifest: Manifest, placement: Placement) -> Share | None:
-    """Returns the allocation in status; without one, the request of a placement that serves or has served."""
-    service = mapping(manifest, "status.service")
-    if text(service, "pool"):
-        return parse_share(service)
-    return placement.requested if placement.ever_ready or placement.serving_uri else None
 
 
 def _is_unreachable(manifest: Manifest) -> bool:
