@@ -15,7 +15,7 @@ from function.api.node_pool import parse_pool
 from function.api.parse_cache import KeyedParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
-from function.api.values import dump, dump_all, parse_amount
+from function.api.values import check_alternatives, dump, dump_all, parse_amount
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
     Drift,
@@ -159,14 +159,10 @@ def _parse_pull_secret(
     block: schemas.EnvironmentImagePullSecret, namespace: str, path: str, problems: Problems
 ) -> PullSecret:
     """Returns a Secret to pull images with: of the remote cluster, or to be copied from the control plane."""
-    name, reference = block.name, block.secret_ref
-    if name and reference:
-        problems.add_invalid(f"{path}.secretRef", dump(reference), "left out together with name")
-    elif not name and not reference and not problems.find_within(path):
-        problems.add_required(f"{path}.name", "or secretRef")
-    if name or reference is None:
-        return PullSecret(name=name or "")
-    return build_copied_secret(reference.name, reference.namespace or namespace)
+    check_alternatives(block, ("name", "secretRef"), path, problems, required=True)
+    if block.name or block.secret_ref is None:
+        return PullSecret(name=block.name or "")
+    return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
 def _parse_pools(

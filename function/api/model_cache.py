@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from function import schemas
 from function.api.common import parse_model_ref, parse_selector
 from function.api.problems import Parsed, Problems, validate
-from function.api.values import dump, parse_amount
+from function.api.values import check_alternatives, dump, parse_amount
 from function.domain.cache import (
     CacheChoice,
     CacheEntry,
@@ -39,29 +39,13 @@ def parse_cache_choice(block: schemas.ModelCache | None, path: str, problems: Pr
     if block.name:
         _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), path, problems)
         return NamedCache(name=block.name)
-    if block.claim_name:
-        _refuse_fields(block, "claimName", _CLAIM_FIELDS, path, problems)
-        return UserClaim(claim=block.claim_name, preload=block.preload, retry=block.retry or "")
-    return ManagedCache(
-        type=CacheType(block.type) if block.type else None,
-        size=parse_amount(block.size, f"{path}.size", problems),
-        class_name=block.storage_class_name,
-        access_mode=block.access_mode,
-        preload=block.preload,
-        retain=block.retain,
-        retry=block.retry or "",
-    )
+    return _parse_claim(block, block, path, problems)
 
 
 def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
     """Returns the cache; None if it has any problem."""
     spec, problems = validate(schemas.CacheSpec, manifest.get("spec"), "spec")
-    if spec.environments is not None and spec.environment_selector is not None:
-        selector = dump(spec.environment_selector)
-        problems.add_invalid("spec.environmentSelector", selector, "left out together with environments")
-    is_selected = spec.environment_selector is not None or problems.refuses("spec.environmentSelector")
-    if spec.environments is None and not is_selected:
-        problems.add_required("spec.environments", "unless environmentSelector is set")
+    check_alternatives(spec, ("environments", "environmentSelector"), "spec", problems, required=True)
     cache = ModelCache(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -69,7 +53,7 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         model=parse_model_ref(spec.model_ref),
         environments=None if spec.environments is None else tuple(sorted(set(spec.environments))),
         selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
-        choice=_parse_claim(spec, problems),
+        choice=_parse_claim(spec.storage or schemas.CacheStorage(), spec, "spec.storage", problems),
         entries=tuple(_parse_entry(row) for row in listing(manifest, "status.environments")),
         consumers=tuple(
             Consumer(name=text(row, "name"), environment=text(row, "environment"), uri=text(row, "uri"))
@@ -93,19 +77,25 @@ def parse_hydration(status: Manifest) -> Hydration:
     )
 
 
-def _parse_claim(spec: schemas.CacheSpec, problems: Problems) -> UserClaim | ManagedCache:
-    block, retry = spec.storage or schemas.CacheStorage(), spec.retry or ""
+def _parse_claim(
+    block: schemas.ModelCache | schemas.CacheStorage,
+    download: schemas.ModelCache | schemas.CacheSpec,
+    path: str,
+    problems: Problems,
+) -> UserClaim | ManagedCache:
+    """Returns the claim of a block; a ModelCache, whose settings of downloads are in another block, has type PVC."""
+    default_type = None if block is download else CacheType.PVC
     if block.claim_name:
-        _refuse_fields(block, "claimName", _CLAIM_FIELDS, "spec.storage", problems)
-        return UserClaim(claim=block.claim_name, preload=spec.preload, retry=retry)
+        _refuse_fields(block, "claimName", _CLAIM_FIELDS, path, problems)
+        return UserClaim(claim=block.claim_name, preload=download.preload, retry=download.retry or "")
     return ManagedCache(
-        type=CacheType.PVC,
-        size=parse_amount(block.size, "spec.storage.size", problems),
+        type=CacheType(block.type) if block.type else default_type,
+        size=parse_amount(block.size, f"{path}.size", problems),
         class_name=block.storage_class_name,
         access_mode=block.access_mode,
-        preload=spec.preload,
+        preload=download.preload,
         retain=block.retain,
-        retry=retry,
+        retry=download.retry or "",
     )
 
 

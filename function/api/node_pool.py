@@ -12,7 +12,15 @@ The pool's own settings take precedence over the preset's.
 from function import schemas
 from function.api.pods import Preset, check_mounts, get_preset, list_presets, parse_additions
 from function.api.problems import Problems, unknown_value
-from function.api.values import dump, dump_all, parse_amount, parse_word, refuse_templates, sort_entries
+from function.api.values import (
+    check_alternatives,
+    dump,
+    dump_all,
+    parse_amount,
+    parse_word,
+    refuse_templates,
+    sort_entries,
+)
 from function.domain.environment import Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
@@ -81,11 +89,10 @@ def _parse_bandwidth(
     block: schemas.Requires | schemas.Capabilities, path: str, problems: Problems, also: tuple[str, ...] = ()
 ) -> str | None:
     """Returns the speed, which has two names; both at once is a problem, also if they are equal."""
-    multi, inter = block.multi_node_bandwidth, block.inter_node_bandwidth
-    if multi is not None and inter is not None:
-        problems.add_invalid(f"{path}.interNodeBandwidth", inter, "left out together with multiNodeBandwidth")
-    field, value = ("multiNodeBandwidth", multi) if multi is not None else ("interNodeBandwidth", inter)
-    return parse_word(value, LADDER, f"{path}.{field}", problems, also)
+    check_alternatives(block, ("multiNodeBandwidth", "interNodeBandwidth"), path, problems)
+    if block.multi_node_bandwidth is not None:
+        return parse_word(block.multi_node_bandwidth, LADDER, f"{path}.multiNodeBandwidth", problems, also)
+    return parse_word(block.inter_node_bandwidth, LADDER, f"{path}.interNodeBandwidth", problems, also)
 
 
 def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, problems: Problems) -> InterNode | None:

@@ -17,7 +17,7 @@ from importlib import resources
 
 from function import schemas
 from function.api.problems import Problems, format_value, join_path
-from function.api.values import check_env, dump, dump_all, parse_quantity, sort_entries
+from function.api.values import check_alternatives, check_env, dump, dump_all, parse_quantity, sort_entries
 from function.domain.pods import PodAdditions, PresetInputs
 from function.kube.manifests import Manifest, flag, get, integer, list_texts, listing, mapping, text
 
@@ -50,7 +50,9 @@ def parse_additions(pod: schemas.Pod | None, gpu_resource: str, path: str, probl
     _check_keys(pod.labels or {}, f"{path}.labels", problems)
     _check_keys(pod.annotations or {}, f"{path}.annotations", problems)
     _check_volumes(pod.volumes or [], f"{path}.volumes", problems)
-    _check_claims(pod.resource_claims or [], f"{path}.resourceClaims", problems)
+    for index, claim in enumerate(pod.resource_claims or ()):
+        claim_names = ("resourceClaimName", "resourceClaimTemplateName")
+        check_alternatives(claim, claim_names, f"{path}.resourceClaims[{index}]", problems, required=True)
     check_env(pod.env, f"{path}.env", problems)
     if problems.find_within(path):
         return PodAdditions()
@@ -117,25 +119,10 @@ def _check_keys(entries: Mapping[str, str], path: str, problems: Problems) -> No
 
 def _check_volumes(volumes: Sequence[schemas.Volume], path: str, problems: Problems) -> None:
     for index, volume in enumerate(volumes):
-        at, fields = f"{path}[{index}]", dump(volume)
-        sources = [name for name in _VOLUME_SOURCES if fields.get(name) is not None]
         if volume.name in _RESERVED_VOLUMES:
             allowed = f"none of {', '.join(_RESERVED_VOLUMES)}, which pods have already"
-            problems.add_invalid(f"{at}.name", volume.name, allowed)
-        if len(sources) > 1:
-            problems.add_invalid(f"{at}.{sources[1]}", fields[sources[1]], f"left out together with {sources[0]}")
-        elif not sources and not problems.refuses(at):
-            problems.add_required(f"{at}.hostPath", f"or another of {', '.join(_VOLUME_SOURCES)}")
-
-
-def _check_claims(claims: Sequence[schemas.ResourceClaim], path: str, problems: Problems) -> None:
-    for index, claim in enumerate(claims):
-        at, template = f"{path}[{index}]", claim.resource_claim_template_name
-        if claim.resource_claim_name and template:
-            allowed = "left out together with resourceClaimName"
-            problems.add_invalid(f"{at}.resourceClaimTemplateName", template, allowed)
-        elif not claim.resource_claim_name and not template and not problems.refuses(at):
-            problems.add_required(f"{at}.resourceClaimTemplateName", "or resourceClaimName")
+            problems.add_invalid(f"{path}[{index}].name", volume.name, allowed)
+        check_alternatives(volume, _VOLUME_SOURCES, f"{path}[{index}]", problems, required=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ of the weights to a container as an argument, where the kubelet replaces `$(NAME
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 
 from pydantic import BaseModel
 
@@ -50,26 +49,34 @@ def parse_word(
     """Returns a known word in its documented spelling, ignoring case. Words in `also` are accepted but not listed."""
     if value is None:
         return None
-    word = _spellings(known, also).get(value.lower())
+    word = {word.lower(): word for word in (*known, *also)}.get(value.lower())
     if word is None:
         problems.update([unknown_value(path, value, known, also)])
     return word
 
 
+def check_alternatives(
+    block: BaseModel, names: tuple[str, ...], path: str, problems: Problems, *, required: bool = False
+) -> None:
+    """Adds a problem if several of the named fields are set, or none although one is required."""
+    fields = dump(block)
+    present = [name for name in names if fields.get(name) is not None]
+    for name in present[1:]:
+        problems.add_invalid(f"{path}.{name}", fields[name], f"left out together with {present[0]}")
+    is_refused = problems.refuses(path) or any(problems.find_within(f"{path}.{name}") for name in names)
+    if required and not present and not is_refused:
+        problems.add_required(f"{path}.{names[0]}", f"or {', '.join(names[1:])}")
+
+
 def check_env(env: Sequence[Env] | None, path: str, problems: Problems) -> None:
     """Adds a problem for each environment variable with two values."""
     for index, variable in enumerate(env or ()):
-        if variable.value is not None and variable.value_from is not None:
-            problems.add_invalid(f"{path}[{index}].valueFrom", variable.value_from, "left out together with value")
+        check_alternatives(variable, ("value", "valueFrom"), f"{path}[{index}]", problems)
 
 
 def refuse_templates(block: BaseModel | str | None, path: str, problems: Problems) -> None:
     """Adds a problem for each text of a block that KServe would read as a template, including keys of maps."""
-    # Two braces never follow each other in JSON, except within a text.
-    as_text = block.model_dump_json(exclude_unset=True, warnings=False) if isinstance(block, BaseModel) else block
-    if block is None or not as_text or _TEMPLATE not in as_text:
-        return
-    for at, text in _find_texts(block if isinstance(block, str) else dump(block), path):
+    for at, text in _find_texts(dump(block) if isinstance(block, BaseModel) else block, path):
         if _TEMPLATE in text:
             problems.add_invalid(at, text, "without {{, which KServe reads as a template")
 
@@ -122,8 +129,3 @@ def _find_texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _find_texts(item, join_path(path, index))
-
-
-@lru_cache(maxsize=64)  # there are a dozen such lists
-def _spellings(known: tuple[str, ...], also: tuple[str, ...]) -> Mapping[str, str]:
-    return {word.lower(): word for word in (*known, *also)}

@@ -187,7 +187,7 @@ FAULTS = [
     Fault("two-sources", "a volume has one", pod(volumes=[{"name": "v", "emptyDir": {}, "secret": {}}]),
           "pod.volumes[0].secret", "{} is not allowed; must be left out together with emptyDir"),
     Fault("no-source", "a volume has one", pod(volumes=[{"name": "v"}]), "pod.volumes[0].hostPath",
-          "is required, or another of hostPath, emptyDir, configMap, secret, persistentVolumeClaim, projected, csi"),
+          "is required, or emptyDir, configMap, secret, persistentVolumeClaim, projected, csi"),
     Fault("no-volume", "of a mount", pod(volumeMounts=[{"name": "w", "mountPath": "/w"}], volumes=[TMP]),
           "pod.volumeMounts[0]", '"w" is not a volume; must be one of v'),
     Fault("taken-by-weights", "KServe mounts them", pod(volumeMounts=[{"name": "v", "mountPath": "/mnt/models"}],
@@ -211,7 +211,7 @@ FAULTS = [
           "pod.resourceClaims[0].resourceClaimTemplateName",
           '"b" is not allowed; must be left out together with resourceClaimName'),
     Fault("claim-of-nothing", "one or the other", pod(resourceClaims=[{"name": "n"}]),
-          "pod.resourceClaims[0].resourceClaimTemplateName", "is required, or resourceClaimName"),
+          "pod.resourceClaims[0].resourceClaimName", "is required, or resourceClaimTemplateName"),
 ]  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class Fault:
 
 FAULTS = [
     Fault("nowhere", "a cache is somewhere", {},
-          (Problem("spec.environments", "is required, unless environmentSelector is set"),)),
+          (Problem("spec.environments", "is required, or environmentSelector"),)),
     Fault("both", "names or labels", {"environments": ["a"], "environmentSelector": {}},
           (Problem("spec.environmentSelector", "{} is not allowed; must be left out together with environments"),)),
     Fault("claim-and-size", "the claim is the user's",
