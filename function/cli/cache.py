@@ -7,30 +7,30 @@ that is deleted when it is done. Only a directory that a download of ours filled
 
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
 from function.api.model_cache import parse_model_cache
+from function.cli import options
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
-from function.cli.options import (
-    EVERY_FORM,
-    WATCH,
-    CliError,
-    Code,
-    Form,
-    Sources,
-    Target,
-    examples,
-    form,
-    sources,
-    target,
-)
+from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, Target, examples, form
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, suggest_nearest
 from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
-from function.kube.manifests import JSON, Manifest, condition, copy_manifest, get, listing, mapping, prune, text
+from function.kube.manifests import (
+    JSON,
+    Manifest,
+    condition,
+    copy_manifest,
+    get,
+    list_texts,
+    listing,
+    mapping,
+    prune,
+    text,
+)
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
 from function.remote.health import READINESS, Level, assess
@@ -39,7 +39,7 @@ from function.remote.observed_object import read_object
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _DAY = 86400
 _POLL_SECONDS = 2
-_COLOURS = {Phase.READY: GOOD, Phase.FAILED: BAD}
+_COLOURS: Mapping[str, str] = {Phase.READY: GOOD, Phase.FAILED: BAD}
 # Reasons that waiting does not clear.
 _TERMINAL = {
     Hydrated.DOWNLOAD_FAILED,
@@ -65,7 +65,7 @@ def cache() -> None:
 
 
 @cache.command("list", epilog=examples("modelplane cache list -A", "modelplane cache list -n assistants --watch"))
-@sources
+@options.sources
 @WATCH
 @form(*EVERY_FORM)
 def list_(*, sources: Sources, watch: bool, form: Form) -> None:
@@ -98,14 +98,18 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
 @click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
 @_TIMEOUT
 @_DRY_RUN
-@target
+@options.target
 @form(Form.TABLE, Form.YAML, Form.JSON, Form.NAME)
-def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **options: object) -> None:
+def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **chosen: Any) -> None:
     """Bring a model's weights to environments before anything is deployed."""
     cluster = connect(target)
-    manifest = _build_cache(cluster.namespace, options)
-    ref = Ref.of(manifest)
-    _check_references(Store(cluster.objects([text(manifest, "spec.modelRef.kind"), "InferenceEnvironment"])), manifest)
+    manifest = _build_cache(cluster.namespace, chosen)
+    ref, kind, model = Ref.of(manifest), chosen["kind"], chosen["model"]
+    existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
+    needed = [Ref(kind, "" if kind in CLUSTER_SCOPED else ref.namespace, model)]
+    for needed_ref in (*needed, *(Ref("InferenceEnvironment", "", name) for name in chosen["environments"])):
+        if needed_ref not in existing:  # waiting for its weights would never end
+            raise _refuse_missing(existing, needed_ref)
     if not dry_run:
         cluster.apply(manifest)
     match form:
@@ -131,7 +135,7 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
 @_DRY_RUN
-@target
+@options.target
 def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
     """Delete a ModelCache and the claims that were made for it, unless it is in use."""
     cluster = connect(target)
@@ -145,71 +149,50 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
             f"{ref} is used by {', '.join(sorted(users))}. Remove them first, or move them to other weights",
             Code.REFUSED,
         )
-    removals = _plan_removals(store, ref) if purge else []
-    for removal in removals:
-        click.echo(f"{removal} {'would be removed' if dry_run else 'is removed'}")
+    removals = _plan_removals(store, ref) if purge else {}
+    for what in removals:
+        click.echo(f"{what} {'would be removed' if dry_run else 'is removed'}")
     if not dry_run:
         cluster.delete(ref)
-        for removal in removals:
-            removal.run(cluster, ref, timeout)
+        for what, removal in removals.items():
+            _remove(cluster, ref, what, removal, timeout)
     click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
     print_hint(f"cache list -n {ref.namespace}")
 
 
-def _build_cache(namespace: str, options: dict[str, object]) -> Manifest:
+def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
     """Return the ModelCache that the options describe, checked by the function's own parser."""
-    texts: Manifest = {key: value for key, value in options.items() if isinstance(value, str)}
-    model = text(texts, "model")
+    if chosen["environments"]:
+        where: Manifest = {"environments": [*chosen["environments"]]}
+    elif chosen["selector"] is None:
+        raise CliError("say where: -e ENVIRONMENT, or -l KEY=VALUE (-l '' is every environment)")
+    else:
+        labels: Manifest = {}
+        for pair in filter(None, chosen["selector"].split(",")):
+            key, equals, value = pair.partition("=")
+            if not equals or not key:
+                raise CliError(f"-l {chosen['selector']}: {pair} is not KEY=VALUE")
+            labels[key.strip()] = value.lstrip("=").strip()
+        where = {"environmentSelector": {"matchLabels": labels} if labels else {}}
     storage = prune(
         {
-            "claimName": texts.get("claim"),
-            "size": texts.get("size"),
-            "storageClassName": texts.get("storage_class"),
-            "retain": True if options["retain"] else None,
+            "claimName": chosen["claim"],
+            "size": chosen["size"],
+            "storageClassName": chosen["storage_class"],
+            "retain": chosen["retain"] or None,
         }
     )
+    model_ref: Manifest = {"kind": chosen["kind"], "name": chosen["model"]}
     manifest: Manifest = {
         "apiVersion": VERSION,
         "kind": "ModelCache",
-        "metadata": {"name": text(texts, "name") or model, "namespace": namespace},
-        "spec": prune(
-            {
-                "modelRef": {"kind": text(texts, "kind"), "name": model},
-                **_build_environments(options["environments"], options["selector"]),
-                "storage": storage or None,
-            }
-        ),
+        "metadata": {"name": chosen["name"] or chosen["model"], "namespace": namespace},
+        "spec": prune({"modelRef": model_ref, **where, "storage": storage or None}),
     }
     problems = parse_model_cache(manifest).problems
     if problems:
         raise CliError("; ".join(map(str, problems)))
     return manifest
-
-
-def _build_environments(environments: object, selector: object) -> Manifest:
-    if isinstance(environments, tuple) and environments:
-        return {"environments": [str(name) for name in environments]}
-    if not isinstance(selector, str):
-        raise CliError("say where: -e ENVIRONMENT, or -l KEY=VALUE (-l '' is every environment)")
-    labels: dict[str, JSON] = {}
-    for pair in filter(None, selector.split(",")):
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise CliError(f"-l {selector}: {pair} is not KEY=VALUE")
-        labels[key.strip()] = value.lstrip("=").strip()
-    return {"environmentSelector": {"matchLabels": labels} if labels else {}}
-
-
-def _check_references(store: Store, manifest: Manifest) -> None:
-    """Refuse a model or environment that does not exist: waiting for its weights would never end."""
-    kind, name = text(manifest, "spec.modelRef.kind"), text(manifest, "spec.modelRef.name")
-    refs = [Ref(kind, "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), name)]
-    cache_ = parse_model_cache(manifest).value
-    assert cache_  # it was checked when it was built
-    refs += [Ref("InferenceEnvironment", "", environment) for environment in cache_.environments or ()]
-    for ref in refs:
-        if store.get(ref) is None:
-            raise _refuse_missing(store, ref)
 
 
 def _refuse_missing(store: Store, ref: Ref, otherwise: str = "Create it first") -> CliError:
@@ -224,7 +207,11 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
         manifest = cluster.get(ref)
         if manifest is None:
             raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
-        hydrated = condition(manifest, ConditionType.HYDRATED) if _is_current(manifest) else {}
+        hydrated, generation = condition(manifest, ConditionType.HYDRATED), get(manifest, "metadata.generation")
+        # Crossplane's conditions tell which change was observed where ours does not.
+        conditions = (hydrated, condition(manifest, "Synced"), condition(manifest, "Ready"))
+        if next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation) != generation:
+            hydrated = {}
         message = text(hydrated, "message")
         if message != shown:
             click.echo(message, err=True)
@@ -240,19 +227,9 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _is_current(manifest: Manifest) -> bool:
-    """Tell whether the controller has observed the latest change, by Crossplane's conditions where ours lack it."""
-    generation = get(manifest, "metadata.generation")
-    conditions = (condition(manifest, name) for name in (ConditionType.HYDRATED, "Synced", "Ready"))
-    observed = next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation)
-    return observed == generation
-
-
 def _find_users(store: Store, ref: Ref) -> set[str]:
     """Return what names a ModelCache; deployments that are not placed yet count."""
-    manifest = store.get(ref)
-    used_by = get(manifest, "status.usedBy")
-    users = {f"ModelDeployment {ref.namespace}/{name}" for name in (used_by if isinstance(used_by, list) else [])}
+    users = {f"ModelDeployment {ref.namespace}/{name}" for name in list_texts(store.get(ref), "status.usedBy")}
     for user in (*store.all("ModelDeployment"), *store.all("ModelPlacement")):
         is_named = text(user, "spec.modelCache.name") == ref.name
         if is_named and text(user, "metadata.namespace") == ref.namespace:
@@ -265,11 +242,8 @@ def _find_readers(store: Store, ref: Ref) -> set[str]:
     directories = set(_list_directories(store.get(ref)))
     readers = set()
     for placement in store.all("ModelPlacement"):
-        environment, storage = (
-            text(placement, "spec.inferenceEnvironmentRef.name"),
-            mapping(placement, "status.storage"),
-        )
-        directory = (environment, text(storage, "claimName"), text(storage, "path"))
+        paths = ("spec.inferenceEnvironmentRef.name", "status.storage.claimName", "status.storage.path")
+        directory = tuple(text(placement, path) for path in paths)
         if directory in directories and text(placement, "metadata.namespace") == ref.namespace:
             readers.add(_name_user(placement))
     for manifest in store.all("ModelCache"):
@@ -279,11 +253,11 @@ def _find_readers(store: Store, ref: Ref) -> set[str]:
     return readers
 
 
-def _list_directories(manifest: Manifest | None) -> Iterator[tuple[str, str, str]]:
+def _list_directories(manifest: Manifest | None) -> Iterator[tuple[str, ...]]:
     """Return the environment, claim and path of each directory of a ModelCache."""
     for row in listing(manifest, "status.environments"):
         if text(row, "claimName"):
-            yield text(row, "name"), text(row, "claimName"), text(row, "path")
+            yield tuple(text(row, field) for field in ("name", "claimName", "path"))
 
 
 def _name_user(manifest: Manifest) -> str:
@@ -320,66 +294,45 @@ def _format_rows(rows: list[Manifest], form: Form) -> str:
         return format_data(form, [*rows])
     if not rows:
         return "There is no ModelCache"
-    columns = {
-        "namespace": "NAMESPACE",
-        "name": "NAME",
-        "model": "MODEL",
-        "environment": "ENVIRONMENT",
-        "phase": "STATE",
-    }
-    columns |= {"size": "SIZE", "usedBy": "USED BY", "created": "AGE"}
-    columns |= {"claim": "CLAIM", "path": "PATH", "message": "MESSAGE"} if form is Form.WIDE else {}
-    return format_table([*columns.values()], ([_format_cell(row, key) for key in columns] for row in rows))
-
-
-def _format_cell(row: Manifest, key: str) -> str:
-    match key, row[key]:
-        case "phase", str(phase) if phase in tuple(Phase):
-            return paint(phase, _COLOURS.get(Phase(phase), WAIT))
-        case "created", str(created):
-            return format_age(created)
-        case "usedBy", list(users):
-            return ", ".join(str(user).rpartition("/")[2] for user in users)
-        case _, value:
-            return str(value)
+    headers = ["NAMESPACE", "NAME", "MODEL", "ENVIRONMENT", "STATE", "SIZE", "USED BY", "AGE"]
+    headers += ["CLAIM", "PATH", "MESSAGE"] if form is Form.WIDE else []
+    cells = []
+    for row in rows:
+        phase, users = text(row, "phase"), (user.rpartition("/")[2] for user in list_texts(row, "usedBy"))
+        named = [row[key] for key in ("namespace", "name", "model", "environment")]
+        state = [
+            paint(phase, _COLOURS.get(phase, WAIT)),
+            row["size"],
+            ", ".join(users),
+            format_age(text(row, "created")),
+        ]
+        cells.append([*named, *state, *([row["claim"], row["path"], row["message"]] if form is Form.WIDE else [])])
+    return format_table(headers, cells)
 
 
 # A directory that does not exist is removed already.
 SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
 _DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
 _ALL_POLICIES: JSON = ["*"]
-_BACKOFF = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """One directory of one claim, and the Object whose Job removes it."""
-
-    environment: str
-    claim: str
-    directory: str
-    manifest: Manifest
-
-    def __str__(self) -> str:
-        return f"{self.directory.removeprefix('/mnt/models/')} of claim {self.claim} on {self.environment}"
-
-    def run(self, cluster: Cluster, ref: Ref, timeout: int) -> None:
-        """Remove it once the ModelCache `ref` is deleted, so that nothing is downloaded meanwhile."""
-        deadline = time.monotonic() + timeout
-        job = Ref.of(self.manifest)
-        while cluster.get(ref) is not None:
-            _pause(deadline, f"{ref} is still being deleted. Run 'kubectl describe' on it")
-        cluster.apply(self.manifest)
-        while True:
-            remote = read_object(cluster.get(job))
-            health = assess(remote.manifest)
-            if remote.present and health.up:
-                break
-            if health.level is Level.FAILED:
-                raise CliError(f"{self} is not removed: {health.message}. {job} has the Job", Code.REFUSED)
-            why = remote.message or health.message
-            _pause(deadline, f"{self} is not removed yet ({why}). {job} goes on; delete it once it is Ready")
-        cluster.delete(job)
+def _remove(cluster: Cluster, ref: Ref, what: str, removal: Manifest, timeout: int) -> None:
+    """Remove a directory once the ModelCache `ref` is deleted, so that nothing is downloaded meanwhile."""
+    deadline = time.monotonic() + timeout
+    job = Ref.of(removal)
+    while cluster.get(ref) is not None:
+        _pause(deadline, f"{ref} is still being deleted. Run 'kubectl describe' on it")
+    cluster.apply(removal)
+    while True:
+        remote = read_object(cluster.get(job))
+        health = assess(remote.manifest)
+        if remote.present and health.up:
+            break
+        if health.level is Level.FAILED:
+            raise CliError(f"{what} is not removed: {health.message}. {job} has the Job", Code.REFUSED)
+        why = remote.message or health.message
+        _pause(deadline, f"{what} is not removed yet ({why}). {job} goes on; delete it once it is Ready")
+    cluster.delete(job)
 
 
 def _pause(deadline: float, message: str) -> None:
@@ -388,31 +341,36 @@ def _pause(deadline: float, message: str) -> None:
     time.sleep(_POLL_SECONDS)
 
 
-def _plan_removals(store: Store, ref: Ref) -> list[Removal]:
-    """Return a removal for each directory on a claim that is not deleted with the ModelCache."""
+def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
+    """Return by its description the removal of each directory on a claim that is not deleted with the ModelCache."""
     for row in listing(store.get(ref), "status.environments"):
         if text(row, "phase") == Phase.DOWNLOADING:
             where = text(row, "name")
             raise CliError(f"{ref} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
-    removals, deleted = [], set()
+    removals: dict[tuple[str, str, str], Manifest] = {}
+    deleted = set()
     for key, manifest in store.owned(ref).items():
         environment = key.partition("/")[0]  # a cache names what it composes after the environment
         remote = mapping(manifest, "spec.forProvider.manifest")
         if text(remote, "kind") == "Job":
-            removals.append(_plan_removal(environment, manifest))
+            claim, directory, removal = _plan_removal(manifest)
+            removals[environment, claim, directory] = removal
         is_deleted = get(manifest, "spec.managementPolicies") in (None, _ALL_POLICIES)
         if text(remote, "kind") == "PersistentVolumeClaim" and is_deleted:
             deleted.add((environment, text(remote, "metadata.name")))
-    return [removal for removal in removals if (removal.environment, removal.claim) not in deleted]
+    return {
+        f"{directory.removeprefix('/mnt/models/')} of claim {claim} on {environment}": removal
+        for (environment, claim, directory), removal in removals.items()
+        if (environment, claim) not in deleted
+    }
 
 
-def _plan_removal(environment: str, download: Manifest) -> Removal:
-    """Return the removal of what a download's Object has downloaded."""
+def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
+    """Return the claim and the directory of a download's Object, and an Object that removes the directory."""
     job = copy_manifest(mapping(download, "spec.forProvider.manifest"))
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]
-    arguments = container.get("args")
-    directory = str(arguments[1]) if isinstance(arguments, list) and len(arguments) > 1 else ""
+    directory = "".join(list_texts(container, "args")[1:2])
     if not _DIRECTORY.fullmatch(directory):
         raise CliError(
             f"{Ref.of(download)} fills {directory or 'nothing'}, which is no directory of ours", Code.REFUSED
@@ -426,33 +384,28 @@ def _plan_removal(environment: str, download: Manifest) -> Removal:
     pod["volumes"] = [volume]
     pod.pop("initContainers", None)  # its script is deleted once the download is complete
     job_name, name = text(job, "metadata.name"), text(download, "metadata.name")
-    return Removal(
-        environment=environment,
-        claim=text(volume, "persistentVolumeClaim.claimName"),
-        directory=directory,
-        manifest={
-            "apiVersion": download["apiVersion"],
-            "kind": "Object",
-            "metadata": {
-                "name": build_name(f"purge-{name}", name, "purge"),
-                "namespace": text(download, "metadata.namespace"),
-                "labels": {**MANAGED_BY},
-            },
-            "spec": {
-                "providerConfigRef": mapping(download, "spec.providerConfigRef"),
-                "forProvider": {
-                    "manifest": {
-                        "apiVersion": "batch/v1",
-                        "kind": "Job",
-                        "metadata": {
-                            "name": build_name(f"purge-{job_name}", job_name, directory),
-                            "namespace": text(job, "metadata.namespace"),
-                            "labels": {**MANAGED_BY},
-                        },
-                        "spec": {"backoffLimit": _BACKOFF, "template": {**mapping(job, "spec.template"), "spec": pod}},
-                    }
-                },
-                "readiness": {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]},
-            },
+    removal: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": build_name(f"purge-{job_name}", job_name, directory),
+            "namespace": text(job, "metadata.namespace"),
+            "labels": {**MANAGED_BY},
         },
-    )
+        "spec": {"backoffLimit": 2, "template": {**mapping(job, "spec.template"), "spec": pod}},
+    }
+    written: Manifest = {
+        "apiVersion": download["apiVersion"],
+        "kind": "Object",
+        "metadata": {
+            "name": build_name(f"purge-{name}", name, "purge"),
+            "namespace": text(download, "metadata.namespace"),
+            "labels": {**MANAGED_BY},
+        },
+        "spec": {
+            "providerConfigRef": mapping(download, "spec.providerConfigRef"),
+            "forProvider": {"manifest": removal},
+            "readiness": {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]},
+        },
+    }
+    return text(volume, "persistentVolumeClaim.claimName"), directory, written
