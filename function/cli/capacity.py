@@ -9,19 +9,13 @@ from collections.abc import Sequence
 import click
 
 from function.api.model_placement import parse_placement
-from function.cli.gpus import (
-    Usage,
-    format_largest,
-    format_suggestions,
-    format_users,
-    group_by_accelerator,
-    list_usages,
-)
+from function.cli.gpus import Usage, format_largest, format_suggestions, format_users, group_by_accelerator, list_usages
 from function.cli.inputs import load_inventory, warn_of_invalid
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_capacity
 from function.cli.store import read_environments
 from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint
+from function.domain.environment import format_unusable
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.status.inference_environment import build_node_facts
@@ -55,9 +49,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
-            click.echo(_build_table(usages, wide=form is Form.WIDE) if usages else "There is no InferenceEnvironment")
-            if sum(usage.pool is not None for usage in usages) > 1:
-                click.echo(f"\n{_build_totals(usages)}")
+            _print_tables(usages, wide=form is Form.WIDE)
             print_hint(f"plan{sources.again or ' -f FILE --live'}")
         case Form.SVG:
             click.echo(draw_capacity(usages))
@@ -68,21 +60,22 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
             click.echo(format_data(form, [_build_data(usage) for usage in usages]))
 
 
-def _build_table(usages: list[Usage], *, wide: bool) -> str:
+def _print_tables(usages: Sequence[Usage], *, wide: bool) -> None:
+    """Print the pools, then the totals of each accelerator on all clusters, and those of all accelerators."""
+    if not usages:
+        click.echo("There is no InferenceEnvironment")
+        return
     headers = ["ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "NODES", "GPUS", "FREE", "LARGEST", "USED BY"]
-    is_observed = any(usage.usable for usage in usages)
+    is_observed = any(usage.pool and usage.pool.facts for usage in usages)
     headers[5:5] = ["USABLE"] if is_observed else []
-    if wide:
-        headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"]
-    return format_table(headers, (_build_cells(usage, wide=wide, is_observed=is_observed) for usage in usages))
-
-
-def _build_totals(usages: Sequence[Usage]) -> str:
-    """Return the totals of each accelerator on all clusters, and below them those of all accelerators."""
-    headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
-    rows = [_add_up(kind, group) for kind, group in group_by_accelerator(usages)]
-    every = _add_up("all", [usage for usage in usages if usage.pool])
-    return format_table(headers, [*rows, every] if len(rows) > 1 else rows)
+    headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"] if wide else []
+    rows = (_build_cells(usage, wide=wide, is_observed=is_observed) for usage in usages)
+    click.echo(format_table(headers, rows))
+    valid = [usage for usage in usages if usage.pool]
+    if len(valid) > 1:
+        headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
+        totals = [_add_up(kind, group) for kind, group in group_by_accelerator(usages)]
+        click.echo(f"\n{format_table(headers, [*totals, _add_up('all', valid)] if len(totals) > 1 else totals)}")
 
 
 def _add_up(name: str, usages: Sequence[Usage]) -> list[object]:
@@ -105,6 +98,8 @@ def _build_cells(usage: Usage, *, wide: bool, is_observed: bool) -> list[object]
         which = f"invalid: {usage.invalid.name}" if usage.invalid else "none"
         return [environment.name, ready, which, *[""] * (6 + 3 * wide + is_observed)]
     memory = gib(pool.memory_per_gpu) if pool.memory_per_gpu else ""
+    reasons = format_unusable(pool.facts.unusable) if pool.facts else ""
+    usable = f"{pool.usable_nodes}{f' ({reasons})' if reasons else ''}" if pool.facts else ""
     extra = [memory, pool.bandwidth or pool.interconnect, str(pool.multi_node).lower()] if wide else []
     return [
         environment.name,
@@ -113,7 +108,7 @@ def _build_cells(usage: Usage, *, wide: bool, is_observed: bool) -> list[object]
         pool.accelerator_type,
         *extra,
         f"{room.nodes_in_use}/{room.nodes}",
-        *([usage.usable] if is_observed else []),
+        *([usable] if is_observed else []),
         f"{usage.used}/{usage.gpus}",
         usage.free,
         format_largest(usage),

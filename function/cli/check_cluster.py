@@ -18,7 +18,7 @@ from function.cli.live import Cluster, connect
 from function.cli.options import Code, Form, Target, examples, form
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.kube.manifests import Manifest, condition, flag, listing, text
-from function.kube.messages import format_count
+from function.kube.messages import format_count, join_with_more
 from function.remote.node_facts import Node, parse_node
 from function.serving.service import API_VERSION
 
@@ -86,35 +86,27 @@ _COLOURS = {State.OK: GOOD, State.WARNING: WAIT, State.MISSING: BAD}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One check."""
+    """One check with its result."""
 
     check: str
     state: State = State.OK
-    found: str
+    found: str = ""
     wanted: str = ""
     todo: str = ""  # empty where nothing is to be done
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What is checked, and what a cluster must have; its methods make the line of each result."""
-
-    name: str
-    wanted: str = ""
-
-    def ok(self, found: str) -> Line:
+    def ok(self, found: str) -> "Line":
         """The cluster has it."""
-        return Line(check=self.name, found=found, wanted=self.wanted)
+        return replace(self, found=found)
 
-    def warn(self, found: str, todo: str) -> Line:
+    def warn(self, found: str, todo: str) -> "Line":
         """Some environments can do without it, or it is not known."""
-        return Line(check=self.name, state=State.WARNING, found=found, wanted=self.wanted, todo=todo)
+        return replace(self, state=State.WARNING, found=found, todo=todo)
 
-    def missing(self, found: str, todo: str) -> Line:
+    def missing(self, found: str, todo: str) -> "Line":
         """The cluster lacks it."""
-        return Line(check=self.name, state=State.MISSING, found=found, wanted=self.wanted, todo=todo)
+        return replace(self, state=State.MISSING, found=found, todo=todo)
 
-    def forbidden(self) -> Line:
+    def forbidden(self) -> "Line":
         """The identity may not read it."""
         return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
 
@@ -148,10 +140,10 @@ def check_cluster(  # click's options
     """
     cluster = connect(Target(kubeconfig=kubeconfig, context=context))
     lines = list(_run_checks(cluster, with_gateway=not no_gateway, gpu_resources=(*GPU_RESOURCES, *resources)))
-    if form is Form.TABLE:
-        _print_lines(lines)
-    else:
+    if form is not Form.TABLE:
         click.echo(format_data(form, [asdict(line) for line in lines]))
+    else:
+        _print_lines(lines)
     if any(line.state is State.MISSING for line in lines):
         context_.exit(Code.REFUSED)
 
@@ -180,7 +172,7 @@ def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence
 def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
     served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
     lacking = [resource for resource in resources if resource not in served]
-    check = Check(name, api)
+    check = Line(check=name, wanted=api)
     return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else check.ok(api)
 
 
@@ -196,7 +188,7 @@ def _check_controller(cluster: Cluster, served: Line, path: str, minimum: _Versi
 
 
 def _check_release(name: str, found: str, minimum: _Version, todo: str) -> Line:
-    check, version = Check(name, f"{_format_version(minimum)} or later"), _parse_version(found)
+    check, version = Line(check=name, wanted=f"{_format_version(minimum)} or later"), _parse_version(found)
     if version is None:
         return check.warn(found, "Find out which release this is")
     return check.missing(found, todo) if version < minimum else check.ok(found)
@@ -212,7 +204,7 @@ def _format_version(version: _Version) -> str:
 
 
 def _check_presets(cluster: Cluster) -> Line:
-    check, answer = Check("KServe's presets", ", ".join(_PRESET_NAMES)), cluster.fetch(_PRESETS)
+    check, answer = Line(check="KServe's presets", wanted=", ".join(_PRESET_NAMES)), cluster.fetch(_PRESETS)
     if answer is None:
         return check.forbidden()
     names = [text(preset, "metadata.name") for preset in listing(answer, "items")]
@@ -225,10 +217,8 @@ def _check_presets(cluster: Cluster) -> Line:
 
 
 def _check_gateway(cluster: Cluster, todo: str) -> Line:
-    check, answer = (
-        Check("Gateway kserve/kserve-ingress-gateway", "Programmed, with an address"),
-        cluster.fetch(_GATEWAY),
-    )
+    check = Line(check="Gateway kserve/kserve-ingress-gateway", wanted="Programmed, with an address")
+    answer = cluster.fetch(_GATEWAY)
     if answer is None:
         return check.forbidden()
     if not answer:
@@ -243,7 +233,7 @@ def _check_gateway(cluster: Cluster, todo: str) -> Line:
 
 
 def _check_classes(cluster: Cluster) -> Iterator[Line]:
-    check = Check("storage class", "ReadWriteMany for models over several nodes")
+    check = Line(check="storage class", wanted="ReadWriteMany for models over several nodes")
     answer = cluster.fetch("/apis/storage.k8s.io/v1/storageclasses")
     if answer is None:
         yield check.forbidden()
@@ -251,14 +241,15 @@ def _check_classes(cluster: Cluster) -> Iterator[Line]:
     classes = listing(answer, "items")
     for class_ in classes:
         found = f"{text(class_, 'provisioner')}, {text(class_, 'volumeBindingMode') or 'Immediate'}"
-        yield Check(f"{check.name} {text(class_, 'metadata.name')}", check.wanted).ok(found)
+        yield replace(check, check=f"{check.check} {text(class_, 'metadata.name')}", found=found)
     if not classes:
         todo = "Create one, and name it in spec.storage; environments with claims of their own or EmptyDir need none"
         yield check.warn("none", todo)
 
 
 def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
-    check, answer = Check("GPUs", "nodes that offer them to the scheduler"), cluster.fetch("/api/v1/nodes")
+    check = Line(check="GPUs", wanted="nodes that offer them to the scheduler")
+    answer = cluster.fetch("/api/v1/nodes")
     if answer is None:
         yield check.forbidden()
         return
@@ -270,10 +261,10 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
             unready = [node for node in offering if not node.ready or node.cordoned]
             away = f", not Ready or cordoned: {_list_names(unready)}" if unready else ""
             found = f"{gpus} on {format_count(len(offering), 'node')}{away}"
-            yield Check(f"{check.name} {resource}", check.wanted).ok(found)
+            yield replace(check, check=f"{check.check} {resource}", found=found)
     without = [node for node in nodes if not any(node.allocatable.get(resource) for resource in resources)]
     if without and len(without) < len(nodes):
-        yield Check("nodes without GPUs").ok(f"{len(without)} of {len(nodes)}: {_list_names(without)}")
+        yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {_list_names(without)}")
     if len(without) == len(nodes):
         todo = (
             "Install the device plugin on the GPU nodes, or name what they offer with --gpu-resource; pools that are "
@@ -283,26 +274,24 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
 
 
 def _list_names(nodes: Sequence[Node]) -> str:
-    more = f" and {len(nodes) - _NODES_NAMED} more" if len(nodes) > _NODES_NAMED else ""
-    return ", ".join(node.name for node in nodes[:_NODES_NAMED]) + more
+    return join_with_more([node.name for node in nodes], _NODES_NAMED)
 
 
 def _check_right(cluster: Cluster, right: Right) -> Line:
-    check = Check(f"rights on {right.resource}", ", ".join(right.verbs))
-    denied = [verb for verb in right.verbs if not _is_allowed(cluster, right, verb)]
+    denied = []
+    for verb in right.verbs:
+        review: Manifest = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"group": right.group, "resource": right.resource, "verb": verb}},
+        }
+        if not flag(cluster.fetch(REVIEWS, review), "status.allowed"):
+            denied.append(verb)
+    check = Line(check=f"rights on {right.resource}", wanted=", ".join(right.verbs))
     if not denied:
         return check.ok("all")
     found, todo = f"not {', '.join(denied)}", "Apply install/remote-rbac.yaml with this identity as its subject"
     return check.warn(found, f"{todo}; {right.dispensable}") if right.dispensable else check.missing(found, todo)
-
-
-def _is_allowed(cluster: Cluster, right: Right, verb: str) -> bool:
-    review: Manifest = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"group": right.group, "resource": right.resource, "verb": verb}},
-    }
-    return flag(cluster.fetch(REVIEWS, review), "status.allowed")
 
 
 def _print_lines(lines: Sequence[Line]) -> None:

@@ -3,8 +3,8 @@
 Observed nodes may contradict what an environment declares, and tell as which pools they would be declared.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -51,14 +51,6 @@ class Usage:
     def gpus(self) -> int:
         """GPUs of all declared nodes."""
         return self.pool.max_nodes * self.pool.gpus_per_node if self.pool else 0
-
-    @property
-    def usable(self) -> str:
-        """How many nodes can be used, and why not all; empty where nodes are not observed."""
-        if self.pool is None or self.pool.facts is None:
-            return ""
-        reasons = format_unusable(self.pool.facts.unusable)
-        return f"{self.pool.usable_nodes} ({reasons})" if reasons else str(self.pool.usable_nodes)
 
     @property
     def used(self) -> int:
@@ -141,35 +133,38 @@ _HOSTNAME = "kubernetes.io/hostname"  # of one node alone, so the last resort
 GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Kind:
-    """What nodes of one pool have in common."""
-
-    pool: str
-    resource: str
-    gpus: int
-    product: str
-    taints: tuple[str, ...]
-
-
 def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
     """Return pools for the nodes that have GPUs, by name."""
     all_nodes = sorted(nodes, key=lambda node: node.name)
-    groups: dict[_Kind, list[Node]] = defaultdict(list)
+    # By what nodes of one pool have in common: its name, the resource, the GPUs of a node, their product, the taints.
+    groups: dict[tuple[str, str, int, str, tuple[str, ...]], list[Node]] = defaultdict(list)
     for node in all_nodes:
         resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
         if resource:
-            label = next((name for name in _POOL_LABELS if node.labels.get(name)), "")
+            pool = next((node.labels[name] for name in _POOL_LABELS if node.labels.get(name)), "")
             taints = tuple(map(str, _list_taints(node, resource)))
-            gpus = gpu_count(node, resource) or 0
-            groups[_Kind(node.labels.get(label, ""), resource, gpus, gpu_product(node), taints)].append(node)
-    names: dict[str, int] = defaultdict(int)
+            groups[pool, resource, gpu_count(node, resource) or 0, gpu_product(node), taints].append(node)
+    names = Counter[str]()
     pools: list[JSON] = []
-    for kind, group in sorted(groups.items()):
-        stem = kind.pool or kind.product.lower() or "gpus"
+    for (pool, resource, gpus, product, _), group in sorted(groups.items()):
+        stem = pool or product.lower() or "gpus"
         names[stem] += 1
-        name = stem if names[stem] == 1 else f"{stem}-{names[stem]}"
-        pools.append(_suggest_pool(name, kind, group, [node for node in all_nodes if node not in group]))
+        declared: list[JSON] = [
+            prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
+            for taint in _list_taints(group[0], resource)
+        ]
+        memories = [memory for node in group if (memory := gpu_memory(node))]
+        suggested: Manifest = {
+            "name": stem if names[stem] == 1 else f"{stem}-{names[stem]}",
+            "acceleratorType": product.lower() or None,
+            "gpuResource": None if resource == GPU_RESOURCE else resource,
+            "acceleratorCount": gpus,
+            "nodeCount": len(group),
+            "labels": _choose_labels(group, [node for node in all_nodes if node not in group]),
+            "taints": declared or None,
+            "capabilities": {"memoryPerGpu": f"{min(memories) // 2**20}Mi"} if memories else None,
+        }
+        pools.append(prune(suggested))
     return pools
 
 
@@ -177,36 +172,14 @@ def _list_taints(node: Node, resource: str) -> list[Taint]:
     return [taint for taint in persistent_taints(node) if taint.key != resource]
 
 
-def _suggest_pool(name: str, kind: _Kind, group: Sequence[Node], others: Sequence[Node]) -> Manifest:
-    taints: list[JSON] = [
-        prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
-        for taint in _list_taints(group[0], kind.resource)
-    ]
-    memories = [memory for node in group if (memory := gpu_memory(node))]
-    labels: Manifest = {**_choose_labels(group, others)}
-    return prune(
-        {
-            "name": name,
-            "acceleratorType": kind.product.lower() or None,
-            "gpuResource": None if kind.resource == GPU_RESOURCE else kind.resource,
-            "acceleratorCount": kind.gpus,
-            "nodeCount": len(group),
-            "labels": labels,
-            "taints": taints or None,
-            "capabilities": {"memoryPerGpu": f"{min(memories) // 2**20}Mi"} if memories else None,
-        }
-    )
-
-
-def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Mapping[str, str]:
+def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
     """Return labels that all nodes of a group have, and no other node has all of."""
     common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
     further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
     order = [key for key in _POOL_LABELS if key in common] + further
-    for key in order:
-        if not any(node.labels.get(key) == common[key] for node in others):
-            return {key: common[key]}
-    return {key: common[key] for key in (*order[:1], *(name for name in _PRODUCTS if name in common))}
+    alone = next((key for key in order if not any(node.labels.get(key) == common[key] for node in others)), None)
+    chosen = (alone,) if alone else (*order[:1], *(name for name in _PRODUCTS if name in common))
+    return {key: common[key] for key in chosen}
 
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:

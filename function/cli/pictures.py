@@ -14,7 +14,7 @@ from function.composers.model_deployment import Considered
 from function.domain.allocation import Share
 from function.domain.environment import Environment, Pool
 from function.kube.messages import format_count
-from function.scheduling.capacity import PoolCapacity, exclusive_nodes, take_share
+from function.scheduling.capacity import PoolCapacity, empty_pool, take_share
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import note_unusable_nodes
 
@@ -50,15 +50,10 @@ class DrawnPool:
     @classmethod
     def empty(cls, pool: Pool) -> "DrawnPool":
         """Return a pool in which nothing is taken; all GPUs of nodes that cannot be used are marked."""
-        note_unusable_nodes = pool.max_nodes - pool.usable_nodes
-        room = PoolCapacity(
-            pool.max_nodes,
-            pool.gpus_per_node,
-            unusable_nodes=note_unusable_nodes,
-            exclusive_nodes=exclusive_nodes(pool),
-        )
         unusable_node = [_LOST_NAME] * pool.gpus_per_node
-        return cls(room, [[*unusable_node] if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)])
+        return cls(
+            empty_pool(pool), [[*unusable_node] if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)]
+        )
 
     def take(self, share: Share, owner: str) -> None:
         """Take a share as the scheduler's ledger does, and draw the nodes by how their free GPUs changed."""

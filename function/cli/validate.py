@@ -31,7 +31,6 @@ from function.domain.environment import Environment, StorageMode
 from function.domain.model import Model, ModelRef, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube import quantity
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
@@ -39,6 +38,7 @@ from function.kube.quantity import gib
 from function.reasons import Refused
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
+from function.status.inference_environment import note_unlabelled_pools
 from function.status.weights import format_redownload_note
 from function.weights.faults import DeploymentWeights, find_faults
 from function.weights.request import Case, build_cache_request
@@ -96,12 +96,35 @@ def validate(  # noqa: PLR0913  # click's options
     manifests = [item for item in read_files((*paths, *files)) if is_known(item.manifest)]
     store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     faults = check_manifests(manifests, store, target.namespace or "default")
-    if form is Form.TABLE:
-        _print_faults(faults, len(manifests))
+    if form is not Form.TABLE:
+        data: list[JSON] = [
+            {
+                "file": fault.file,
+                "kind": fault.ref.kind,
+                "namespace": fault.ref.namespace,
+                "name": fault.ref.name,
+                "path": fault.problem.path,
+                "message": fault.problem.message,
+                "level": "warning" if fault.is_warning else "error",
+            }
+            for fault in faults
+        ]
+        click.echo(format_data(form, data))
     else:
-        click.echo(format_data(form, [_build_data(fault) for fault in faults]))
+        _print_faults(faults, len(manifests))
     if any(strict or not fault.is_warning for fault in faults):
         context.exit(Code.REFUSED)
+
+
+def _print_faults(faults: list[Fault], objects: int) -> None:
+    for fault in faults:
+        path = paint(fault.problem.path, WAIT if fault.is_warning else BAD)
+        level = "warning: " if fault.is_warning else ""
+        click.echo(f"{level}{fault.file}: {fault.ref}: {path}: {fault.problem.message}")
+    warnings = sum(fault.is_warning for fault in faults)
+    errors, checked = len(faults) - warnings, format_count(objects, "object")
+    summary = f"{format_count(errors, 'fault')} in {checked}" if errors else f"{checked} {paint('valid', GOOD)}"
+    click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
 
 
 def check_manifests(manifests: Iterable[FileManifest], store: Store, namespace: str) -> list[Fault]:
@@ -127,29 +150,6 @@ def check_manifests(manifests: Iterable[FileManifest], store: Store, namespace: 
         faults += (Fault(file=item.file, ref=ref, problem=problem) for problem in problems)
         faults += (Fault(file=item.file, ref=ref, problem=problem, is_warning=True) for problem in warnings)
     return sorted(faults, key=lambda fault: (fault.is_warning, fault.file, fault.ref, fault.problem))
-
-
-def _print_faults(faults: list[Fault], objects: int) -> None:
-    for fault in faults:
-        path = paint(fault.problem.path, WAIT if fault.is_warning else BAD)
-        level = "warning: " if fault.is_warning else ""
-        click.echo(f"{level}{fault.file}: {fault.ref}: {path}: {fault.problem.message}")
-    warnings = sum(fault.is_warning for fault in faults)
-    errors, checked = len(faults) - warnings, format_count(objects, "object")
-    summary = f"{format_count(errors, 'fault')} in {checked}" if errors else f"{checked} {paint('valid', GOOD)}"
-    click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
-
-
-def _build_data(fault: Fault) -> Manifest:
-    return {
-        "file": fault.file,
-        "kind": fault.ref.kind,
-        "namespace": fault.ref.namespace,
-        "name": fault.ref.name,
-        "path": fault.problem.path,
-        "message": fault.problem.message,
-        "level": "warning" if fault.is_warning else "error",
-    }
 
 
 def _find_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -314,10 +314,10 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from _find_repeated_downloads(store, manifest)
         case "ClusterModel" | "Model":
             model = parse_model(manifest).value
-            yield from _find_small_gpus(model) if model else ()
-            yield from _find_small_shared_claims(store, model) if model else ()
+            yield from _find_small_memory(store, model) if model else ()
         case "InferenceEnvironment":
-            yield from _find_unlabelled_pools(manifest)
+            unlabelled = note_unlabelled_pools(parse_environment(manifest, BUILT_IN).value.pools)
+            yield from [Problem("spec.nodePools", unlabelled)] if unlabelled else []
 
 
 def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
@@ -327,16 +327,11 @@ def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
             yield from _find_missing_units(item, join_path(path, index))
     elif isinstance(value, dict):
         for key, item in value.items():
-            if key in _SIZE_FIELDS and isinstance(item, int | str) and _is_tiny(item):
+            is_number = str(item).isdecimal() and isinstance(item, int | str)
+            if key in _SIZE_FIELDS and is_number and 0 < int(str(item)) < _SMALLEST_SIZE:
                 yield Problem(join_path(path, key), f"{item} is a number of bytes; was {item}Gi meant?")
             else:
                 yield from _find_missing_units(item, join_path(path, key))
-
-
-def _is_tiny(value: int | str) -> bool:
-    if isinstance(value, bool) or not str(value).isdecimal():
-        return False
-    return 0 < quantity.parse(value) < _SMALLEST_SIZE
 
 
 def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -355,7 +350,7 @@ def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Probl
             )
 
 
-def _find_small_gpus(model: Model) -> Iterator[Problem]:
+def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:
     field, required = ("vram", model.vram) if model.vram else ("disk", model.disk)
     for profile in model.profiles:
         shape, memory = profile.shape, profile.requires.memory_per_gpu
@@ -364,22 +359,8 @@ def _find_small_gpus(model: Model) -> Iterator[Problem]:
             yield Problem(
                 f"spec.resources.{field}", f"is {gib(required)}, and {total}: the weights may not fit its GPUs"
             )
-
-
-def _find_small_shared_claims(store: Store, model: Model) -> Iterator[Problem]:
     for environment in read_environments(store):
         storage = environment.storage
         if storage and storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
             claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
             yield Problem("spec.resources.disk", f"is {gib(model.disk)}, and {claim} has {gib(storage.shared_size)}")
-
-
-def _find_unlabelled_pools(manifest: Manifest) -> Iterator[Problem]:
-    pools = parse_environment(manifest, BUILT_IN).value.pools
-    names = {pool.name for pool in pools if not pool.labels}
-    if len(pools) < 2:  # the GPUs alone determine the nodes
-        return
-    for index, pool in enumerate(listing(manifest, "spec.nodePools")):
-        if text(pool, "name") in names and not get(pool, "labels"):
-            path = join_path(join_path("spec.nodePools", index), "labels")
-            yield Problem(path, "are not set, and other pools have GPUs too: its pods may land on their nodes")

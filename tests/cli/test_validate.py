@@ -326,7 +326,8 @@ DOUBTS = (
         reason="nothing binds its pods to its nodes, and another pool has GPUs as well",
         given=(pools(LABELLED, {"name": "b", **NODES}),),
         want=(
-            "spec.nodePools[1].labels: are not set, and other pools have GPUs too: its pods may land on their nodes",
+            "spec.nodePools: pool b has no labels, so pods may start on nodes of another pool, with other GPUs than are "
+            "counted; set spec.nodePools[].labels",
         ),
     ),
     Case(id="one-pool", reason="the GPUs alone say which nodes", given=(pools({"name": "b", **NODES}),)),
