@@ -326,8 +326,10 @@ DOUBTS = (
         reason="nothing binds its pods to its nodes, and another pool has GPUs as well",
         given=(pools(LABELLED, {"name": "b", **NODES}),),
         want=(
-            "spec.nodePools: pool b has no labels, so pods may start on nodes of another pool, with other GPUs than are "
-            "counted; set spec.nodePools[].labels",
+            (
+                "spec.nodePools: pool b has no labels, so pods may start on nodes of another pool, "
+                "with other GPUs than are counted; set spec.nodePools[].labels"
+            ),
         ),
     ),
     Case(id="one-pool", reason="the GPUs alone say which nodes", given=(pools({"name": "b", **NODES}),)),
