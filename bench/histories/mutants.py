@@ -266,7 +266,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.scheduler",
-                "_take_snapshot",
+                "schedule",
                 "sorted((e for e in environments if not e.deleting), key=lambda e: e.name)",
                 "[e for e in environments if not e.deleting]",
             ),

@@ -24,7 +24,7 @@ from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Status
 from function.scheduling.capacity import Demand
-from function.scheduling.filters import Attempt, filter_candidates, rank_candidate
+from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
 from function.scheduling.verdicts import Assignment, Rank, SchedulingRequest
@@ -184,8 +184,8 @@ def _list_candidates_on(
 ) -> Iterator[Row]:
     assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     is_listed = False
-    for attempt in filter_candidates(considered.request, environment, ledger):
-        row = _build_row(considered.request, attempt, ledger, environment.name)
+    for candidate, refusals in filter_candidates(considered.request, environment, ledger):
+        row = _build_row(considered.request, candidate, refusals, ledger, environment.name)
         if assigned is not None and (row.profile, row.pool) == (assigned.profile, assigned.pool):
             row, is_listed = replace(row, verdict=_judge_assigned(assigned, existing)), True
         yield row
@@ -205,8 +205,13 @@ def _judge_assigned(assigned: Assignment, existing: Collection[str]) -> Verdict:
     return Verdict.STAYS if is_kept else Verdict.PLACED
 
 
-def _build_row(request: SchedulingRequest, attempt: Attempt, ledger: Ledger, environment: str) -> Row:
-    candidate, refusals = attempt.candidate, attempt.refusals
+def _build_row(
+    request: SchedulingRequest,
+    candidate: Candidate | None,
+    refusals: tuple[Refusal, ...],
+    ledger: Ledger,
+    environment: str,
+) -> Row:
     if refusals:
         required, available = refusals[0].columns
         return Row(

@@ -12,14 +12,13 @@ The quota comes last because it holds everywhere: an environment that the quota 
 A requirement that the pool does not declare is not satisfied, and the refusal has no actual value.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
-from function.domain.allocation import QuotaUsage
 from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import COVERED_INTERCONNECTS
@@ -30,7 +29,7 @@ from function.reasons import Refused
 from function.scheduling.capacity import Demand, PoolCapacity, compute_shape, count_in_empty_pool
 from function.scheduling.ledger import Ledger, measure_use
 from function.scheduling.refusals import Field, Refusal, Value
-from function.scheduling.verdicts import Feasible, Infeasible, Rank, SchedulingRequest, Verdict
+from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
 from function.weights.faults import StorageFault
 
 FilterFunc: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
@@ -76,7 +75,11 @@ class Candidate:
     def refuse_storage(self, reason: Refused) -> Refusal | None:
         """Returns the first storage fault of one reason; None where there is none."""
         fault = next((fault for fault in self.storage_faults if fault.reason is reason), None)
-        return None if fault is None else replace(self.refuse(Field.STORAGE, None, None, reason), storage=fault)
+        return self.refuse_fault(fault) if fault else None
+
+    def refuse_fault(self, fault: StorageFault) -> Refusal:
+        """Returns the refusal for a storage fault."""
+        return replace(self.refuse(Field.STORAGE, None, None, fault.reason), storage=fault)
 
 
 Check: TypeAlias = Callable[[Candidate], Refusal | None]
@@ -98,38 +101,27 @@ def check_engine_args(candidate: Candidate) -> Refusal | None:
 
 def check_inter_node(candidate: Candidate) -> Refusal | None:
     """The profile must not set what the pool's preset sets for the network between nodes."""
-    if candidate.shape is None:
-        return None
-    problems = candidate.request.serving_check(candidate.profile, candidate.shape, candidate.pool)
+    profile, shape = candidate.profile, candidate.shape
+    problems = candidate.request.serving_check(profile, shape, candidate.pool) if shape else ()
     return candidate.refuse_profile(Field.INTER_NODE, problems)
 
 
 def check_tls(candidate: Candidate) -> Refusal | None:
     """The engine must be able to serve HTTPS where the cluster's KServe requires it."""
-    if not candidate.environment.kserve.tls:
-        return None
-    return candidate.refuse_profile(Field.TLS, find_tls_faults(candidate.profile.engine))
-
-
-def check_deployment_storage(candidate: Candidate) -> Refusal | None:
-    """The deployment's own modelCache must suit this shape."""
-    return candidate.refuse_storage(Refused.INVALID_DEPLOYMENT)
+    problems = find_tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
+    return candidate.refuse_profile(Field.TLS, problems)
 
 
 def check_multi_node(candidate: Candidate) -> Refusal | None:
     """Several nodes need a pool that is declared multiNodeCapable."""
-    shape = candidate.shape
-    if shape is not None and shape.nodes > 1 and not candidate.pool.multi_node:
-        return candidate.refuse(Field.MULTI_NODE, shape.nodes, "false")
-    return None
+    nodes = candidate.shape.nodes if candidate.shape else 1
+    return candidate.refuse(Field.MULTI_NODE, nodes, "false") if nodes > 1 and not candidate.pool.multi_node else None
 
 
 def check_gpus_per_node(candidate: Candidate) -> Refusal | None:
     """A node must have the GPUs of one pod."""
-    shape, actual = candidate.shape, candidate.pool.gpus_per_node
-    if shape is not None and shape.gpus_per_node > actual:
-        return candidate.refuse(Field.GPUS_PER_NODE, shape.gpus_per_node, actual)
-    return None
+    required, actual = candidate.shape.gpus_per_node if candidate.shape else 0, candidate.pool.gpus_per_node
+    return candidate.refuse(Field.GPUS_PER_NODE, required, actual) if required > actual else None
 
 
 def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
@@ -145,17 +137,15 @@ def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
 def check_nvlink_domain(candidate: Candidate) -> Refusal | None:
     """An NVLink domain must have the required number of GPUs."""
     required, actual = candidate.profile.requires.nvlink_domain, candidate.pool.nvlink_domain
-    if required is not None and (actual is None or actual < required):
-        return candidate.refuse(Field.NVLINK_DOMAIN, required, actual)
-    return None
+    is_unmet = required is not None and (actual is None or actual < required)
+    return candidate.refuse(Field.NVLINK_DOMAIN, required, actual) if is_unmet else None
 
 
 def check_interconnect(candidate: Candidate) -> Refusal | None:
     """The GPUs of a node must be connected as required, or better."""
     required, actual = candidate.profile.requires.interconnect, candidate.pool.interconnect
-    if required is not None and (actual is None or required not in COVERED_INTERCONNECTS[actual]):
-        return candidate.refuse(Field.INTERCONNECT, required, actual)
-    return None
+    is_unmet = required is not None and (actual is None or required not in COVERED_INTERCONNECTS[actual])
+    return candidate.refuse(Field.INTERCONNECT, required, actual) if is_unmet else None
 
 
 def check_accelerator_type(candidate: Candidate) -> Refusal | None:
@@ -167,17 +157,15 @@ def check_accelerator_type(candidate: Candidate) -> Refusal | None:
 def check_bandwidth(candidate: Candidate) -> Refusal | None:
     """Nodes must be connected with the required bandwidth."""
     required, actual = candidate.profile.requires.bandwidth, candidate.pool.bandwidth
-    if required is not None and (actual is None or not required.is_met_by(actual)):
-        return candidate.refuse(Field.BANDWIDTH, required, actual)
-    return None
+    is_unmet = required is not None and (actual is None or not required.is_met_by(actual))
+    return candidate.refuse(Field.BANDWIDTH, required, actual) if is_unmet else None
 
 
 def check_precision(candidate: Candidate) -> Refusal | None:
     """The GPUs must support every required precision."""
     required, actual = candidate.profile.requires.precision, candidate.pool.precision
-    if required and (actual is None or not set(required) <= set(actual)):
-        return candidate.refuse(Field.PRECISION, required, actual)
-    return None
+    is_unmet = required and (actual is None or not set(required) <= set(actual))
+    return candidate.refuse(Field.PRECISION, required, actual) if is_unmet else None
 
 
 def check_claim_size(candidate: Candidate) -> Refusal | None:
@@ -187,20 +175,14 @@ def check_claim_size(candidate: Candidate) -> Refusal | None:
     return candidate.refuse_storage(Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 
 
-def check_shared_storage(candidate: Candidate) -> Refusal | None:
-    """The environment must have storage that every pod can mount."""
-    return candidate.refuse_storage(Refused.SHARED_STORAGE_MISSING)
-
-
-def check_storage_size(candidate: Candidate) -> Refusal | None:
-    """The claim must hold the weights."""
-    return candidate.refuse_storage(Refused.STORAGE_TOO_SMALL)
-
-
-def check_cache(candidate: Candidate) -> Refusal | None:
-    """A named ModelCache must keep its weights on this environment."""
-    return candidate.refuse_storage(Refused.CACHE_NOT_ON_ENVIRONMENT)
-
+# The deployment's own modelCache must suit this shape.
+check_deployment_storage = partial(Candidate.refuse_storage, reason=Refused.INVALID_DEPLOYMENT)
+# The environment must have storage that every pod can mount.
+check_shared_storage = partial(Candidate.refuse_storage, reason=Refused.SHARED_STORAGE_MISSING)
+# The claim must hold the weights.
+check_storage_size = partial(Candidate.refuse_storage, reason=Refused.STORAGE_TOO_SMALL)
+# A named ModelCache must keep its weights on this environment.
+check_cache = partial(Candidate.refuse_storage, reason=Refused.CACHE_NOT_ON_ENVIRONMENT)
 
 # The order is the specification: it is that of `Refused`, and finer.
 CHECKS: tuple[Check, ...] = (
@@ -245,30 +227,26 @@ def find_step(refusal: Refusal) -> int:
     return _STEPS[refusal.reason]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A profile on a pool with everything that refuses it."""
+def filter_candidates(
+    request: SchedulingRequest, environment: Environment, ledger: Ledger
+) -> Iterator[tuple[Candidate | None, tuple[Refusal, ...]]]:
+    """Returns every candidate that `filter_environment` would try if none were feasible, in its order.
 
-    candidate: Candidate | None  # None: refused before a pool was tried
-    refusals: tuple[Refusal, ...]
-
-
-def filter_candidates(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> tuple[Attempt, ...]:
-    """Returns every candidate that `filter_environment` would try if none were feasible, in its order."""
+    Each has everything that refuses it; None stands for one that is refused before a pool is tried.
+    """
     if environment.broken:
-        return (Attempt(None, refuse_unreadable(environment, Field.ENVIRONMENT).refusals),)
-    refusals = check_selectors(request, environment)
-    if refusals:
-        return (Attempt(None, refusals),)
-    unready = None if environment.ready else _refuse_unready(environment)
-    attempts = _try_candidates(request, environment, ledger, unready)
-    return tuple(Attempt(candidate, tuple(refusal for _, refusal in steps)) for candidate, steps in attempts)
+        yield None, refuse_unreadable(environment, Field.ENVIRONMENT).refusals
+    elif refusals := check_selectors(request, environment):
+        yield None, refusals
+    else:
+        unready = None if environment.ready else _refuse_unready(environment)
+        for candidate, steps in _try_candidates(request, environment, ledger, unready):
+            yield candidate, tuple(refusal for _, refusal in steps)
 
 
 def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Filters an environment for a new placement: it must be Ready."""
-    unready = None if environment.ready else _refuse_unready(environment)
-    return _filter(request, environment, ledger, unready)
+    return _filter(request, environment, ledger, None if environment.ready else _refuse_unready(environment))
 
 
 def filter_for_reschedule(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
@@ -285,29 +263,20 @@ def satisfies_requirements(request: SchedulingRequest, environment: Environment,
 
 def check_selectors(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
     """Returns what the selectors of the deployment and of the model refuse."""
-    if not (request.deployment.selector.requirements or request.model.selector.requirements):
-        return ()
-    labels = dict(environment.labels)
     refusals = (
-        _check_selector(environment, request.deployment.selector, labels, Field.DEPLOYMENT_SELECTOR),
-        _check_selector(environment, request.model.selector, labels, Field.MODEL_SELECTOR),
+        _check_selector(environment, request.deployment.selector, Field.DEPLOYMENT_SELECTOR),
+        _check_selector(environment, request.model.selector, Field.MODEL_SELECTOR),
     )
     return tuple(refusal for refusal in refusals if refusal is not None)
 
 
 def check_profile_selector(profile: Profile, environment: Environment) -> Refusal | None:
     """Returns what the selector of a profile refuses."""
-    if not profile.selector.requirements:
-        return None
-    return _check_selector(
-        environment, profile.selector, dict(environment.labels), Field.PROFILE_SELECTOR, profile.name
-    )
+    return _check_selector(environment, profile.selector, Field.PROFILE_SELECTOR, profile.name)
 
 
-def _check_selector(
-    environment: Environment, selector: Selector, labels: Mapping[str, str], field: Field, profile: str = ""
-) -> Refusal | None:
-    unmet = selector.find_unmet(labels)
+def _check_selector(environment: Environment, selector: Selector, field: Field, profile: str = "") -> Refusal | None:
+    unmet = selector.find_unmet(dict(environment.labels)) if selector.requirements else ()
     if not unmet:
         return None
     return Refusal(
@@ -333,10 +302,20 @@ def _filter(request: SchedulingRequest, environment: Environment, ledger: Ledger
             break
         first = next(steps, None)
         if first is None:
-            feasible = _accept(request, candidate, ledger)
+            assert candidate is not None  # a candidate without refusal has a pool and a shape
+            assert candidate.shape is not None
+            feasible = Assignment(
+                environment=environment.name,
+                profile=candidate.profile.name,
+                pool=candidate.pool.name,
+                shape=candidate.shape,
+                replicas=request.deployment.replicas,
+                vram=request.model.vram if candidate.profile.shape is None else None,
+                rank=rank_candidate(candidate, ledger),
+            )
             if feasible.rank is None:
                 return feasible
-            best = feasible if best is None else min(best, feasible, key=_sort_key_in_environment)
+            best = feasible if best is None else min(best, feasible, key=attrgetter("preference"))
             continue
         if first[0] > furthest:
             furthest, nearest = first[0], []
@@ -381,12 +360,16 @@ def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None  # reported by check_gpus_per_node
     environment, profile, pool = candidate.environment, candidate.profile, candidate.pool
-    replicas, spread = candidate.request.deployment.replicas, profile.replicas_across_nodes
-    demand = Demand(shape, replicas, spread is Spread.REQUIRED)
+    demand = build_demand(candidate.request, profile, shape)
     refusal = find_shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool)
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal
     return replace(refusal, field=Field.LEDGER)
+
+
+def build_demand(request: SchedulingRequest, profile: Profile, shape: Shape) -> Demand:
+    """Returns the replicas that a request needs."""
+    return Demand(shape, request.deployment.replicas, profile.replicas_across_nodes is Spread.REQUIRED)
 
 
 def find_shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str, pool: Pool) -> Refusal | None:
@@ -415,39 +398,10 @@ def find_shortage(room: PoolCapacity, demand: Demand, environment: str, profile:
 
 def _check_quota(candidate: Candidate) -> Refusal | None:
     usage, shape = candidate.request.quota_usage, candidate.shape
-    if usage is None or shape is None:
-        return None
-    excess = usage.find_excess(shape.gpus * candidate.request.deployment.replicas)
+    excess = usage.find_excess(shape.gpus * candidate.request.deployment.replicas) if usage and shape else None
     if excess is None:
         return None
-    return refuse_over_quota(candidate.environment.name, candidate.profile.name, candidate.pool.name, shape, excess)
-
-
-def refuse_over_quota(environment: str, profile: str, pool: str, shape: Shape, excess: QuotaUsage) -> Refusal:
-    """Returns the refusal of a request that exceeds the quota of its namespace."""
-    return Refusal(
-        reason=Refused.QUOTA_EXCEEDED,
-        field=Field.QUOTA,
-        environment=environment,
-        profile=profile,
-        pool=pool,
-        shape=shape,
-        required=excess.requested,
-        quota_usage=excess,
-    )
-
-
-def _accept(request: SchedulingRequest, candidate: Candidate | None, ledger: Ledger) -> Feasible:
-    assert candidate is not None  # a candidate without refusal has a pool and a shape
-    assert candidate.shape is not None
-    return Feasible(
-        environment=candidate.environment.name,
-        profile=candidate.profile.name,
-        pool=candidate.pool.name,
-        shape=candidate.shape,
-        vram=request.model.vram if candidate.profile.shape is None else None,
-        rank=rank_candidate(candidate, ledger),
-    )
+    return replace(candidate.refuse(Field.QUOTA, excess.requested, None, Refused.QUOTA_EXCEEDED), quota_usage=excess)
 
 
 def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
@@ -457,17 +411,12 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
         return None
     profile, memory_per_gpu = candidate.profile, candidate.pool.memory_per_gpu
     required = request.model.vram or (profile.requires.memory_per_gpu or 0) * shape.gpus
-    demand = Demand(shape, request.deployment.replicas, profile.replicas_across_nodes is Spread.REQUIRED)
+    demand = build_demand(request, profile, shape)
     return Rank(
         profile=request.model.profiles.index(profile),
         spare=None if memory_per_gpu is None else memory_per_gpu * shape.gpus - required,
         left=ledger.room(candidate.environment, candidate.pool).count_left_on_fullest(demand),
     )
-
-
-def _sort_key_in_environment(feasible: Feasible) -> tuple[tuple[int, int, int], int, str]:
-    assert feasible.rank is not None  # only ranked pools are compared
-    return feasible.rank.size, feasible.rank.left, feasible.pool
 
 
 def refuse_unreadable(environment: Environment, field: Field) -> Infeasible:

@@ -12,8 +12,9 @@ from typing import Self, TypeAlias
 from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.filters import find_step, refuse_over_quota
+from function.scheduling.filters import find_step
 from function.scheduling.ledger import charge_order
+from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 
 _Key: TypeAlias = tuple[str, str]
@@ -123,8 +124,15 @@ def limit_decision(
             accepted.append(assignment)
             continue
         current = _current_replicas(existing, planned) if existing else None
-        refusal = refuse_over_quota(
-            assignment.environment, assignment.profile, assignment.pool, assignment.shape, excess
+        refusal = Refusal(
+            reason=Refused.QUOTA_EXCEEDED,
+            field=Field.QUOTA,
+            environment=assignment.environment,
+            profile=assignment.profile,
+            pool=assignment.pool,
+            shape=assignment.shape,
+            required=excess.requested,
+            quota_usage=excess,
         )
         refusals.append(
             Infeasible(

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import Profile, Shape, Spread
+from function.domain.model import Profile, Shape
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.capacity import Demand, compute_shape
+from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (
     CHECKS,
+    Candidate,
+    build_demand,
     check_profile_selector,
     check_selectors,
     check_shared_storage,
@@ -87,17 +89,13 @@ def _decide_retention(
     pool = environment.pool(placement.pool)
     if pool is not None and not ledger.has_room_in_turn(environment, pool, placement):
         return Retention.EVICT
-    if _admission_impossible(environment, placement):
+    is_schedulable = environment.ready and not environment.broken
+    is_admitted = not environment.uid or environment.find_grants(placement.uid)
+    if not (is_schedulable or is_admitted or placement.has_resources):
         return Retention.EVICT
     if _new_shape_rejected(environment, placement) or not _is_still_valid(request, environment, pool, placement):
         return Retention.RESCHEDULE
     return Retention.KEEP
-
-
-def _admission_impossible(environment: Environment, placement: Placement) -> bool:
-    is_schedulable = environment.ready and not environment.broken
-    is_admitted = not environment.uid or environment.find_grants(placement.uid)
-    return not (is_schedulable or is_admitted or placement.has_resources)
 
 
 def _new_shape_rejected(environment: Environment, placement: Placement) -> bool:
@@ -146,21 +144,18 @@ def scale_existing(
     keeps those that it has: nothing is overcommitted.
     """
     desired, current = request.deployment.replicas, _count_current_replicas(environment, placement)
-    infeasible: Infeasible | None = None
-    if desired > current:
-        infeasible = _why_not_scaled(request, environment, replace(placement, replicas=current), shape, ledger)
+    infeasible = _why_not_scaled(request, environment, placement, shape, ledger) if desired > current else None
     profile = request.find_profile(placement.profile)
-    is_computed = profile is not None and profile.shape is None
     assignment = Assignment(
         environment=placement.environment,
         profile=placement.profile,
         pool=placement.pool,
         shape=shape,
         replicas=desired if infeasible is None else current,
-        vram=request.model.vram if is_computed else placement.vram,
+        vram=request.model.vram if profile and profile.shape is None else placement.vram,
         placement=placement,
     )
-    return assignment, infeasible
+    return assignment, replace(infeasible, current_replicas=current) if infeasible else None
 
 
 def _count_current_replicas(environment: Environment, placement: Placement) -> int:
@@ -175,60 +170,28 @@ def _count_current_replicas(environment: Environment, placement: Placement) -> i
 def _why_not_scaled(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> Infeasible | None:
-    pool = environment.pool(placement.pool)
+    pool, profile = environment.pool(placement.pool), request.find_profile(placement.profile)
     if pool is None or environment.broken:
-        field = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
-        return replace(refuse_unreadable(environment, field), current_replicas=placement.replicas)
-    invalid_profile = _refuse_invalid_profile(request, placement)
-    if invalid_profile is not None:
-        return Infeasible(
-            environment=environment.name, refusals=(invalid_profile,), current_replicas=placement.replicas
+        return refuse_unreadable(environment, Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS)
+    if profile is None:  # it cannot be read, so that nothing could be composed
+        refusal = Refusal(
+            reason=Refused.INVALID_PROFILE,
+            field=Field.PROFILE,
+            environment=placement.environment,
+            profile=placement.profile,
+            actual=next((broken.problems for broken in request.model.broken if broken.name == placement.profile), ()),
         )
-    storage = _refuse_storage(request, environment, pool, placement, shape)
-    profile = request.find_profile(placement.profile)
-    spread = profile is not None and profile.replicas_across_nodes is Spread.REQUIRED
-    demand = Demand(shape, request.deployment.replicas, spread)
-    capacity = find_shortage(ledger.room(environment, pool), demand, environment.name, placement.profile, pool)
-    refusals = storage if capacity is None else (*storage, capacity)
-    if not refusals:
+        return Infeasible(environment=environment.name, refusals=(refusal,))
+    candidate = Candidate(request, environment, profile, pool, shape)
+    faults, demand = candidate.storage_faults, build_demand(request, profile, shape)
+    if placement.serving_uri or placement.hydration.completed_at:
+        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, demand.replicas)
+    storage = [candidate.refuse_fault(fault) for fault in faults]
+    capacity = find_shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool)
+    if not storage and capacity is None:
         return None
     return Infeasible(
         environment=environment.name,
-        refusals=refusals,
+        refusals=(*storage, capacity) if capacity else tuple(storage),
         failed_at=find_step(capacity) if capacity and not storage else CHECKS.index(check_shared_storage),
-        current_replicas=placement.replicas,
-    )
-
-
-def _refuse_invalid_profile(request: SchedulingRequest, placement: Placement) -> Refusal | None:
-    """Refuses to scale up while the profile cannot be read, since nothing could be composed."""
-    broken = next((profile for profile in request.model.broken if profile.name == placement.profile), None)
-    if broken is None:
-        return None
-    return Refusal(
-        reason=Refused.INVALID_PROFILE,
-        field=Field.PROFILE,
-        environment=placement.environment,
-        profile=placement.profile,
-        actual=broken.problems,
-    )
-
-
-def _refuse_storage(
-    request: SchedulingRequest, environment: Environment, pool: Pool, placement: Placement, shape: Shape
-) -> tuple[Refusal, ...]:
-    faults = request.storage_check(environment, pool, shape, request.deployment.replicas)
-    if placement.serving_uri or placement.hydration.completed_at:
-        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, request.deployment.replicas)
-    return tuple(
-        Refusal(
-            reason=fault.reason,
-            field=Field.STORAGE,
-            environment=environment.name,
-            profile=placement.profile,
-            pool=pool.name,
-            shape=shape,
-            storage=fault,
-        )
-        for fault in faults
     )

@@ -28,7 +28,6 @@ from function.scheduling.verdicts import (
     Decision,
     DropCause,
     Dropped,
-    Feasible,
     Infeasible,
     SchedulingRequest,
     Verdict,
@@ -45,7 +44,6 @@ class _Snapshot:
 
     request: SchedulingRequest
     environments: Mapping[str, Environment]  # by name, in this order; without those that are being deleted
-    own: tuple[Placement, ...]
     ledger: Ledger  # what others have
     make_filter: FilterFactory
     usage: QuotaUsage | None
@@ -73,11 +71,24 @@ def schedule(
         make_filter: Makes the filter for a request, which may return cached verdicts.
         usage: What the namespace has of its quota. Where a new placement does not fit it, a smaller shape is tried.
     """
-    snapshot = _take_snapshot(request, environments, placements, make_filter, usage)
+    own: list[Placement] = []
+    others: list[Placement] = []
+    for placement in placements:
+        is_own = placement.deployment == request.deployment.name and placement.namespace == request.deployment.namespace
+        (own if is_own else others).append(placement)
+    known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
+    ledger = Ledger(others, own)
+    snapshot = _Snapshot(request, {e.name: e for e in known}, ledger, make_filter, usage)
+
     desired = request.deployment.environments
-    retained = retain(request, snapshot.environments, snapshot.own, snapshot.ledger)
+    retained = retain(request, snapshot.environments, own, ledger)
     kept = retained.kept[:desired]
-    scaled, not_scaled = _scale_kept(snapshot, kept)
+    scaled = [
+        scale_existing(request, snapshot.environments[p.environment], p, p.shape, ledger)
+        for p in kept
+        if p.shape is not None
+    ]
+    not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
     fault = _find_fault(snapshot)
     rescheduled: tuple[Assignment, ...] = ()
     chosen: tuple[Assignment, ...] = ()
@@ -86,7 +97,9 @@ def schedule(
         rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, desired - len(kept))
         used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
         chosen, refused = _choose_environments(snapshot, retained, used, desired - len(used))
-    assignments = tuple(sorted((*scaled, *rescheduled, *chosen), key=lambda a: a.environment))
+    assignments = tuple(
+        sorted((*(assignment for assignment, _ in scaled), *rescheduled, *chosen), key=lambda a: a.environment)
+    )
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, desired)
     return Decision(
         assignments=assignments,
@@ -98,23 +111,6 @@ def schedule(
         candidates=len(snapshot.environments),
         desired=desired,
     )
-
-
-def _take_snapshot(
-    request: SchedulingRequest,
-    environments: Sequence[Environment],
-    placements: Sequence[Placement],
-    make_filter: FilterFactory,
-    usage: QuotaUsage | None,
-) -> _Snapshot:
-    namespace, name = request.deployment.namespace, request.deployment.name
-    own: list[Placement] = []
-    others: list[Placement] = []
-    for placement in placements:
-        is_own = placement.deployment == name and placement.namespace == namespace
-        (own if is_own else others).append(placement)
-    known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
-    return _Snapshot(request, {e.name: e for e in known}, tuple(own), Ledger(others, own), make_filter, usage)
 
 
 def _find_fault(snapshot: _Snapshot) -> Refusal | None:
@@ -147,18 +143,6 @@ def find_unsatisfiable_storage(
     return first_fault
 
 
-def _scale_kept(
-    snapshot: _Snapshot, kept: Iterable[Placement]
-) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Returns the kept placements that can be read, and why some cannot be scaled up."""
-    scaled = [
-        scale_existing(snapshot.request, snapshot.environments[p.environment], p, p.shape, snapshot.ledger)
-        for p in kept
-        if p.shape is not None
-    ]
-    return tuple(assignment for assignment, _ in scaled), tuple(reason for _, reason in scaled if reason is not None)
-
-
 def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], limit: int) -> tuple[Assignment, ...]:
     """Reschedules placements on their own environments, where those still have a pool for them."""
     rescheduled: list[Assignment] = []
@@ -167,57 +151,39 @@ def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], l
         if environment is None or len(rescheduled) >= limit:
             continue
         verdict = filter_for_reschedule(snapshot.request, environment, snapshot.ledger)
-        if isinstance(verdict, Feasible):
-            rescheduled.append(_assign(snapshot, verdict, placement))
+        if isinstance(verdict, Assignment):
+            rescheduled.append(replace(verdict, placement=placement))
     return tuple(rescheduled)
 
 
 def _choose_environments(
     snapshot: _Snapshot, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Chooses environments until there are enough; an evicted placement may be chosen again in another shape."""
+    """Chooses environments until there are enough; an evicted placement may be chosen again in another shape.
+
+    A new placement that exceeds the quota is filtered again on the same environment, for what fits the quota.
+    """
     evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
     chosen: list[Assignment] = []
     refused: list[Infeasible] = []
-    quota = _Quota(snapshot)
+    usage = snapshot.usage
+    filter_within_quota: FilterFunc | None = None
     verdicts = _filter_in_order(snapshot, used, after_eviction=bool(evicted))
     while len(chosen) < limit and (verdict := next(verdicts, None)) is not None:
         existing = evicted.get(verdict.environment)
-        if existing is None:  # what exists is charged already
-            verdict = quota.check(verdict)
+        to_charge = None if existing else usage  # what exists is charged already
+        if to_charge and isinstance(verdict, Assignment) and to_charge.find_excess(verdict.gpus):
+            request = replace(snapshot.request, quota_usage=to_charge)
+            filter_within_quota = filter_within_quota or snapshot.make_filter(request)
+            verdict = filter_within_quota(request, snapshot.environments[verdict.environment], snapshot.ledger)
         if isinstance(verdict, Infeasible):
             refused.append(verdict)
             continue
-        chosen.append(_assign(snapshot, verdict, existing))
-        if existing is None:
-            quota.charge(verdict)
+        chosen.append(replace(verdict, placement=existing))
+        if to_charge:
+            usage = to_charge.with_placement(f"its own on {verdict.environment}", verdict.gpus)
+            filter_within_quota = None
     return tuple(chosen), tuple(refused)
-
-
-class _Quota:
-    """What is left of a namespace's quota while environments are chosen."""
-
-    def __init__(self, snapshot: _Snapshot) -> None:
-        self._snapshot, self._usage = snapshot, snapshot.usage
-        self._filter: FilterFunc | None = None
-
-    def check(self, verdict: Verdict) -> Verdict:
-        """Returns the verdict, or where it exceeds the quota, the verdict on what fits it on the same environment."""
-        usage, snapshot = self._usage, self._snapshot
-        if usage is None or isinstance(verdict, Infeasible) or usage.find_excess(self._gpus(verdict)) is None:
-            return verdict
-        request = replace(snapshot.request, quota_usage=usage)
-        self._filter = self._filter or snapshot.make_filter(request)
-        return self._filter(request, snapshot.environments[verdict.environment], snapshot.ledger)
-
-    def charge(self, chosen: Feasible) -> None:
-        """Charges what was chosen."""
-        if self._usage is not None:
-            self._usage = self._usage.with_placement(f"its own on {chosen.environment}", self._gpus(chosen))
-            self._filter = None
-
-    def _gpus(self, chosen: Feasible) -> int:
-        return chosen.shape.gpus * self._snapshot.request.deployment.replicas
 
 
 def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
@@ -235,32 +201,13 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
 
 def _sort_smallest_first(verdicts: Iterable[Verdict], *, by_name: bool) -> Iterator[Verdict]:
     """Returns the refusals, then the feasible environments, the smallest first; equals by name, or in their order."""
-    known = [*verdicts]
-    yield from (verdict for verdict in known if isinstance(verdict, Infeasible))
-    feasible = [verdict for verdict in known if isinstance(verdict, Feasible)]
-    yield from sorted(feasible, key=_sort_key_by_name if by_name else _sort_key_by_size)
-
-
-def _sort_key_by_size(feasible: Feasible) -> tuple[int, int, int]:
-    assert feasible.rank is not None  # the smallest is preferred
-    return feasible.rank.size
-
-
-def _sort_key_by_name(feasible: Feasible) -> tuple[tuple[int, int, int], int, str]:
-    assert feasible.rank is not None  # the smallest is preferred
-    return feasible.rank.size, feasible.rank.left, feasible.environment
-
-
-def _assign(snapshot: _Snapshot, verdict: Feasible, placement: Placement | None) -> Assignment:
-    return Assignment(
-        environment=verdict.environment,
-        profile=verdict.profile,
-        pool=verdict.pool,
-        shape=verdict.shape,
-        replicas=snapshot.request.deployment.replicas,
-        vram=verdict.vram,
-        placement=placement,
-    )
+    feasible: list[Assignment] = []
+    for verdict in verdicts:
+        if isinstance(verdict, Infeasible):
+            yield verdict
+        else:
+            feasible.append(verdict)
+    yield from sorted(feasible, key=lambda a: a.preference if by_name else a.preference[:3])
 
 
 def _split_carried_and_dropped(

@@ -85,15 +85,34 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feasible:
-    """A pool that satisfies every requirement."""
+class Assignment:
+    """A pool that satisfies every requirement: the verdict on an environment, and once chosen, where it serves."""
 
     environment: str
     profile: str
     pool: str
     shape: Shape
+    replicas: int
     vram: int | None = None  # bytes, where the shape was computed from it
+    placement: Placement | None = None  # the existing one, kept or updated in place
     rank: Rank | None = None  # where the smallest pool is preferred
+
+    @property
+    def preference(self) -> tuple[int, int, int, int, str, str]:
+        """Sorts by size where the smallest pool is preferred, then by the GPUs left on a node, then by name."""
+        assert self.rank is not None
+        return *self.rank.size, self.rank.left, self.environment, self.pool
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all replicas."""
+        return self.shape.gpus * self.replicas
+
+    @property
+    def is_rescheduled(self) -> bool:
+        """Whether an existing placement gets another profile, pool or shape than it was observed to have."""
+        placement, chosen = self.placement, (self.profile, self.pool, self.shape)
+        return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +143,7 @@ class Infeasible:
         return f"profile {profile}: {messages}" if profile else messages
 
 
-Verdict: TypeAlias = Feasible | Infeasible
+Verdict: TypeAlias = Assignment | Infeasible
 
 
 class DropCause(StrEnum):
@@ -141,25 +160,6 @@ class Dropped:
 
     placement: Placement
     cause: DropCause
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """One environment that is to serve."""
-
-    environment: str
-    profile: str
-    pool: str
-    shape: Shape
-    replicas: int
-    vram: int | None = None  # bytes, where the shape was computed from it
-    placement: Placement | None = None  # the existing one, kept or updated in place
-
-    @property
-    def is_rescheduled(self) -> bool:
-        """Whether an existing placement gets another profile, pool or shape than it was observed to have."""
-        placement, chosen = self.placement, (self.profile, self.pool, self.shape)
-        return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

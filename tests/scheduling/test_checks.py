@@ -11,7 +11,7 @@ from function.reasons import Refused
 from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Value
-from function.scheduling.verdicts import Feasible, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.support.builders import (
     deployment,
@@ -324,7 +324,7 @@ def check(case: Case) -> None:
     )
     verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
     if case.refused is None:
-        assert isinstance(verdict, Feasible), case.reason
+        assert isinstance(verdict, Assignment), case.reason
         return
     assert isinstance(verdict, Infeasible), case.reason
     found = [(r.reason, r.field, r.required, r.actual) for r in verdict.refusals]

@@ -14,7 +14,7 @@ from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, PoolUse
-from function.scheduling.verdicts import Feasible, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.serving.service import find_pool_problems
 from tests.support.builders import (
     deployment,
@@ -98,7 +98,7 @@ WINS = (
 @pytest.mark.parametrize("case", WINS, ids=lambda c: c.id)
 def test_chooses_the_first_feasible_pool(case: Wins) -> None:
     verdict = filter_environment(case.request, case.environment, Ledger(case.others))
-    assert isinstance(verdict, Feasible), case.reason
+    assert isinstance(verdict, Assignment), case.reason
     assert (verdict.profile, verdict.pool) == case.want, case.reason
 
 
@@ -106,8 +106,8 @@ def test_vram_is_recorded_where_it_made_the_shape() -> None:
     """810Gi on 8 x 80Gi: 2 nodes x 8."""
     computed = filter_environment(request(profile(), vram="810Gi"), environment("env", pool()), Ledger(()))
     declared = filter_environment(request(TWO_NODES, vram="810Gi"), environment("env", pool()), Ledger(()))
-    assert isinstance(computed, Feasible)
-    assert isinstance(declared, Feasible)
+    assert isinstance(computed, Assignment)
+    assert isinstance(declared, Assignment)
     assert (computed.shape, computed.vram) == (shape(2), 810 * 2**30)
     assert (declared.shape, declared.vram) == (shape(2), None)
 
@@ -240,7 +240,7 @@ def test_distinguishes_a_small_pool_from_a_full_one() -> None:
 def test_reschedules_on_an_environment_that_is_not_ready() -> None:
     """An outage is no reason to leave it; a new placement would not be scheduled there."""
     down = environment("env", pool(), ready=False)
-    assert isinstance(filter_for_reschedule(request(ONE_GPU), down, Ledger(())), Feasible)
+    assert isinstance(filter_for_reschedule(request(ONE_GPU), down, Ledger(())), Assignment)
     assert isinstance(filter_environment(request(ONE_GPU), down, Ledger(())), Infeasible)
 
 
@@ -249,7 +249,7 @@ def test_storage_for_one_node_skips_profiles_of_several() -> None:
     choice = ManagedCache(type=CacheType.EMPTY_DIR)
     wanted = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
     found = filter_environment(wanted, environment("env", pool()), Ledger(()))
-    assert isinstance(found, Feasible)
+    assert isinstance(found, Assignment)
     assert found.profile == "one"
 
 
@@ -268,7 +268,7 @@ def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_els
     old = replace(engine(EngineName.SGLANG), image="lmsysorg/sglang:v0.5.9")
     request = SchedulingRequest(deployment=deployment(), model=model(profile("old", shape(), engine=old)))
     plain = environment("env", pool())
-    assert isinstance(filter_environment(request, plain, Ledger(())), Feasible)
+    assert isinstance(filter_environment(request, plain, Ledger(())), Assignment)
     verdict = filter_environment(request, replace(plain, kserve=Kserve(tls=True)), Ledger(()))
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
@@ -331,18 +331,17 @@ def test_every_attempt_can_be_told() -> None:
     """Also those beyond the pool that wins, and with everything that refuses them."""
     here = environment("env", pool("fits"), pool("lone", multi_node=False), ready=False)
     found = filter_candidates(request(TWO_NODES), here, Ledger(()))
-    assert [(a.candidate.pool.name if a.candidate else None, [r.field for r in a.refusals]) for a in found] == [
+    assert [(candidate and candidate.pool.name, [r.field for r in refusals]) for candidate, refusals in found] == [
         ("fits", [Field.READY]),
         ("lone", [Field.MULTI_NODE, Field.READY]),
     ]
     up = filter_candidates(request(TWO_NODES), environment("env", pool("fits")), Ledger(()))
-    assert [a.refusals for a in up] == [()]
+    assert [refusals for _, refusals in up] == [()]
 
 
 def test_an_environment_that_comes_to_no_pool_is_one_attempt() -> None:
-    (broken,) = filter_candidates(request(TWO_NODES), environment("env", broken=True), Ledger(()))
-    (refused,) = filter_candidates(
-        request(TWO_NODES, selector=selector(tier="x")), environment("env", pool()), Ledger(())
-    )
-    assert (broken.candidate, [r.field for r in broken.refusals]) == (None, [Field.ENVIRONMENT])
-    assert (refused.candidate, [r.field for r in refused.refusals]) == (None, [Field.MODEL_SELECTOR])
+    other_label = request(TWO_NODES, selector=selector(tier="x"))
+    ((broken, of_broken),) = filter_candidates(request(TWO_NODES), environment("env", broken=True), Ledger(()))
+    ((refused, of_refused),) = filter_candidates(other_label, environment("env", pool()), Ledger(()))
+    assert (broken, [r.field for r in of_broken]) == (None, [Field.ENVIRONMENT])
+    assert (refused, [r.field for r in of_refused]) == (None, [Field.MODEL_SELECTOR])

@@ -14,7 +14,7 @@ from function.scheduling.capacity import Demand, PoolCapacity
 from function.scheduling.filters import filter_candidates, filter_environment, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, Feasible, Rank, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Rank, SchedulingRequest
 from tests.properties.test_schedule import needs, placements, profiled, sites
 from tests.support.builders import (
     GIB,
@@ -111,7 +111,7 @@ def test_declared_order_ignores_spare_capacity() -> None:
     (chosen,) = schedule(request, [environment("a", H200, A100)], []).assignments
     assert chosen.pool == "h200"
     verdict = filter_environment(request, environment("a", H200, A100), Ledger(()))
-    assert isinstance(verdict, Feasible)
+    assert isinstance(verdict, Assignment)
     assert verdict.rank is None
 
 
@@ -170,9 +170,9 @@ def test_gpus_left_on_the_fullest_node_used(
 
 def test_rank_respects_exclusive_replica_nodes() -> None:
     wanted = model(profile("one", shape(1, 4), replicas_across_nodes=Spread.REQUIRED), vram="60Gi")
-    (attempt,) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
-    assert attempt.candidate is not None
-    assert rank_candidate(attempt.candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
+    ((candidate, _),) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
+    assert candidate is not None
+    assert rank_candidate(candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
 
 
 def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, int]:
@@ -195,7 +195,7 @@ def test_no_feasible_pool_is_smaller_than_the_chosen_one(
     )
     known = [e for e in environments if not e.deleting]
     ledger = Ledger(existing)
-    every = [a.candidate for e in known for a in filter_candidates(wanted, e, ledger) if not a.refusals and a.candidate]
+    every = [c for e in known for c, refusals in filter_candidates(wanted, e, ledger) if not refusals and c]
     decision = schedule(wanted, environments, existing)
     assert bool(decision.assignments) == (bool(every) and decision.fault is None)
     for chosen in decision.assignments:

@@ -23,7 +23,7 @@ from function.scheduling.filters import (
 from function.scheduling.ledger import Ledger, measure_use
 from function.scheduling.refusals import Field, PoolUse, Refusal
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import DropCause, Feasible, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, DropCause, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,
@@ -162,8 +162,8 @@ def test_rescheduling_ignores_the_quota(gpus: int, within: bool) -> None:
     """Eight of twelve are left; what it is charged for already is for `within_quota` to know."""
     request = replace(asked(model(profile("default", shape(gpus=gpus)))), quota_usage=TAKES)
     there = environment("env", pool(gpus=16))
-    assert isinstance(filter_environment(request, there, Ledger(())), Feasible) == within
-    assert isinstance(filter_for_reschedule(request, there, Ledger(())), Feasible)
+    assert isinstance(filter_environment(request, there, Ledger(())), Assignment) == within
+    assert isinstance(filter_for_reschedule(request, there, Ledger(())), Assignment)
 
 
 def test_pool_use_reports_unusable_nodes() -> None:
@@ -211,7 +211,7 @@ def test_spare_memory_is_of_one_replica(memory: str | None, spare: int) -> None:
     """Four GPUs of 80Gi; what is required is required of each."""
     four = model(profile("four", shape(1, 4), requires=requires(memory=memory)))
     found = filter_environment(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
-    assert isinstance(found, Feasible)
+    assert isinstance(found, Assignment)
     assert found.rank is not None
     assert found.rank.spare == spare
 
@@ -223,7 +223,7 @@ def test_smallest_pool_is_of_the_first_feasible_profile() -> None:
     )
     there = environment("env", pool("large", memory="141Gi"), pool("middle"), pool("also", memory="96Gi"))
     found = filter_environment(asked(two, prefer=SMALLEST), there, Ledger(()))
-    assert isinstance(found, Feasible)
+    assert isinstance(found, Assignment)
     assert (found.profile, found.pool) == ("whole", "middle")
 
 
