@@ -7,13 +7,12 @@ Hugging Face repositories are exactly `owner/name` and revisions have no slash o
 gets both in one address. An address whose scheme has a source of its own must use that source.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from function import schemas
-from function.api.common import fit_engine, parse_selector, parse_shape
+from function.api.common import parse_selector, parse_shape
 from function.api.node_pool import parse_requires
 from function.api.problems import ADDRESS_FORM, SCHEMES, Parsed, Problems, find_nearest, validate
 from function.api.values import (
@@ -27,6 +26,7 @@ from function.api.values import (
     refuse_templates,
 )
 from function.domain.engine_args import find_model_faults, find_shape_faults, parse_parallel_flags
+from function.domain.engine_spec import ENGINES, EXPERT
 from function.domain.model import (
     CPU,
     MEMORY,
@@ -65,16 +65,6 @@ class _SecretRule:
     fixed: bool  # a Model may only use Secrets of its own namespace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """What the profiles of a model depend on."""
-
-    secrets: _SecretRule
-    served_name: str
-    source: Source | None  # None: the source has problems
-    sized: bool  # the model has `vram`, so that shapes can be computed
-
-
 def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Model | None]:
     """Returns the model; None if problems outside its profiles leave nothing to serve.
 
@@ -85,9 +75,7 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
     shared = kind == CLUSTER_MODEL
     secrets = _SecretRule(namespace=settings.secret_namespace if shared else namespace, fixed=not shared)
     source = _parse_source(spec, secrets, problems)
-    sized = spec.resources.vram is not None or problems.refuses("spec.resources.vram")
-    context = _Context(secrets=secrets, served_name=spec.model.name, source=source, sized=sized)
-    profiles, broken = _parse_profiles(spec.serving, context, problems)
+    profiles, broken = _parse_profiles(spec, source, secrets, problems)
     vram = parse_amount(spec.resources.vram, "spec.resources.vram", problems)
     disk = parse_amount(spec.resources.disk, "spec.resources.disk", problems)
     cpu = parse_quantity(spec.resources.cpu, "spec.resources.cpu", problems, CPU)
@@ -212,18 +200,20 @@ def _parse_secret(
 
 
 def _parse_profiles(
-    blocks: Sequence[schemas.Serving], context: _Context, problems: Problems
+    spec: schemas.ModelSpec, source: Source | None, secrets: _SecretRule, problems: Problems
 ) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
     """Returns the valid profiles and the broken ones, each in the order in which they are declared."""
     profiles: list[Profile] = []
     broken: list[BrokenProfile] = []
     paths_by_name: dict[str, str] = {}
-    for index, block in enumerate(blocks):
+    for index, block in enumerate(spec.serving):
         path = f"spec.serving[{index}]"
         first_path = paths_by_name.setdefault(block.name, path)
         if block.name and first_path != path:
             problems.add_invalid(f"{path}.name", block.name, f"unique, and {first_path} has the same name")
-        profile = None if problems.refuses(path) else _parse_profile(block, path, context, problems)
+        profile = None if problems.refuses(path) else _parse_profile(block, path, spec, secrets, problems)
+        if profile and source:
+            problems.update(find_model_faults(profile.engine, source, spec.model.name, f"{path}.engine"))
         problems_of_profile = problems.find_within(path)
         if profile and not problems_of_profile:
             profiles.append(profile)
@@ -232,25 +222,24 @@ def _parse_profiles(
     return tuple(profiles), tuple(broken)
 
 
-def _parse_profile(block: schemas.Serving, path: str, context: _Context, problems: Problems) -> Profile | None:
+def _parse_profile(
+    block: schemas.Serving, path: str, spec: schemas.ModelSpec, secrets: _SecretRule, problems: Problems
+) -> Profile | None:
     """Returns a profile, which may have problems; None if its engine is unknown."""
     topology, topology_path = block.replica_topology, f"{path}.replicaTopology"
     selector = parse_selector(block.environment_selector, f"{path}.environmentSelector", problems)
     requires = parse_requires(topology.requires if topology else None, f"{topology_path}.requires", problems)
     shape = parse_shape(topology, topology_path, problems)
-    if topology is None and not context.sized:
+    if topology is None and spec.resources.vram is None and not problems.refuses("spec.resources.vram"):
         problems.add_required(topology_path, "unless spec.resources.vram is set")
-    engine = _parse_engine(block.engine, f"{path}.engine", context, problems)
+    engine = _parse_engine(block.engine, f"{path}.engine", secrets, problems)
     if engine is None:
         return None
-    shape = _check_engine(block, engine, shape, path, problems)
-    if context.source:
-        problems.update(find_model_faults(engine, context.source, context.served_name, f"{path}.engine"))
     placement = topology.placement if topology else None
     return Profile(
         name=block.name,
         engine=engine,
-        shape=shape,
+        shape=_fit_shape(block, shape, engine, path, problems),
         selector=selector,
         requires=requires,
         pods_across_nodes=Spread(placement.pods_across_nodes) if placement and placement.pods_across_nodes else None,
@@ -258,7 +247,7 @@ def _parse_profile(block: schemas.Serving, path: str, context: _Context, problem
     )
 
 
-def _parse_engine(block: schemas.Engine, path: str, context: _Context, problems: Problems) -> Engine | None:
+def _parse_engine(block: schemas.Engine, path: str, secrets: _SecretRule, problems: Problems) -> Engine | None:
     """Returns the engine; None if its name is unknown."""
     refuse_templates(block, path, problems)
     check_env(block.env, f"{path}.env", problems)
@@ -270,11 +259,11 @@ def _parse_engine(block: schemas.Engine, path: str, context: _Context, problems:
         ephemeral_storage=parse_quantity(resources.ephemeral_storage, f"{at}.ephemeralStorage", problems),
         shm=parse_quantity(resources.shm, f"{at}.shm", problems),
     )
-    secrets = (
-        _parse_secret(reference, f"{path}.imagePullSecrets[{index}]", context.secrets, problems)
+    pull_secrets = tuple(
+        secret
         for index, reference in enumerate(block.image_pull_secrets or ())
+        if (secret := _parse_secret(reference, f"{path}.imagePullSecrets[{index}]", secrets, problems))
     )
-    pull_secrets = tuple(secret for secret in secrets if secret)
     image = parse_image(block.image, f"{path}.image", problems)
     if block.name not in set(EngineName):
         return None
@@ -289,15 +278,25 @@ def _parse_engine(block: schemas.Engine, path: str, context: _Context, problems:
     )
 
 
-def _check_engine(
-    block: schemas.Serving, engine: Engine, shape: Shape | None, path: str, problems: Problems
+def _fit_shape(
+    block: schemas.Serving, shape: Shape | None, engine: Engine, path: str, problems: Problems
 ) -> Shape | None:
     """Returns the shape as the engine runs it, and adds what in the arguments contradicts it."""
-    args_path = f"{path}.engine.args"
+    args_path, parallelism_path = f"{path}.engine.args", f"{path}.replicaTopology.parallelism"
+    parsed = parse_parallel_flags(engine.name, engine.args, args_path)
     if shape is None:
-        problems.update(parse_parallel_flags(engine.name, engine.args, args_path).problems)
+        problems.update(parsed.problems)
         return None
     problems.update(find_shape_faults(engine, shape, args_path))
+    data = shape.parallelism.data
+    if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
+        allowed = f"left out, as {engine.name} spans nodes by pipeline only"
+        problems.add_invalid(f"{parallelism_path}.data", data, allowed)
+    flag = parsed.values.get(EXPERT)
+    if flag is None:
+        return shape
     parallelism = block.replica_topology.parallelism if block.replica_topology else None
-    paths = (f"{path}.replicaTopology.parallelism", args_path)
-    return fit_engine(parallelism, shape, engine, paths, problems)
+    declared, required = parallelism.expert if parallelism else None, "enabled" if flag else "disabled"
+    if declared and declared != required:
+        problems.add_invalid(f"{parallelism_path}.expert", declared, f"{required}, as in {args_path}")
+    return replace(shape, parallelism=replace(shape.parallelism, expert=bool(flag)))

@@ -17,9 +17,7 @@ from dataclasses import replace
 from function import schemas
 from function.api.problems import Problems
 from function.domain.allocation import Share
-from function.domain.engine_args import parse_parallel_flags
-from function.domain.engine_spec import ENGINES, EXPERT
-from function.domain.model import Engine, ModelRef, Parallelism, Shape
+from function.domain.model import Parallelism, Shape
 from function.kube.manifests import Manifest, condition, get, integer, strings, text
 from function.kube.selectors import Operator, Requirement, Selector
 from function.reasons import Status
@@ -41,11 +39,6 @@ def is_current(manifest: Manifest, type_: str = "Ready") -> bool:
     """Tells whether a condition is about the current generation; true if either does not have one."""
     generation = get(manifest, "metadata.generation")
     return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation
-
-
-def parse_model_ref(reference: schemas.ModelRef) -> ModelRef:
-    """Returns a reference to a model."""
-    return ModelRef(kind=reference.kind, name=reference.name)
 
 
 def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
@@ -113,23 +106,6 @@ def parse_shape(
     if parallelism is None or problems.find_within(f"{path}.parallelism"):
         return None
     return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=replace(parallelism, expert=block.expert == "enabled"))
-
-
-def fit_engine(
-    block: schemas.Parallelism | None, shape: Shape, engine: Engine, paths: tuple[str, str], problems: Problems
-) -> Shape:
-    """Returns the shape as an engine runs it. `paths` are those of the parallelism and of the engine's arguments."""
-    path, args_path = paths
-    data = shape.parallelism.data
-    if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
-        problems.add_invalid(f"{path}.data", data, f"left out, as {engine.name} spans nodes by pipeline only")
-    flag = parse_parallel_flags(engine.name, engine.args).values.get(EXPERT)
-    if flag is None:
-        return shape
-    declared, required = block.expert if block else None, "enabled" if flag else "disabled"
-    if declared and declared != required:
-        problems.add_invalid(f"{path}.expert", declared, f"{required}, as in {args_path}")
-    return replace(shape, parallelism=replace(shape.parallelism, expert=bool(flag)))
 
 
 def _parse_pipeline_mode(

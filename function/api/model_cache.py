@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from function import schemas
-from function.api.common import parse_model_ref, parse_selector
+from function.api.common import parse_selector
 from function.api.problems import Parsed, Problems, validate
 from function.api.values import check_alternatives, dump, parse_amount
 from function.domain.cache import (
@@ -24,6 +24,7 @@ from function.domain.cache import (
     NamedCache,
     UserClaim,
 )
+from function.domain.model import ModelRef
 from function.kube.manifests import Manifest, flag, get, listing, text
 from function.reasons import Phase
 
@@ -50,7 +51,7 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         uid=text(manifest, "metadata.uid"),
-        model=parse_model_ref(spec.model_ref),
+        model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
         environments=None if spec.environments is None else tuple(sorted(set(spec.environments))),
         selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
         choice=_parse_claim(spec.storage or schemas.CacheStorage(), spec, "spec.storage", problems),

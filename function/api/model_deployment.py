@@ -1,8 +1,9 @@
 """Parses ModelDeployments."""
 
-from function.api.common import parse_model_ref, parse_selector
+from function.api.common import parse_selector
 from function.api.model_cache import parse_cache_choice
 from function.api.problems import Parsed, validate
+from function.domain.model import ModelRef
 from function.domain.placement import Deployment, Preference
 from function.kube.manifests import Manifest, text
 from function.schemas import DeploymentSpec
@@ -14,7 +15,7 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
     deployment = Deployment(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
-        model=parse_model_ref(spec.model_ref),
+        model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
         environments=spec.environments,
         replicas=spec.scaling.fixed.replicas,
         selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),

@@ -6,10 +6,11 @@ executed.
 """
 
 from function import schemas
-from function.api.common import is_current, is_ready, parse_model_ref, parse_shape, parse_share
+from function.api.common import is_current, is_ready, parse_shape, parse_share
 from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
+from function.domain.model import ModelRef
 from function.domain.placement import Placement
 from function.kube import names, quantity
 from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
@@ -41,7 +42,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         deployment=spec.deployment_ref.name if spec.deployment_ref else "",
-        model=parse_model_ref(spec.model_ref),
+        model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
         environment=environment,
         profile=spec.profile,
         pool=spec.pool,

@@ -9,11 +9,11 @@ import math
 import re
 from dataclasses import replace
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from function import schemas
 from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
-from function.api.values import check_env, dump, dump_all, parse_image, parse_quantity, refuse_templates
+from function.api.values import check_env, dump, parse_image, parse_quantity, refuse_templates
 from function.domain.allocation import Limits
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Kserve, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
@@ -24,6 +24,20 @@ ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
 
 _META = ("apiVersion", "kind", "metadata")
+# Fields of `download`, with those of `Download`.
+_DOWNLOAD_FIELDS = {
+    "image": "image",
+    "resources": "resources",
+    "env": "env",
+    "nodeSelector": "node_selector",
+    "tolerations": "tolerations",
+    "serviceAccountName": "service_account",
+    "imagePullSecrets": "pull_secrets",
+    "tokenSecretName": "token_secret",
+    "activeDeadlineSeconds": "deadline_seconds",
+    "backoffLimit": "backoff_limit",
+    "securityContext": "security",
+}
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _MAX_ID = 2**31 - 1
@@ -41,8 +55,7 @@ def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settin
 
 def parse_download(block: schemas.Download | None, weaker: Download, path: str, problems: Problems) -> Download:
     """Returns the settings of downloads, merged over weaker ones."""
-    if block is None:
-        return weaker
+    block = block or schemas.Download()
     resources, security = block.resources, block.security_context
     for side, amounts in (("requests", resources and resources.requests), ("limits", resources and resources.limits)):
         for name, amount in (amounts or {}).items():
@@ -59,52 +72,29 @@ def parse_download(block: schemas.Download | None, weaker: Download, path: str, 
     refuse_templates(block, path, problems)
     parse_image(block.image, f"{path}.image", problems)
 
-    def choose(key: str, value: T | None, default: T) -> T:
-        return default if value is None or problems.find_within(f"{path}.{key}") else value
-
-    secrets = block.image_pull_secrets
-    node_selector: Manifest | None = None if block.node_selector is None else {**block.node_selector}
-    return Download(
-        image=choose("image", block.image, weaker.image),
-        resources=choose("resources", dump(resources) if resources else None, weaker.resources),
-        env=choose("env", None if block.env is None else dump_all(block.env), weaker.env),
-        node_selector=choose("nodeSelector", node_selector, weaker.node_selector),
-        tolerations=choose(
-            "tolerations", None if block.tolerations is None else dump_all(block.tolerations), weaker.tolerations
-        ),
-        service_account=choose("serviceAccountName", block.service_account_name, weaker.service_account),
-        pull_secrets=choose(
-            "imagePullSecrets", None if secrets is None else tuple(s.name for s in secrets), weaker.pull_secrets
-        ),
-        token_secret=choose("tokenSecretName", block.token_secret_name, weaker.token_secret),
-        deadline_seconds=choose("activeDeadlineSeconds", block.active_deadline_seconds, weaker.deadline_seconds),
-        backoff_limit=choose("backoffLimit", block.backoff_limit, weaker.backoff_limit),
-        security=choose("securityContext", dump(security) if security else None, weaker.security),
-        prepare=Prepare(block.prepare or weaker.prepare),
-    )
+    chosen: dict[str, Any] = {}
+    for key, value in dump(block).items():
+        if key in _DOWNLOAD_FIELDS and value is not None and not problems.find_within(f"{path}.{key}"):
+            chosen[_DOWNLOAD_FIELDS[key]] = tuple(value) if isinstance(value, list) else value
+    if "pull_secrets" in chosen:
+        chosen["pull_secrets"] = tuple(secret["name"] for secret in chosen["pull_secrets"])
+    return replace(weaker, **chosen, prepare=Prepare(block.prepare or weaker.prepare))
 
 
 def parse_kserve(block: schemas.Kserve | None, weaker: Kserve, path: str, problems: Problems) -> Kserve:
     """Returns the settings of KServe's installation, merged over weaker ones."""
-    if block is None:
-        return weaker
     refuse_templates(block, path, problems)
-    return Kserve(
-        namespace=weaker.namespace if block.namespace is None else block.namespace,
-        config_prefix=weaker.config_prefix if block.config_prefix is None else block.config_prefix,
-        gateway=weaker.gateway if block.gateway is None else block.gateway,
-        tls=weaker.tls if block.tls is None else block.tls,
-    )
+    return replace(weaker, **block.model_dump(exclude_none=True)) if block else weaker
 
 
 def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     """Returns the settings of one level merged over a weaker one, and the problems of this level."""
     spec, problems = validate(schemas.Defaults, fields, path)
-    image_path = f"{path}.storageInitializerImage"
+    image_path, download = f"{path}.storageInitializerImage", weaker.download
     refuse_templates(spec.storage_initializer_image, image_path, problems)
     image = parse_image(spec.storage_initializer_image, image_path, problems)
-    is_valid_image = image and not problems.find_within(image_path)
-    download = replace(weaker.download, image=image) if is_valid_image else weaker.download
+    if image and not problems.find_within(image_path):
+        download = replace(download, image=image)
     ttl, limits = spec.ttl or schemas.Ttl(), spec.limits or schemas.Limits()
 
     def choose(value: T | None, default: T) -> T:
