@@ -72,6 +72,10 @@ class CacheEntry:
     message: str = ""
     hydration: Hydration = Hydration()
 
+    def is_mountable_from(self, namespace: str) -> bool:
+        """Tells whether pods of a remote namespace can mount the claim, as far as its own is known."""
+        return self.hydration.namespace in ("", namespace)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:

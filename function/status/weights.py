@@ -22,6 +22,7 @@ def describe_storage(state: StorageState) -> str:
         place="" if state.for_cache else f"Environment {state.environment}: ",
         claim=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
         name=state.name,
+        namespace=state.namespace,
         message=state.message,
         redownload=format_redownload_note(state.bytes_per_pod),
         failure=state.failure.label if state.failure else "",

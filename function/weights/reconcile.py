@@ -128,9 +128,7 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     if planned.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
         return _refuse(writer, planned.faults, environment, recorded)
     observed = replace(observed, write_failures=write_failures)
-    # No pod can mount what a ModelCache has in another namespace.
-    reported = entry if entry and entry.hydration.namespace in ("", request.namespace) else None
-    return _carry_out(writer, request, observed, environment, reported, serving_uri)
+    return _carry_out(writer, request, observed, environment, entry, serving_uri)
 
 
 def _carry_out(  # what is planned, observed and reported
@@ -342,7 +340,7 @@ def _describe(
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
-        return describe_cache(entry, environment)
+        return describe_cache(entry, environment, observed.wanted.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
     if observed.is_hydrated and job and not job.state_unknown:
@@ -371,7 +369,7 @@ def _is_gate_open(observed: _Observed, entry: CacheEntry | None) -> bool:
     if observed.plan.gate is Gate.CLAIM:
         return observed.claim.present
     if observed.plan.gate is Gate.CACHE:
-        return entry is not None and entry.phase is Phase.READY
+        return entry is not None and entry.phase is Phase.READY and entry.is_mountable_from(observed.wanted.namespace)
     return True
 
 

@@ -80,6 +80,15 @@ class Finding(Enum):
         PlacementStorage.CLAIM_PENDING,
         "The ModelCache has nothing on environment {environment} yet",
     )
+    CACHE_IN_OTHER_NAMESPACE = (
+        Status.FALSE,
+        PlacementStorage.CLAIM_PENDING,
+        (
+            "The ModelCache has its weights in namespace {message} of environment {environment}, where it started "
+            "under another remoteNamespacePrefix, and pods in namespace {namespace} cannot mount them; create another "
+            "ModelCache and name that one"
+        ),
+    )
     CACHE_PENDING = Status.FALSE, PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}"
     CACHE_DOWNLOADING = Status.FALSE, PlacementStorage.DOWNLOADING, "The ModelCache is downloading"
     CACHE_FAILED = Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}"
@@ -277,10 +286,17 @@ def describe_hydrated(
     return StorageState(finding=Finding.HYDRATED, problems=(*unchanged, *problems))
 
 
-def describe_cache(entry: CacheEntry | None, environment: str) -> StorageState:
-    """Describes what a ModelCache last reported of its weights on one environment."""
+def describe_cache(entry: CacheEntry | None, environment: str, namespace: str) -> StorageState:
+    """Describes what a ModelCache last reported of its weights on one environment, for pods of a remote namespace."""
     if entry is None:
         return StorageState(finding=Finding.CACHE_EMPTY, environment=environment)
+    if not entry.is_mountable_from(namespace):
+        return StorageState(
+            finding=Finding.CACHE_IN_OTHER_NAMESPACE,
+            environment=environment,
+            namespace=namespace,
+            message=entry.hydration.namespace,
+        )
     if entry.phase is Phase.FAILED:
         finding = Finding.CACHE_FAILED
     elif entry.unreachable:

@@ -9,6 +9,7 @@ from function.domain.model import HuggingFaceSource, ModelRef
 from function.kube.manifests import get, text
 from function.reasons import Phase
 from function.remote.object_writer import ManagementPolicy
+from function.status.weights import describe_storage
 from function.weights.request import NamedCacheFacts
 from function.weights.state import Finding
 from tests.support import builders
@@ -331,6 +332,29 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     assert found.gate_open is (finding is Finding.CACHE_HYDRATED), reason
     known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason
+
+
+@pytest.mark.parametrize(
+    ("namespace", "finding", "gate_open"),
+    [
+        ("", Finding.CACHE_HYDRATED, True),
+        ("ml-team-research", Finding.CACHE_HYDRATED, True),
+        ("a-research", Finding.CACHE_IN_OTHER_NAMESPACE, False),
+    ],
+)
+def test_names_namespace_in_which_another_prefix_left_named_cache(
+    namespace: str, finding: Finding, *, gate_open: bool
+) -> None:
+    request = request_storage(NamedCache(name="weights"), named_cache=FACTS)
+    entry = CacheEntry(environment="east", phase=Phase.READY, hydration=Hydration(namespace=namespace))
+    weights = reconcile_observed(request, {}, entry=entry)
+    assert (weights.state.finding, weights.gate_open) == (finding, gate_open)
+    message = (
+        "The ModelCache has its weights in namespace a-research of environment east, where it started under another "
+        "remoteNamespacePrefix, and pods in namespace ml-team-research cannot mount them; create another ModelCache "
+        "and name that one"
+    )
+    assert (describe_storage(weights.state) == message) is not gate_open
 
 
 def test_prepares_job_after_write_failure() -> None:
