@@ -169,8 +169,8 @@ MUTANTS = (
             Change(
                 "function.composers.scopes",
                 "own_scope",
-                "requirements.placements_of(deployment.name, deployment.namespace)",
-                'requirements.placements_of(deployment.name, "")',
+                "requirements.placements(deployment.namespace, deployment=deployment.name)",
+                'requirements.placements("", deployment=deployment.name)',
             ),
         ),
     ),

@@ -92,7 +92,7 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}
     key = requirements.key_placements_on(environment.name)
-    required, labelled = {key: requirements.placements_on(environment.name)}, call.answer(key)
+    required, labelled = {key: requirements.placements(environment=environment.name)}, call.answer(key)
     if labelled is Answer.PENDING:
         return required
     known = {placement.uid for placement in PLACEMENTS.parse(labelled) if placement}

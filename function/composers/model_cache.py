@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS
-from function.composers import requirements, resolve
+from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
-from function.contract import RESPONSE_BYTES, Answer, Answered, Call, Composed, Condition, Outcome, Requirement
+from function.composers.resolve import UnresolvedError, resolve_model
+from function.contract import RESPONSE_BYTES, Answer, Call, Composed, Outcome, RequiredResource, Requirement
 from function.domain.cache import Consumer, Hydration, ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model
@@ -79,19 +80,21 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Composes the remote objects of a ModelCache, and reports each environment."""
     orphans = find_orphan_objects(call, call.answer(requirements.OBJECTS))
     call = observe_orphans(call, orphans)
-    outcome = _compose(call, settings)
+    parsed, required = parse_model_cache(call.xr), required_resources(call)
+    if parsed.value is None:
+        outcome = keep_observed(call, settings, required, [report.invalid_cache(parsed.problems)])
+    else:
+        try:
+            outcome = _carry_out(call, settings, required, _resolve_inputs(call, parsed.value, settings))
+        except UnresolvedError as error:
+            outcome = keep_observed(call, settings, required, error.conditions)
     return replace(outcome, composed=adopt_objects(outcome.composed, call, orphans))
 
 
-def _compose(call: Call, settings: Settings) -> Outcome:
-    parsed, required = parse_model_cache(call.xr), required_resources(call)
-    if parsed.value is None:
-        return keep_observed(call, settings, required, [report.invalid_cache(parsed.problems)])
-    inputs = _resolve_inputs(call, parsed.value, settings)
-    if isinstance(inputs, Condition):
-        return keep_observed(call, settings, required, [inputs])
-    names = {*_list_selected(inputs), *_list_observed(call)}
-    parts = _fit_response([_compose_part(call, inputs, name) for name in sorted(names)])
+def _carry_out(call: Call, settings: Settings, required: Mapping[str, Requirement], inputs: _Inputs) -> Outcome:
+    observed = _group_observed(call)
+    names = sorted({*_list_selected(inputs), *observed})
+    parts = _fit_response([_compose_part(inputs, name, observed.get(name, {})) for name in names])
     composed = {key: item for part in parts for key, item in part.composed.items()}
     rows = [part.row for part in parts if part.row]
     size = next((part.size for part in parts if part.size), None)
@@ -111,11 +114,10 @@ def _compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def _compose_part(call: Call, inputs: _Inputs, name: str) -> _Part:
+def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _Part:
     """Composes what one environment has; drops what has no consumer where the environment is not selected any more."""
     cache, environment = inputs.cache, inputs.environments.get(name)
     prefix = f"{name}{_SEPARATOR}"
-    prefixed = {key: manifest for key, manifest in call.observed.items() if key.startswith(prefix)}
     observed = {key.removeprefix(prefix): manifest for key, manifest in prefixed.items()}
     consumers = [consumer for consumer in inputs.consumers if consumer.environment == name]
     claims = list_claims(observed.values())
@@ -171,14 +173,14 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 def _require_environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:
     """Requires the environments that the cache names or selects, and those on which it has something."""
     required: dict[str, Requirement] = {}
-    names = {*(cache.environments or ()), *_list_observed(call)}
+    names = {*(cache.environments or ()), *_group_observed(call)}
     if cache.environments is None:
         required[requirements.ENVIRONMENTS] = requirements.environments(cache.selector.equalities)
         listed = call.answer(requirements.ENVIRONMENTS)
         if listed is Answer.PENDING:
             return required
         names -= {environment.name for environment in ENVIRONMENTS.parse(listed, BUILT_IN)}
-    return required | {requirements.key_environment(name): requirements.environment(name) for name in sorted(names)}
+    return required | requirements.environments_by_name(sorted(names))
 
 
 def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
@@ -188,7 +190,7 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
     """
     if not isinstance(mapping(call.xr, "status").get("readers"), list):
         return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
-    required = {requirements.PLACEMENTS: requirements.placements_reading(cache.name, cache.namespace)}
+    required = {requirements.PLACEMENTS: requirements.placements(cache.namespace, cache=cache.name)}
     listed = call.answer(requirements.PLACEMENTS)
     if listed is Answer.PENDING:
         return required
@@ -198,35 +200,34 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
     return required
 
 
-def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Inputs | Condition:
-    """Returns the inputs; a condition where one is invalid or not answered yet."""
-    model = resolve.model(call, cache.model, cache.namespace, ConditionType.MODEL_RESOLVED, settings)
-    if isinstance(model, Condition):
-        return model
+def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Inputs:
+    model = resolve_model(call, cache.model, cache.namespace, ConditionType.MODEL_RESOLVED, settings)
     environments = _collect_answers(call, _require_environments(call, cache))
     items = _collect_answers(call, _require_placements(call, cache))
-    if environments is None or items is None:
-        return references.resolving(ConditionType.MODEL_RESOLVED)
     placements = {(p.namespace, p.name): p for p in PLACEMENTS.parse(items) if p}
     existing_names = {text(item.load(), "metadata.name") for item in items}
     # A placement that exists and cannot be parsed may read what it read before.
     unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]
     named_cache = NamedCache(name=cache.name)
+    owned_claims = {name: list_owned_claims(observed.values()) for name, observed in _group_observed(call).items()}
     return _Inputs(
         cache=cache,
         model=model,
         environments={e.name: e for e in ENVIRONMENTS.parse(environments, settings)},
         users=tuple(p for p in placements.values() if p.namespace == cache.namespace and p.cache == named_cache),
-        consumers=(*find_consumers(cache, placements.values(), _list_owned_claims(call)), *unparsed),
+        consumers=(*find_consumers(cache, placements.values(), owned_claims), *unparsed),
         settings=settings,
     )
 
 
-def _collect_answers(call: Call, names: Iterable[str]) -> Answered | None:
-    """Returns all that was answered; None while an answer is outstanding."""
-    answers = [call.answer(name) for name in names]
-    answered = [answer for answer in answers if answer is not Answer.PENDING]
-    return tuple(item for answer in answered for item in answer) if len(answered) == len(answers) else None
+def _collect_answers(call: Call, names: Iterable[str]) -> list[RequiredResource]:
+    """Returns all resources for these requirements."""
+    resources: list[RequiredResource] = []
+    for answer in map(call.answer, names):
+        if answer is Answer.PENDING:
+            raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
+        resources += answer
+    return resources
 
 
 def _list_selected(inputs: _Inputs) -> tuple[str, ...]:
@@ -237,17 +238,12 @@ def _list_selected(inputs: _Inputs) -> tuple[str, ...]:
     return tuple(sorted(e.name for e in inputs.environments.values() if cache.selects(e)))
 
 
-def _list_observed(call: Call) -> set[str]:
-    """Lists the environments on which an object of the cache is observed."""
-    return {key.partition(_SEPARATOR)[0] for key in call.observed}
-
-
-def _list_owned_claims(call: Call) -> Mapping[str, frozenset[str]]:
-    """Lists the claims that would be deleted with their Objects, by environment."""
-    by_environment: dict[str, list[Manifest]] = {}
+def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
+    """Groups the observed resources by the environment that they are for."""
+    groups: dict[str, dict[str, Manifest]] = {}
     for key, manifest in call.observed.items():
-        by_environment.setdefault(key.partition(_SEPARATOR)[0], []).append(manifest)
-    return {name: list_owned_claims(observed) for name, observed in by_environment.items()}
+        groups.setdefault(key.partition(_SEPARATOR)[0], {})[key] = manifest
+    return groups
 
 
 def _fit_response(parts: list[_Part]) -> list[_Part]:

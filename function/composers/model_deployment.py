@@ -4,16 +4,18 @@ While an input is unanswered, missing or invalid, every placement is carried ove
 deployment requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
 from function.api.settings import parse_settings
-from function.composers import requirements, resolve, scopes
+from function.composers import requirements, scopes
 from function.composers.outcome import build_outcome, keep_observed
 from function.composers.placement_writer import build_placement, lower_replicas
+from function.composers.resolve import UnresolvedError, resolve_model
 from function.composers.scopes import Scope
 from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
@@ -69,9 +71,10 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         return keep_observed(call, settings, {}, [report.build_invalid(parsed.problems)])
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
-    model = _resolve_model(call, deployment, settings)
-    if isinstance(model, Condition):
-        return hold(own_scope, [model])
+    try:
+        model = _resolve_servable_model(call, deployment, settings)
+    except UnresolvedError as error:
+        return hold(own_scope, error.conditions)
     resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
     resolving = [resolved, references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
@@ -108,11 +111,10 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     return replace(considered, request=request, decision=decision)
 
 
-def _resolve_model(call: Call, deployment: Deployment, settings: Settings) -> Model | Condition:
-    """Returns the model; ModelResolved where it is missing or has no valid profile."""
-    model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
-    if isinstance(model, Model) and not model.profiles:
-        return references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
+def _resolve_servable_model(call: Call, deployment: Deployment, settings: Settings) -> Model:
+    model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
+    if not model.profiles:
+        raise UnresolvedError(references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems))
     return model
 
 
@@ -169,9 +171,11 @@ def required_resources(call: Call) -> dict[str, Requirement]:
     if deployment is None:
         return {}
     settings = parse_settings(call.input, call.context).value
-    # Selectors do not depend on settings.
-    model = resolve.model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
-    labels = SchedulingRequest(deployment=deployment, model=model).labels if isinstance(model, Model) else {}
+    labels: Mapping[str, str] = {}
+    with suppress(UnresolvedError):
+        # Selectors do not depend on settings.
+        model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
+        labels = SchedulingRequest(deployment=deployment, model=model).labels
     return scopes.required_resources(call, deployment, labels, settings)
 
 

@@ -6,16 +6,16 @@ weights that it serves, until other weights are verified. A service of another g
 one stays until the new one may be composed. While a reference does not resolve, everything stays as observed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from function.api.model_placement import PLACEMENTS, parse_placement
 from function.api.settings import parse_settings
-from function.composers import requirements, resolve
+from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.composers.placement_writer import build_labels
-from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
-from function.domain.allocation import QuotaUsage
+from function.composers.resolve import UnresolvedError, resolve_placement
+from function.contract import Answer, Call, Condition, Outcome, Requirement
 from function.domain.cache import ManagedCache, NamedCache
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
@@ -60,13 +60,16 @@ def compose(call: Call, settings: Settings) -> Outcome:
     required = _required_resources(call, parsed.value, settings)
     orphans, deleting = find_orphan_objects(call, listed), find_deleting_objects(call, listed)
     call = observe_orphans(call, orphans)
+    invalid = [references.invalid_placement(parsed.problems)]
     if parsed.value is None:
-        outcome = keep_observed(call, settings, required, [references.invalid_placement(parsed.problems)])
+        outcome = keep_observed(call, settings, required, invalid)
     elif parsed.problems:
-        invalid = references.invalid_placement(parsed.problems)
-        outcome = _hold(call, settings, required, [invalid], parsed.value, scale_down=False)
+        outcome = _hold(call, settings, required, invalid, parsed.value, scale_down=False)
     else:
-        outcome = _carry_out(call, settings, required, parsed.value, deleting)
+        try:
+            outcome = _carry_out(call, settings, required, parsed.value, deleting)
+        except UnresolvedError as error:
+            outcome = _hold(call, settings, required, error.conditions, parsed.value)
     composed = adopt_objects(outcome.composed, call, orphans)
     if listed is Answer.PENDING:
         composed = carry_over(call.observed) | composed
@@ -81,19 +84,29 @@ def _carry_out(
     deleting: Mapping[str, Manifest],
 ) -> Outcome:
     """Resolves references, checks admission, reconciles weights and service, and reports."""
-    resolved = resolve.placement(call, placement, settings)
-    if isinstance(resolved, Condition):
-        return _hold(call, settings, required, [resolved], placement)
-    quota_excess = _find_quota_excess(call, placement, settings)
-    if isinstance(quota_excess, Condition):
-        return _hold(call, settings, required, [_RESOLVED, quota_excess], placement)
-    admitted = _check_admission(resolved, quota_excess)
-    if not admitted.may_compose and _nothing_composed(call):
-        known = [_RESOLVED, report.build_admitted(placement, admitted)]
+    resolved = resolve_placement(call, placement, settings)
+    admission = _check_admission(call, resolved)
+    if not admission.may_compose and _nothing_composed(call):
+        known = [_RESOLVED, report.build_admitted(placement, admission)]
         return _hold(call, settings, required, known, placement)
-    writer = _build_writer(call, resolved, deleting)
-    weights = _reconcile_weights(call, resolved, writer)
-    service = reconcile_service(resolved, writer, weights, admitted)
+    writer = ObjectWriter(
+        owner=placement.name,
+        namespace=placement.namespace,
+        provider_config=resolved.environment.provider_config,
+        watch=settings.object_watch,
+        observed=call.observed,
+        deleting=deleting,
+    )
+    weights = reconcile_weights(
+        _request_storage(resolved),
+        writer,
+        placement.environment,
+        placement.hydration,
+        resolved.entry,
+        placement.serving_uri,
+        service_exists=_has_service(call),
+    )
+    service = reconcile_service(resolved, writer, weights, admission)
     composed = {
         NAMESPACE: compose_namespace(resolved.namespace, writer),
         **weights.composed,
@@ -104,59 +117,14 @@ def _carry_out(
     if not service.previous_weights_unused:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
-    return _build_outcome(call, required, composed, _Execution(resolved, admitted, weights, service))
 
-
-@dataclass(frozen=True, slots=True)
-class _Execution:
-    """How a placement was carried out in this call."""
-
-    resolved: ResolvedPlacement
-    admitted: Admission
-    weights: Weights
-    service: ServiceRollout
-
-    @property
-    def may_compose_service(self) -> bool:
-        """Whether admission and weights allow to compose the service now."""
-        return self.admitted.may_compose and self.weights.gate_open
-
-
-def _build_writer(call: Call, resolved: ResolvedPlacement, deleting: Mapping[str, Manifest]) -> ObjectWriter:
-    return ObjectWriter(
-        owner=resolved.placement.name,
-        namespace=resolved.placement.namespace,
-        provider_config=resolved.environment.provider_config,
-        watch=resolved.settings.object_watch,
-        observed=call.observed,
-        deleting=deleting,
-    )
-
-
-def _reconcile_weights(call: Call, resolved: ResolvedPlacement, writer: ObjectWriter) -> Weights:
-    placement = resolved.placement
-    return reconcile_weights(
-        _request_storage(resolved),
-        writer,
-        resolved.environment.name,
-        placement.hydration,
-        resolved.entry,
-        placement.serving_uri,
-        service_exists=_has_service(call),
-    )
-
-
-def _build_outcome(
-    call: Call, required: Mapping[str, Requirement], composed: Mapping[str, Composed], execution: _Execution
-) -> Outcome:
-    resolved, weights, service = execution.resolved, execution.weights, execution.service
-    conditions = _list_conditions(execution)
+    conditions = _list_conditions(resolved, admission, weights, service)
     status = report.build_status(
-        resolved.placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
+        placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
     )
     outcome = build_outcome(
         call,
-        resolved.settings,
+        settings,
         requirements=required,
         composed=composed,
         status=status | report.build_progress(call.xr, conditions, weights.state, service.remote),
@@ -166,22 +134,22 @@ def _build_outcome(
     )
     if not service.rollout_blocked:
         return outcome
-    blocked = report.build_rollout_blocked(
-        resolved.placement, execution.admitted, needs_same_node=service.needs_same_node
-    )
+    blocked = report.build_rollout_blocked(placement, admission, needs_same_node=service.needs_same_node)
     return replace(outcome, events=(*outcome.events, blocked))
 
 
-def _list_conditions(execution: _Execution) -> tuple[Condition, ...]:
-    resolved, service = execution.resolved, execution.service
+def _list_conditions(
+    resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
+) -> tuple[Condition, ...]:
     placement = resolved.placement
-    accepted = report.build_service_accepted(service.remote, may_compose=execution.may_compose_service)
+    may_compose = admission.may_compose and weights.gate_open
+    accepted = report.build_service_accepted(service.remote, may_compose=may_compose)
     ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
     ready = pools.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (
         _RESOLVED,
-        report.build_admitted(placement, execution.admitted),
-        report.build_storage_ready(execution.weights.state),
+        report.build_admitted(placement, admission),
+        report.build_storage_ready(weights.state),
         report.build_service_invalid(service.problems) if service.problems else accepted,
         report.with_pull_secret_note(ready, service.missing_pull_secret),
     )
@@ -190,8 +158,11 @@ def _list_conditions(execution: _Execution) -> tuple[Condition, ...]:
 def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] | None:
     """Returns the name and the spec digest of the service of a placement; None if there would be no service."""
     placement = parse_placement(call.xr).value
-    resolved = resolve.placement(call, placement, settings) if placement else None
-    if not isinstance(resolved, ResolvedPlacement):
+    if placement is None:
+        return None
+    try:
+        resolved = resolve_placement(call, placement, settings)
+    except UnresolvedError:
         return None
     is_hydrated = bool(resolved.placement.hydration.completed_at)
     planned = plan_weights(_request_storage(resolved), ObservedStorage(service_exists=_has_service(call)))
@@ -219,28 +190,21 @@ def _required_resources(call: Call, placement: Placement | None, settings: Setti
     return required
 
 
-def _find_quota_excess(call: Call, placement: Placement, settings: Settings) -> QuotaUsage | Condition | None:
-    """Returns by how much the placement exceeds the quota of its namespace, or that this is not known yet."""
-    if not may_exceed(placement, settings.limits):
-        return None
-    listed = call.answer(requirements.PLACEMENTS)
-    if listed is Answer.PENDING:
-        return references.resolving(ConditionType.ADMITTED)
-    return find_excess(
-        placement, (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid), settings.limits
-    )
-
-
-def _check_admission(resolved: ResolvedPlacement, quota_excess: QuotaUsage | None) -> Admission:
+def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     """Returns the admission by the environment, which finds the placement by its labels, within the quota.
 
     A ModelCache that knows its consumer requires it by name, so a placement that lost the cache's label later does not
     need it. One that has nothing composed does: whether the cache knows it depends on which was created first.
     """
-    placement, cache = resolved.placement, resolved.cache
-    is_known = (
-        placement.has_resources and cache is not None and placement.name in {reader.name for reader in cache.consumers}
-    )
+    placement, limits, quota_excess = resolved.placement, resolved.settings.limits, None
+    if may_exceed(placement, limits):
+        listed = call.answer(requirements.PLACEMENTS)
+        if listed is Answer.PENDING:
+            raise UnresolvedError(_RESOLVED, references.resolving(ConditionType.ADMITTED))
+        others = (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid)
+        quota_excess = find_excess(placement, others, limits)
+    consumers = resolved.cache.consumers if resolved.cache else ()
+    is_known = placement.has_resources and any(consumer.name == placement.name for consumer in consumers)
     needed_labels = build_labels(placement.environment, ManagedCache() if is_known else placement.cache)
     admitted = check_admission(placement, resolved.environment, needed_labels)
     return apply_quota(admitted, placement, resolved.environment, quota_excess)
@@ -289,11 +253,11 @@ def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -
     return report.build_storage_status(weights.plan, weights.access_mode, weights.hydration, loads)
 
 
-def _hold(  # what the outcome needs
+def _hold(
     call: Call,
     settings: Settings,
     required: Mapping[str, Requirement],
-    known: list[Condition],
+    known: Sequence[Condition],
     placement: Placement,
     *,
     scale_down: bool = True,

@@ -1,6 +1,6 @@
 """The resources that composers require, under names that are stable within a reconcile."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from function.contract import Requirement
 from function.domain.model import ModelRef
@@ -26,9 +26,9 @@ _PLACEMENT = "placement-"
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
     """Requires a model; a Model is in the namespace of the composite."""
-    if ref.kind == "Model":
-        return Requirement(api_version=VERSION, kind="Model", name=ref.name, namespace=namespace)
-    return Requirement(api_version=VERSION, kind="ClusterModel", name=ref.name)
+    return Requirement(
+        api_version=VERSION, kind=ref.kind, name=ref.name, namespace=namespace if ref.kind == "Model" else None
+    )
 
 
 def environment(name: str) -> Requirement:
@@ -36,9 +36,9 @@ def environment(name: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="InferenceEnvironment", name=name)
 
 
-def key_environment(name: str) -> str:
-    """Returns the requirement's name for one of several environments."""
-    return f"{_ENVIRONMENT}{name}"
+def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
+    """Requires each of several environments."""
+    return {f"{_ENVIRONMENT}{name}": environment(name) for name in names}
 
 
 def environments(labels: Mapping[str, str] | None = None) -> Requirement:
@@ -46,26 +46,12 @@ def environments(labels: Mapping[str, str] | None = None) -> Requirement:
     return Requirement(api_version=VERSION, kind="InferenceEnvironment", labels=labels or {})
 
 
-def placements(namespace: str | None = None) -> Requirement:
-    """Requires every placement of a namespace, or of all."""
-    return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace)
-
-
-def placements_of(deployment: str, namespace: str) -> Requirement:
-    """Requires the placements of a deployment."""
-    labels = {LABEL_DEPLOYMENT: label_value(deployment)}
-    return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
-
-
-def placements_on(environment: str) -> Requirement:
-    """Requires the placements on an environment, of all namespaces."""
-    labels = {LABEL_ENVIRONMENT: label_value(environment)}
-    return Requirement(api_version=VERSION, kind="ModelPlacement", labels=labels)
-
-
-def placements_reading(cache: str, namespace: str) -> Requirement:
-    """Requires the placements that name a ModelCache."""
-    labels = {LABEL_CACHE: label_value(cache)}
+def placements(
+    namespace: str | None = None, *, deployment: str = "", environment: str = "", cache: str = ""
+) -> Requirement:
+    """Requires every placement of a namespace, or of all: of a deployment, on an environment, naming a ModelCache."""
+    names = {LABEL_DEPLOYMENT: deployment, LABEL_ENVIRONMENT: environment, LABEL_CACHE: cache}
+    labels = {label: label_value(name) for label, name in names.items() if name}
     return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
 
 

@@ -1,4 +1,4 @@
-"""From an answered requirement to a parsed object, or to the condition that says why there is none.
+"""From answered requirements to parsed objects, or to the conditions that say why there are none.
 
 A requirement that is not answered yet makes the condition Unknown, one that is answered with nothing makes it False.
 """
@@ -21,38 +21,41 @@ from function.remote.object_writer import find_remote_namespace
 from function.status import references
 
 
-def placement(call: Call, placement: Placement, settings: Settings) -> ResolvedPlacement | Condition:
-    """Returns a placement with its model, profile, environment, pool and cache, or the first that does not resolve."""
+class UnresolvedError(Exception):
+    """A reference does not resolve, or not yet; the last of the conditions says why."""
+
+    def __init__(self, *conditions: Condition) -> None:
+        super().__init__(conditions[-1].message)
+        self.conditions = conditions
+
+
+def resolve_placement(call: Call, placement: Placement, settings: Settings) -> ResolvedPlacement:
+    """Returns a placement with its model, profile, environment, pool and cache.
+
+    Raises:
+        UnresolvedError: One of them does not resolve.
+    """
     if placement.shape is None:
-        return references.unreadable_topology()
-    found_model = model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
-    if isinstance(found_model, Condition):
-        return found_model
-    found_environment = environment(call, placement.environment, settings)
-    if isinstance(found_environment, Condition):
-        return found_environment
-    other_cluster = find_other_cluster(call.observed, found_environment)
-    if other_cluster:
-        return references.environment_changed(found_environment.name, other_cluster)
-    found_cache = None
-    if isinstance(placement.cache, NamedCache):
-        found_cache = cache(call, placement.cache.name, placement.namespace)
-    if isinstance(found_cache, Condition):
-        return found_cache
-    profile = next((p for p in found_model.profiles if p.name == placement.profile), None)
+        raise UnresolvedError(references.unreadable_topology())
+    model = resolve_model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
+    environment = _resolve_environment(call, placement.environment, settings)
+    cache = (
+        _resolve_cache(call, placement.cache, placement.namespace) if isinstance(placement.cache, NamedCache) else None
+    )
+    profile = next((p for p in model.profiles if p.name == placement.profile), None)
     if profile is None:
-        return references.profile_not_found(placement.model, found_model, placement.profile)
-    pool = found_environment.pool(placement.pool)
+        raise UnresolvedError(references.profile_not_found(placement.model, model, placement.profile))
+    pool = environment.pool(placement.pool)
     if pool is None:
-        return references.pool_not_found(found_environment.name, placement.pool)
+        raise UnresolvedError(references.pool_not_found(environment.name, placement.pool))
     return ResolvedPlacement(
         placement=placement,
         shape=placement.shape,
-        model=found_model,
+        model=model,
         profile=profile,
-        environment=found_environment,
+        environment=environment,
         pool=pool,
-        cache=found_cache,
+        cache=cache,
         settings=settings,
         namespace=find_remote_namespace(call.observed) or settings.remote_namespace(placement.namespace),
     )
@@ -70,36 +73,39 @@ def find_other_cluster(observed: Mapping[str, Manifest], environment: Environmen
     return next((name for name in configs if name not in known), "")
 
 
-def model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model | Condition:
-    """Returns the model, or the condition of the given type that says why there is none."""
-    answer = call.answer(requirements.MODEL)
-    if answer is Answer.PENDING:
-        return references.resolving(type_)
-    if not answer:
-        return references.model_not_found(type_, ref, namespace)
-    parsed = parse_model(answer[0].load(), settings)
-    return parsed.value or references.model_invalid(type_, ref, parsed.problems)
-
-
-def environment(call: Call, name: str, settings: Settings) -> Environment | Condition:
-    """Returns the environment of a placement, or the condition that says why there is none."""
-    answer = call.answer(requirements.ENVIRONMENT)
-    if answer is Answer.PENDING:
-        return references.resolving(ConditionType.REFERENCES_RESOLVED)
-    if not answer:
-        return references.environment_not_found(name)
-    parsed = parse_environment(answer[0].load(), settings)
-    if parsed.value.broken:
-        return references.environment_invalid(name, parsed.other_problems)
+def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model:
+    """Returns the model; raises UnresolvedError with a condition of the given type where there is none."""
+    not_found = references.model_not_found(type_, ref, namespace)
+    parsed = parse_model(_load(call, requirements.MODEL, not_found), settings)
+    if parsed.value is None:
+        raise UnresolvedError(references.model_invalid(type_, ref, parsed.problems))
     return parsed.value
 
 
-def cache(call: Call, name: str, namespace: str) -> ModelCache | Condition:
-    """Returns the ModelCache of a placement, or the condition that says why there is none."""
-    answer = call.answer(requirements.CACHE)
+def _resolve_environment(call: Call, name: str, settings: Settings) -> Environment:
+    """Returns the environment of a placement, which is on the cluster on which the placement started."""
+    manifest = _load(call, requirements.ENVIRONMENT, references.environment_not_found(name))
+    parsed = parse_environment(manifest, settings)
+    if parsed.value.broken:
+        raise UnresolvedError(references.environment_invalid(name, parsed.other_problems))
+    other_cluster = find_other_cluster(call.observed, parsed.value)
+    if other_cluster:
+        raise UnresolvedError(references.environment_changed(name, other_cluster))
+    return parsed.value
+
+
+def _resolve_cache(call: Call, choice: NamedCache, namespace: str) -> ModelCache:
+    parsed = parse_model_cache(_load(call, requirements.CACHE, references.cache_not_found(choice.name, namespace)))
+    if parsed.value is None:
+        raise UnresolvedError(references.cache_invalid(choice.name, parsed.problems))
+    return parsed.value
+
+
+def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
+    """Returns the resource that answers a requirement."""
+    answer = call.answer(requirement)
     if answer is Answer.PENDING:
-        return references.resolving(ConditionType.REFERENCES_RESOLVED)
+        raise UnresolvedError(references.resolving(not_found.type))
     if not answer:
-        return references.cache_not_found(name, namespace)
-    parsed = parse_model_cache(answer[0].load())
-    return parsed.value or references.cache_invalid(name, parsed.problems)
+        raise UnresolvedError(not_found)
+    return answer[0].load()

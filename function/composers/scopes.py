@@ -57,7 +57,7 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
     """
     required = {
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
-        requirements.OWN: requirements.placements_of(deployment.name, deployment.namespace),
+        requirements.OWN: requirements.placements(deployment.namespace, deployment=deployment.name),
     }
     listed = call.answer(requirements.OWN)
     known: list[tuple[RequiredResource, Placement | None]] = []
@@ -75,7 +75,7 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
     scope = Scope(
         requirements=required, own=(*parse_placements(call.observed), *parse_placements(orphans)), orphans=orphans
     )
-    used = {requirements.key_environment(name): requirements.environment(name) for name in scope.used_environments}
+    used = requirements.environments_by_name(scope.used_environments)
     caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))
     return replace(
         scope,
@@ -143,7 +143,7 @@ def _reported_placements(xr: Manifest) -> set[str]:
 
 def _require_placements_on_used(own: Scope) -> dict[str, Requirement]:
     names = own.used_environments
-    return {requirements.key_placements_on(name): requirements.placements_on(name) for name in names}
+    return {requirements.key_placements_on(name): requirements.placements(environment=name) for name in names}
 
 
 def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]:

@@ -130,7 +130,7 @@ CASES = (
     Case("hydrated-and-may-not-grow",
          describe_hydrated(PLAN, StorageState(finding=Finding.CLAIM_REFUSED, message="no expansion"), ()),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "claim ours: no expansion")),
-    Case("cache-without-entry", describe_cache(None, "east"),
+    Case("cache-without-entry", describe_cache(None, "east", ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
     Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY), "e"),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
