@@ -85,38 +85,34 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
     access = _parse_access(spec.cluster, name, settings.secret_namespace, problems)
-    pools, broken_pools, invalid_pools = _parse_pools(spec, problems)
-    storage = _parse_storage(spec.storage or schemas.Storage(), settings, problems)
-    kserve = parse_kserve(spec.kserve, settings.kserve, "spec.kserve", problems)
-    hardware = _parse_hardware(spec.hardware or schemas.Hardware(), problems)
-    pull_secrets = tuple(
-        _parse_pull_secret(secret, settings.secret_namespace, f"spec.imagePullSecrets[{index}]", problems)
-        for index, secret in enumerate(spec.image_pull_secrets or ())
-    )
-    all_problems = problems.find_within("spec")
+    pools, invalid_pools = _parse_pools(spec, problems)
+    broken_pools = tuple(pool.name for pool in invalid_pools)
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
     moved = _find_moved_pools(published, pools, broken_pools)
-    ready, ready_message = _parse_readiness(manifest)
+    unready = _describe_unreadiness(manifest)
     environment = Environment(
         name=name,
         uid=text(manifest, "metadata.uid"),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
-        broken=any(not any(problem in pool.problems for pool in invalid_pools) for problem in all_problems),
-        storage=storage,
-        hardware=hardware,
-        pull_secrets=pull_secrets,
-        kserve=kserve,
+        storage=_parse_storage(spec.storage or schemas.Storage(), settings, problems),
+        hardware=_parse_hardware(spec.hardware or schemas.Hardware(), problems),
+        pull_secrets=tuple(
+            _parse_pull_secret(secret, settings.secret_namespace, f"spec.imagePullSecrets[{index}]", problems)
+            for index, secret in enumerate(spec.image_pull_secrets or ())
+        ),
+        kserve=parse_kserve(spec.kserve, settings.kserve, "spec.kserve", problems),
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
-        ready=ready,
-        ready_message=ready_message,
+        ready=not unready,
+        ready_message=unready,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
         free={name: _parse_free(pool) for name, pool in published.items() if "free" in pool and name not in moved},
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    return ParsedEnvironment(environment, all_problems, access=access, invalid_pools=invalid_pools)
+    parsed = ParsedEnvironment(environment, problems.find_within("spec"), access=access, invalid_pools=invalid_pools)
+    return replace(parsed, value=replace(environment, broken=bool(parsed.other_problems)))
 
 
 ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(
@@ -165,10 +161,8 @@ def _parse_pull_secret(
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(
-    spec: schemas.EnvironmentSpec, problems: Problems
-) -> tuple[tuple[Pool, ...], tuple[str, ...], tuple[InvalidPool, ...]]:
-    """Returns the valid pools, the names of the others, and those with their problems."""
+def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tuple[Pool, ...], tuple[InvalidPool, ...]]:
+    """Returns the valid pools, and the others with their problems."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = [
         ("spec.nodePools", spec.node_pools),
@@ -179,7 +173,6 @@ def _parse_pools(
     for path, blocks in declared[1:]:
         problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
-    broken: list[str] = []
     invalid: list[InvalidPool] = []
     paths_by_name: dict[str, str] = {}
     for path, block in ((f"{path}[{i}]", block) for path, blocks in declared for i, block in enumerate(blocks)):
@@ -189,11 +182,10 @@ def _parse_pools(
             problems.add_invalid(f"{path}.name", pool.name, f"unique, and {first_path} has the same name")
         problems_of_pool = problems.find_within(path)
         if problems_of_pool:
-            broken.append(pool.name)
             invalid.append(InvalidPool(pool.name or path, problems_of_pool))
         elif pool.gpus_per_node > 0:
             pools.append(pool)
-    return tuple(pools), tuple(broken), tuple(invalid)
+    return tuple(pools), tuple(invalid)
 
 
 def _parse_storage(block: schemas.Storage, settings: Settings, problems: Problems) -> EnvironmentStorage:
@@ -254,8 +246,6 @@ def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]])
         )
         for row in rows
     )
-    if not moved:
-        return grants
     largest: dict[tuple[str, str, int, int], Grant] = {}
     for grant in grants:
         for name in sorted(moved.get(grant.share.pool, {grant.share.pool})):
@@ -272,17 +262,17 @@ def _parse_free(row: Manifest) -> Free:
     return Free(placements=integer(row, "placements"), nodes=nodes)
 
 
-def _parse_readiness(manifest: Manifest) -> tuple[bool, str]:
-    """Returns whether the environment is Ready, and why it is not."""
+def _describe_unreadiness(manifest: Manifest) -> str:
+    """Returns why the environment is not Ready; empty if it is."""
     if strings(manifest, "metadata.annotations").get(_PAUSED) == "true":
-        return False, f"is paused by its annotation {_PAUSED}"
+        return f"is paused by its annotation {_PAUSED}"
     if is_ready(manifest):
-        return True, ""
+        return ""
     if not is_current(manifest):
-        return False, "has not reported Ready for its latest change yet"
+        return "has not reported Ready for its latest change yet"
     ready = condition(manifest, "Ready")
     words = (text(ready, "reason"), text(ready, "message"))
-    return False, ": ".join(word for word in words if word) or "has not reported Ready yet"
+    return ": ".join(word for word in words if word) or "has not reported Ready yet"
 
 
 def _parse_facts(pool: Manifest) -> PoolFacts | None:
@@ -290,8 +280,6 @@ def _parse_facts(pool: Manifest) -> PoolFacts | None:
     observed = mapping(pool, "observed")
     if not observed:
         return None
-    unusable = [row for row in listing(observed, "unusable") if text(row, "reason") in set(Unfit)]
-    drift = [row for row in listing(observed, "drift") if text(row, "field") in set(Drifted)]
     return PoolFacts(
         nodes=integer(observed, "nodes"),
         usable=integer(observed, "usable"),
@@ -302,7 +290,8 @@ def _parse_facts(pool: Manifest) -> PoolFacts | None:
                 count=integer(row, "count"),
                 nodes=list_texts(row, "nodes"),
             )
-            for row in unusable
+            for row in listing(observed, "unusable")
+            if text(row, "reason") in set(Unfit)
         ),
         gpus_per_node=integer(observed, "gpusPerNode") or None,
         product=text(observed, "product"),
@@ -314,6 +303,7 @@ def _parse_facts(pool: Manifest) -> PoolFacts | None:
                 observed=text(row, "observed"),
                 nodes=list_texts(row, "nodes"),
             )
-            for row in drift
+            for row in listing(observed, "drift")
+            if text(row, "field") in set(Drifted)
         ),
     )

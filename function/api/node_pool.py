@@ -10,7 +10,7 @@ The pool's own settings take precedence over the preset's.
 """
 
 from function import schemas
-from function.api.pods import Preset, check_mounts, get_preset, list_presets, parse_additions
+from function.api.pods import Preset, check_mounts, get_preset, parse_additions
 from function.api.problems import Problems, unknown_value
 from function.api.values import (
     check_alternatives,
@@ -109,7 +109,7 @@ def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, prob
         networks=tuple(given.networks or ()),
         nccl_net=given.nccl_net or "",
     )
-    preset = get_preset(block.preset) if block.preset in list_presets() else None
+    preset = get_preset(block.preset) if block.preset else None
     _check_inputs(block, preset, pool.gpu_resource, f"{at}.with", problems)
     base = PodAdditions()
     if preset and not problems.find_within(f"{at}.with"):

@@ -173,7 +173,7 @@ class Preset:
             env=tuple(env),
             annotations=sort_entries(self._annotate_networks(inputs.networks or self.networks, count)),
         )
-        return own.merge_over(self.pod.merge_over(get_common_preset().pod))
+        return own.merge_over(self.pod.merge_over(get_preset(_COMMON).pod))
 
     def _annotate_networks(self, networks: tuple[str, ...], count: int) -> dict[str, str]:
         if self.style == "multus":
@@ -187,31 +187,8 @@ class Preset:
 
 
 @cache
-def list_presets() -> tuple[str, ...]:
-    """Returns the names of all presets."""
-    files = sorted(file.name for file in resources.files("function").joinpath("presets").iterdir())
-    names = (name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
-    return tuple(name for name in names if name != _COMMON)
-
-
 def get_preset(name: str) -> Preset:
-    """Returns a preset, loaded at its first use.
-
-    Raises:
-        KeyError: There is no preset of this name.
-    """
-    if name not in list_presets():
-        raise KeyError(name)
-    return _load(name)
-
-
-def get_common_preset() -> Preset:
-    """Returns what all presets share."""
-    return _load(_COMMON)
-
-
-@cache
-def _load(name: str) -> Preset:
+    """Returns a preset, loaded at its first use; `common` has what all others share."""
     import yaml  # noqa: PLC0415  # a tenth of the server's start, and only needed with presets
 
     fields: Manifest = yaml.safe_load(resources.files("function").joinpath("presets", f"{name}.yaml").read_text())

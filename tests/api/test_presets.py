@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 import yaml
 
-from function.api.pods import get_common_preset, get_preset, list_presets
+from function.api.pods import get_preset
 from function.api.problems import find_unknown_fields, validate
 from function.domain.pods import PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -19,6 +19,7 @@ FILES = sorted(
     (file.name.removesuffix(".yaml"), file.read_text())
     for file in resources.files("function").joinpath("presets").iterdir()
 )
+NAMES = [name for name, _ in FILES if name != "common"]  # those that can be chosen
 KNOWN = {
     "source",
     "date",
@@ -38,12 +39,12 @@ SHARED = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "VLLM_HOST
 def test_api_lists_every_preset() -> None:
     definition = document(ROOT / "apis" / "inferenceenvironments" / "definition.yaml")
     spec = mapping(listing(definition, "spec.versions")[0], "schema.openAPIV3Schema.properties.spec.properties")
-    assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == list(list_presets())
+    assert get(spec, "nodePools.items.properties.interNode.properties.preset.enum") == NAMES
 
 
 def test_documents_list_every_preset() -> None:
     document = (ROOT / "docs" / "hardware.md").read_text()
-    assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == list(list_presets())
+    assert re.findall(r"^\| `([\w-]+)` \|", document, re.MULTILINE) == NAMES
 
 
 @pytest.mark.parametrize(("name", "content"), FILES, ids=[name for name, _ in FILES])
@@ -174,12 +175,12 @@ def test_preset_matches_the_example_of_its_provider(case: Given) -> None:
 
 def test_presets_that_use_all_devices_of_a_node() -> None:
     """GKE: one pod for each node. EKS and virtual functions: all devices of the instance."""
-    whole = {name for name in list_presets() if get_preset(name).whole_node}
+    whole = {name for name in NAMES if get_preset(name).whole_node}
     assert whole == {"eks-efa", "gke-rdma", "oci-virtual-functions"}
 
 
 def test_every_preset_has_its_example() -> None:
-    assert sorted(case.preset for case in GIVEN) == list(list_presets())
+    assert sorted(case.preset for case in GIVEN) == NAMES
 
 
 def test_nccl_may_fall_back_to_sockets_unless_it_fails_closed() -> None:
@@ -188,15 +189,9 @@ def test_nccl_may_fall_back_to_sockets_unless_it_fails_closed() -> None:
 
 
 def test_common_preset_requests_no_device() -> None:
-    assert get_common_preset().pod.limits == ()
-    assert _env(get_common_preset().pod) == SHARED
+    assert get_preset("common").pod.limits == ()
+    assert _env(get_preset("common").pod) == SHARED
 
 
 def _env(pod: PodAdditions) -> dict[str, JSON]:
     return {text(e, "name"): e.get("value") or get(e, "valueFrom.fieldRef.fieldPath") for e in pod.env}
-
-
-def test_common_preset_cannot_be_chosen() -> None:
-    assert "common" not in list_presets()
-    with pytest.raises(KeyError):
-        get_preset("common")
