@@ -18,11 +18,6 @@ class Share:
     labels: tuple[tuple[str, str], ...] | None = None
 
     @property
-    def max_replicas_per_node(self) -> int | None:
-        """How many of the replicas one node may have, None for any number."""
-        return 1 if self.exclusive_replica_nodes else None
-
-    @property
     def gpus(self) -> int:
         """GPUs of all replicas."""
         return self.nodes * self.gpus_per_node * self.replicas

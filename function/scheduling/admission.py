@@ -92,12 +92,9 @@ def _remaining_grant_of_unreadable_pool(
 ) -> Grant | None:
     """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
     allocated, name = placement.allocated if placement else None, grant.share.pool
-    if name not in environment.broken_pools and allocated and allocated.is_like(grant.share):
-        return (
-            None
-            if name not in find_pools(allocated, environment.pools)
-            else remaining_grant(grant, placement, environment.pools)
-        )
+    is_readable = name not in environment.broken_pools and allocated and allocated.is_like(grant.share)
+    if is_readable and allocated and name not in find_pools(allocated, environment.pools):
+        return None
     return remaining_grant(grant, placement, environment.pools)
 
 
@@ -147,7 +144,8 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     pool, free = environment.pool(placement.pool), environment.free.get(placement.pool)
     exclusive = pool is not None and pool.needs_exclusive_node(request.nodes, request.gpus_per_node)
     pod_gpus = pool.gpus_per_node if pool and exclusive else request.gpus_per_node
-    waits_for_status = reason is not Admitted.ADMITTED and not admitted
+    limit, listed = (MAX_ADMITTED, environment.admitted) if evaluated else (MAX_REJECTED, environment.rejected)
+    waits_for_status = reason is not Admitted.ADMITTED and not admitted and len(listed) >= limit
     return Admission(
         reason=reason,
         replicas=max(admitted, default=0),
@@ -157,15 +155,8 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         has_room_for_pod=free is None or any(gpus >= pod_gpus for gpus, _ in free.nodes),
         exceeds_pool=pool is not None and not fits_empty_pool(pool, request),
         labels=missing,
-        status_limit=_find_status_limit(environment, evaluated=evaluated) if waits_for_status else None,
+        status_limit=limit if waits_for_status else None,
     )
-
-
-def _find_status_limit(environment: Environment, *, evaluated: bool) -> int | None:
-    """Returns the bound of the list that a placement would be in, where the list is full."""
-    if evaluated:
-        return MAX_ADMITTED if len(environment.admitted) >= MAX_ADMITTED else None
-    return MAX_REJECTED if len(environment.rejected) >= MAX_REJECTED else None
 
 
 def apply_quota(

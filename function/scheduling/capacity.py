@@ -77,12 +77,12 @@ class PoolCapacity:
 
     def count_fitting(self, demand: Demand) -> int:
         """Returns how many of the replicas fit."""
-        max_per_node = 1 if demand.exclusive_replica_nodes else None
-        return self.fits(demand.shape.nodes, demand.shape.gpus_per_node, demand.replicas, max_per_node)
+        nodes, gpus = demand.shape.nodes, demand.shape.gpus_per_node
+        return self.fits(nodes, gpus, demand.replicas, exclusive=demand.exclusive_replica_nodes)
 
-    def fits(self, nodes: int, gpus: int, replicas: int, max_per_node: int | None = None) -> int:
-        """Returns how many replicas fit, `max_per_node` of them on one node. Where a number fits, so do all smaller."""
-        most, gpus = max_per_node or replicas, self.charged(nodes, gpus)
+    def fits(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
+        """Returns how many replicas fit, exclusive ones on nodes of their own. Where a number fits, so do all less."""
+        most, gpus = 1 if exclusive else replicas, self.charged(nodes, gpus)
         slots = [(min(level // gpus, most), count) for level, count in self.free.items() if level >= gpus]
         low, high, tried = 0, replicas, replicas
         while low < high:
@@ -93,12 +93,12 @@ class PoolCapacity:
             tried = (low + high + 1) // 2
         return low
 
-    def take(self, nodes: int, gpus: int, replicas: int, max_per_node: int | None = None) -> int:
+    def take(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
         """Takes GPUs for the replicas as far as they fit; returns the number of pods that do not."""
         pods, gpus = nodes * replicas, self.charged(nodes, gpus)
         # From the fullest node up: what is left of a node belongs to a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
-            each = min(level // gpus, max_per_node or replicas)
+            each = min(level // gpus, 1 if exclusive else replicas)
             full = min(self.free[level], pods // each)
             rest = pods - full * each if full < self.free[level] else 0
             self.move(level, each * gpus, full)
@@ -113,11 +113,9 @@ class PoolCapacity:
         nodes, gpus = demand.shape.nodes, self.charged(demand.shape.nodes, demand.shape.gpus_per_node)
         if not demand.replicas:
             return 0
-        if demand.exclusive_replica_nodes:
-            return min(level for level, count in self.free.items() if count and level >= gpus) - gpus
         after = PoolCapacity(self.nodes, self.gpus_per_node)
         after.free = {**self.free}
-        after.take(nodes, gpus, demand.replicas)
+        after.take(nodes, gpus, demand.replicas, exclusive=demand.exclusive_replica_nodes)
         # The lowest level that gained nodes is the fullest node this demand would use.
         return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
 
@@ -237,7 +235,7 @@ def _take_sized(room: PoolCapacity, sized: _Sized) -> None:
     # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
     at_once = sized.times if per_node <= most or (nodes == 1 and shares_nodes) else 1
     for _ in range(sized.times // at_once):
-        lacking = room.take(nodes, charged, replicas * at_once, None if shares_nodes else 1)
+        lacking = room.take(nodes, charged, replicas * at_once, exclusive=not shares_nodes)
         if lacking:
             room.free.clear()
             room.overcommitted_nodes += math.ceil(lacking / (per_node if shares_nodes else 1))

@@ -87,9 +87,8 @@ Check: TypeAlias = Callable[[Candidate], Refusal | None]
 
 def check_vram(candidate: Candidate) -> Refusal | None:
     """A profile without a shape needs a model that declares its memory."""
-    if candidate.profile.shape is None and not candidate.request.model.vram:
-        return candidate.refuse(Field.VRAM, None, None, Refused.INVALID_PROFILE)
-    return None
+    is_missing = candidate.profile.shape is None and not candidate.request.model.vram
+    return candidate.refuse(Field.VRAM, None, None, Refused.INVALID_PROFILE) if is_missing else None
 
 
 def check_engine_args(candidate: Candidate) -> Refusal | None:
@@ -239,14 +238,13 @@ def filter_candidates(
     elif refusals := check_selectors(request, environment):
         yield None, refusals
     else:
-        unready = None if environment.ready else _refuse_unready(environment)
-        for candidate, steps in _try_candidates(request, environment, ledger, unready):
+        for candidate, steps in _try_candidates(request, environment, ledger, _check_ready(environment)):
             yield candidate, tuple(refusal for _, refusal in steps)
 
 
 def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Filters an environment for a new placement: it must be Ready."""
-    return _filter(request, environment, ledger, None if environment.ready else _refuse_unready(environment))
+    return _filter(request, environment, ledger, _check_ready(environment))
 
 
 def filter_for_reschedule(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
@@ -335,7 +333,7 @@ def _try_candidates(
         if refused is not None:
             yield None, iter([(SELECTION, refused)])
         elif not environment.pools:
-            yield None, iter([(FIRST_OF_POOL, _make_unreadable(environment, Field.NODE_POOLS))])
+            yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.NODE_POOLS).refusals[0])])
         else:
             for pool in environment.pools:
                 shape = compute_shape(profile, request.model.vram, pool)
@@ -421,20 +419,18 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
 
 def refuse_unreadable(environment: Environment, field: Field) -> Infeasible:
     """Returns the refusal of an environment whose spec or pools are invalid or missing."""
-    refusal = _make_unreadable(environment, field)
-    return Infeasible(environment=environment.name, refusals=(refusal,), failed_at=FIRST_OF_POOL)
-
-
-def _make_unreadable(environment: Environment, field: Field) -> Refusal:
-    return Refusal(
+    refusal = Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         field=field,
         environment=environment.name,
         actual=environment.broken_pools or None,
     )
+    return Infeasible(environment=environment.name, refusals=(refusal,), failed_at=FIRST_OF_POOL)
 
 
-def _refuse_unready(environment: Environment) -> Refusal:
+def _check_ready(environment: Environment) -> Refusal | None:
+    if environment.ready:
+        return None
     return Refusal(
         reason=Refused.ENVIRONMENT_NOT_READY,
         field=Field.READY,

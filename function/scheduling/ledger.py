@@ -174,16 +174,10 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
     if not any(replicas):
         return None
-    share = grant.share
+    remaining = min(grant.share.replicas, max(replicas))
+    exclusive = placement.exclusive_replica_nodes
     return _make_grant(
-        placement,
-        Share(
-            pool=share.pool,
-            nodes=share.nodes,
-            gpus_per_node=share.gpus_per_node,
-            replicas=min(share.replicas, max(replicas)),
-            exclusive_replica_nodes=placement.exclusive_replica_nodes,
-        ),
+        placement, replace(grant.share, replicas=remaining, exclusive_replica_nodes=exclusive, labels=None)
     )
 
 
@@ -204,8 +198,8 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
 
 
 def _fits(room: PoolCapacity, share: Share) -> bool:
-    fitting = room.fits(share.nodes, share.gpus_per_node, share.replicas, share.max_replicas_per_node)
-    return fitting >= share.replicas
+    exclusive = share.exclusive_replica_nodes
+    return room.fits(share.nodes, share.gpus_per_node, share.replicas, exclusive=exclusive) >= share.replicas
 
 
 def fits_empty_pool(pool: Pool, share: Share) -> bool:
@@ -219,8 +213,6 @@ class Ledger:
     `others` are all placements of others on environments that the deployment uses, where its `own` are, and on those
     that publish no ledger. Every other environment's published ledger is used.
     """
-
-    __slots__ = ("_others", "_own", "_own_uids", "_rooms")
 
     def __init__(self, others: Iterable[Placement], own: Iterable[Placement] = ()) -> None:
         self._others: dict[str, list[Placement]] = defaultdict(list)  # by environment

@@ -5,9 +5,8 @@ of the ledger: one that does not fit exceeds the quota, and is not charged to th
 namespace counts, on every environment, whether a deployment composed it or a user wrote it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
@@ -17,32 +16,24 @@ from function.scheduling.ledger import charge_order
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 
-_Key: TypeAlias = tuple[str, str]
 
-
-@dataclass(slots=True)
 class _QuotaBook:
-    """What is charged to the quota of a namespace so far."""
+    """What is charged to the quota of a namespace: at first everything with resources, what its service has."""
 
-    limits: Limits
-    charged: dict[_Key, int]  # GPUs by placement
-    gpus: int
-
-    @classmethod
-    def open(cls, placements: Mapping[_Key, Placement], limits: Limits) -> Self:
-        """Returns the book in which everything with resources is charged what its service has."""
-        with_resources = {key: placement for key, placement in placements.items() if placement.has_resources}
+    def __init__(self, placements: Iterable[Placement], limits: Limits) -> None:
+        self.limits = limits
+        self.placements = sorted(placements, key=charge_order)
         # While there is no service yet it may still request any number.
-        charged = {key: p.allocated.gpus if p.allocated else 0 for key, p in with_resources.items()}
-        return cls(limits, charged, sum(charged.values()))
+        self.charged = {_key(p): p.allocated.gpus if p.allocated else 0 for p in self.placements if p.has_resources}
+        self.gpus = sum(self.charged.values())
 
-    def count_more(self, key: _Key, placement: Placement) -> int:
+    def count_more(self, placement: Placement) -> int:
         """Returns the GPUs that a placement requests beyond what it is charged."""
-        return max(0, (placement.requested.gpus if placement.requested else 0) - self.charged.get(key, 0))
+        return max(0, (placement.requested.gpus if placement.requested else 0) - self.charged.get(_key(placement), 0))
 
-    def charge(self, key: _Key, placement: Placement) -> bool:
+    def charge(self, placement: Placement) -> bool:
         """Charges the request of a placement; False, and nothing charged, where it exceeds the quota."""
-        more = self.count_more(key, placement)
+        key, more = _key(placement), self.count_more(placement)
         is_new = key not in self.charged
         if not self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more):
             return False
@@ -70,19 +61,17 @@ def may_exceed(placement: Placement, limits: Limits) -> bool:
     False for one with resources that requests no more GPUs than it has: `find_excess` returns None whatever the others
     have, so they need not be known.
     """
-    key = _key(placement)
-    more = _QuotaBook.open({key: placement}, limits).count_more(key, placement)
+    more = _QuotaBook([placement], limits).count_more(placement)
     return bool((limits.placements and not placement.has_resources) or (limits.gpus and more))
 
 
 def find_excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
     """Returns why a placement exceeds the quota of its namespace; None where it does not."""
-    own_key = _key(placement)
-    in_namespace = {_key(p): p for p in others if p.namespace == placement.namespace} | {own_key: placement}
-    book = _QuotaBook.open(in_namespace, limits)
-    for key, each in _in_charge_order(in_namespace):
-        if not book.charge(key, each) and key == own_key:
-            return book.summarize(placement.namespace, book.count_more(key, each))
+    in_namespace = {_key(p): p for p in others if p.namespace == placement.namespace} | {_key(placement): placement}
+    book = _QuotaBook(in_namespace.values(), limits)
+    for each in book.placements:
+        if not book.charge(each) and each is placement:
+            return book.summarize(placement.namespace, book.count_more(each))
     return None
 
 
@@ -91,9 +80,9 @@ def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Lim
     if not limits.any:
         return None
     in_namespace = {_key(p): p for p in placements if p.namespace == namespace}
-    book = _QuotaBook.open(in_namespace, limits)
-    for key, each in _in_charge_order(in_namespace):
-        book.charge(key, each)
+    book = _QuotaBook(in_namespace.values(), limits)
+    for placement in book.placements:
+        book.charge(placement)
     return book.summarize(namespace, 0)
 
 
@@ -113,7 +102,9 @@ def limit_decision(
     unchanged: list[Placement] = []
     refusals: list[Infeasible] = []
     charged = [*namespace_placements]
-    for assignment in sorted(decision.assignments, key=_existing_first):
+    for assignment in sorted(
+        decision.assignments, key=lambda a: (False, charge_order(a.placement)) if a.placement else (True, None)
+    ):
         existing, planned = assignment.placement, to_placement(assignment)
         if existing is None:
             planned = replace(planned, created="~" * (1 + len(accepted)))  # sorts after every time
@@ -170,21 +161,11 @@ def requests_more(existing: Placement, planned: Placement) -> bool:
     return existing.requested is None or not existing.requested.is_like(request)
 
 
-def _in_charge_order(placements: Mapping[_Key, Placement]) -> list[tuple[_Key, Placement]]:
-    return sorted(placements.items(), key=lambda item: charge_order(item[1]))
-
-
-def _existing_first(assignment: Assignment) -> tuple[bool, tuple[bool, bool, str, str, str, str] | None]:
-    """Sorts existing placements as the ledger charges them, then new ones as they were decided."""
-    existing = assignment.placement
-    return existing is None, charge_order(existing) if existing else None
-
-
 def _current_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
     current, request = existing.effective_request, planned.requested
     return current.replicas if current and request and current.is_like(request) else None
 
 
-def _key(placement: Placement) -> _Key:
+def _key(placement: Placement) -> tuple[str, str]:
     return placement.name, placement.uid

@@ -118,22 +118,18 @@ def _format(refusal: Refusal, value: Value) -> str:
 
 
 def _describe_requirement(refusal: Refusal) -> str:
-    if refusal.required is None:
-        return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
-    required = _format(refusal, refusal.required)
-    if refusal.actual is None:
-        return f"pool {refusal.pool} does not declare {refusal.field}, {required} required"
-    has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, refusal.actual)}"
-    return f"{has}, {required} required{_describe_missing(refusal)}"
-
-
-def _describe_missing(refusal: Refusal) -> str:
     required, actual = refusal.required, refusal.actual
+    if required is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
+    if actual is None:
+        return f"pool {refusal.pool} does not declare {refusal.field}, {_format(refusal, required)} required"
+    missing = ""
     if isinstance(required, int) and isinstance(actual, int):
-        return f" ({_format(refusal, required - actual)} missing)"
+        missing = f" ({_format(refusal, required - actual)} missing)"
     if isinstance(required, tuple) and isinstance(actual, tuple):
-        return f" ({', '.join(str(item) for item in required if item not in actual)} missing)"
-    return ""
+        missing = f" ({', '.join(str(item) for item in required if item not in actual)} missing)"
+    has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, actual)}"
+    return f"{has}, {_format(refusal, required)} required{missing}"
 
 
 def _describe_selector(refusal: Refusal) -> str:
@@ -142,11 +138,11 @@ def _describe_selector(refusal: Refusal) -> str:
 
 
 def _describe_problems(refusal: Refusal) -> str:
-    return f"on pool {refusal.pool} {', '.join(map(str, _items(refusal.actual)))}"
+    return f"on pool {refusal.pool} {_format(refusal, refusal.actual)}"
 
 
 def _describe_pools(refusal: Refusal) -> str:
-    broken = ", ".join(map(str, _items(refusal.actual)))
+    broken = _format(refusal, refusal.actual) if refusal.actual else ""
     return f"node pools are invalid: {broken}, see its condition PoolsValid" if broken else "it has no GPU node pools"
 
 
@@ -168,17 +164,6 @@ def _describe_capacity(refusal: Refusal) -> str:
     in_use = f"{nodes}, {use.nodes_in_use} in use" if use.unusable_nodes else f"{use.nodes_in_use} of {nodes} in use"
     by = f"by {format_count(use.placements, 'other placement')}"
     return f"pool {refusal.pool} has no capacity now: {refusal.replicas} required, {refusal.actual} fit: {in_use} {by}"
-
-
-def _describe_unpublished(refusal: Refusal) -> str:
-    unpublished = f"the environment has not published the free GPUs of pool {refusal.pool} yet"
-    return f"{unpublished}: {refusal.replicas} required"
-
-
-def _describe_readiness(refusal: Refusal) -> str:
-    if refusal.actual is None:
-        return "the environment has not reported Ready yet"
-    return f"the environment is not Ready: {refusal.actual}"
 
 
 def _describe_quota(refusal: Refusal) -> str:
@@ -219,10 +204,6 @@ def _compare_with(required: str, missing: str = "") -> "Compare":
     return compare
 
 
-def _always(message: str) -> Callable[[Refusal], str]:
-    return lambda _: message
-
-
 Compare: TypeAlias = Callable[[Refusal], tuple[str, str]]
 
 
@@ -238,14 +219,14 @@ class FieldRow:
 class Field(Enum):
     """What is compared: one row each, in the order of the filters."""
 
-    ENVIRONMENTS = FieldRow("environments", _always("There is no InferenceEnvironment to run on"))
+    ENVIRONMENTS = FieldRow("environments", lambda _: "There is no InferenceEnvironment to run on")
     DEPLOYMENT_SELECTOR = FieldRow("deployment's environmentSelector", _describe_selector, _compare_labels)
     MODEL_SELECTOR = FieldRow("model's environmentSelector", _describe_selector, _compare_labels)
     PROFILE_SELECTOR = FieldRow("profile's environmentSelector", _describe_selector, _compare_labels)
-    PROFILE = FieldRow("profile", lambda refusal: f"it is invalid: {', '.join(map(str, _items(refusal.actual)))}")
+    PROFILE = FieldRow("profile", lambda refusal: f"it is invalid: {_format(refusal, refusal.actual)}")
     VRAM = FieldRow(
         "spec.resources.vram",
-        _always("no replicaTopology, and the model has no spec.resources.vram"),
+        lambda _: "no replicaTopology, and the model has no spec.resources.vram",
         _compare_with("spec.resources.vram", "not set"),
     )
     ENGINE_ARGS = FieldRow("engine.args", _describe_problems, _compare_with("arguments that agree"))
@@ -253,7 +234,7 @@ class Field(Enum):
     TLS = FieldRow("kserve.tls", _describe_problems, _compare_with("an engine that serves HTTPS"))
     ENVIRONMENT = FieldRow(
         "environment",
-        _always("its spec is invalid, see its conditions"),
+        lambda _: "its spec is invalid, see its conditions",
         _compare_with("a valid environment", "spec is invalid"),
     )
     NODE_POOLS = FieldRow("nodePools", _describe_pools, _compare_with("a valid GPU pool", "none"))
@@ -271,8 +252,16 @@ class Field(Enum):
     PRECISION = FieldRow("precisionSupport")
     STORAGE = FieldRow("storage", _describe_storage, _compare_storage)
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
-    LEDGER = FieldRow("ledger", _describe_unpublished, _compare_capacity)
-    READY = FieldRow("Ready", _describe_readiness, _compare_with("Ready", "not reported"))
+    LEDGER = FieldRow(
+        "ledger",
+        lambda r: f"the environment has not published the free GPUs of pool {r.pool} yet: {r.replicas} required",
+        _compare_capacity,
+    )
+    READY = FieldRow(
+        "Ready",
+        lambda r: f"the environment {f'is not Ready: {r.actual}' if r.actual else 'has not reported Ready yet'}",
+        _compare_with("Ready", "not reported"),
+    )
     QUOTA = FieldRow("limits", _describe_quota)
 
     def __str__(self) -> str:

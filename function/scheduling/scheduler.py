@@ -49,16 +49,11 @@ class _Snapshot:
     usage: QuotaUsage | None
 
 
-def uncached(_: SchedulingRequest) -> FilterFunc:
-    """Returns the filter that remembers nothing."""
-    return filter_environment
-
-
 def schedule(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    make_filter: FilterFactory = uncached,
+    make_filter: FilterFactory = lambda _: filter_environment,
     usage: QuotaUsage | None = None,
 ) -> Decision:
     """Decides where a deployment runs.
@@ -68,7 +63,7 @@ def schedule(
         environments: Those to choose from.
         placements: The deployment's own, and all others on environments where it has one or which publish no ledger.
             The capacity of every other environment is what it publishes.
-        make_filter: Makes the filter for a request, which may return cached verdicts.
+        make_filter: Makes the filter for a request, which may return cached verdicts; by default it caches none.
         usage: What the namespace has of its quota. Where a new placement does not fit it, a smaller shape is tried.
     """
     own: list[Placement] = []
@@ -90,13 +85,10 @@ def schedule(
     ]
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
     fault = _find_fault(snapshot)
-    rescheduled: tuple[Assignment, ...] = ()
-    chosen: tuple[Assignment, ...] = ()
-    refused: tuple[Infeasible, ...] = ()
-    if fault is None:
-        rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, desired - len(kept))
-        used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
-        chosen, refused = _choose_environments(snapshot, retained, used, desired - len(used))
+    limit = 0 if fault else desired
+    rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, limit - len(kept))
+    used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
+    chosen, refused = _choose_environments(snapshot, retained, used, limit - len(used))
     assignments = tuple(
         sorted((*(assignment for assignment, _ in scaled), *rescheduled, *chosen), key=lambda a: a.environment)
     )
@@ -187,7 +179,10 @@ def _choose_environments(
 
 
 def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
-    """Returns verdicts in the order in which environments are chosen: lazily, unless the smallest is preferred."""
+    """Returns verdicts in the order in which environments are chosen, by name.
+
+    Where the smallest is preferred, the refusals come first, then the feasible environments by size.
+    """
     deployment, names = snapshot.request.deployment, [name for name in snapshot.environments if name not in used]
     if after_eviction:
         # Deployments that competed for one environment spread by a hash of their own.
@@ -195,19 +190,15 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
     filter_cached = snapshot.make_filter(snapshot.request)
     verdicts = (filter_cached(snapshot.request, snapshot.environments[name], snapshot.ledger) for name in names)
     if deployment.prefer is Preference.DECLARED:
-        return verdicts
-    return _sort_smallest_first(verdicts, by_name=not after_eviction)
-
-
-def _sort_smallest_first(verdicts: Iterable[Verdict], *, by_name: bool) -> Iterator[Verdict]:
-    """Returns the refusals, then the feasible environments, the smallest first; equals by name, or in their order."""
+        yield from verdicts
+        return
     feasible: list[Assignment] = []
     for verdict in verdicts:
         if isinstance(verdict, Infeasible):
             yield verdict
         else:
             feasible.append(verdict)
-    yield from sorted(feasible, key=lambda a: a.preference if by_name else a.preference[:3])
+    yield from sorted(feasible, key=lambda a: a.preference[:3] if after_eviction else a.preference)
 
 
 def _split_carried_and_dropped(

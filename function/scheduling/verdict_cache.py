@@ -43,7 +43,8 @@ class VerdictCache:
         self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = noop
     ) -> FilterFunc:
         """Returns `filter_environment` with a cache; `pause` is called before each verdict that is not cached."""
-        key = _cache_key(request)
+        # Without what no verdict depends on.
+        key = replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))
         known: dict[str, _Entry] = next((entries for other, entries in self._requests if other == key), {})
         entries = {e.name: known[e.name] for e in environments if e.name in known}
         others = [each for each in self._requests if each[0] != key][: MAX_REQUESTS - 1]
@@ -64,8 +65,3 @@ class VerdictCache:
             return entry.verdict
 
         return filter_cached
-
-
-def _cache_key(request: SchedulingRequest) -> SchedulingRequest:
-    """Returns the request without what no verdict depends on."""
-    return replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))

@@ -79,9 +79,9 @@ def test_exclusive_replica_nodes_allow_one_pod_per_node() -> None:
 
 def test_exclusive_replica_nodes_take_a_node_for_each_pod() -> None:
     room = PoolCapacity(3, 8)
-    assert room.take(1, 4, 2, max_per_node=1) == 0
+    assert room.take(1, 4, 2, exclusive=True) == 0
     assert listed(room) == [4, 4, 8]
-    assert room.take(1, 2, 4, max_per_node=1) == 1, "there is no fourth node"
+    assert room.take(1, 2, 4, exclusive=True) == 1, "there is no fourth node"
     assert listed(room) == [2, 2, 6]
 
 
