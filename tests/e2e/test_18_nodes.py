@@ -171,7 +171,7 @@ def test_what_is_new_waits_for_a_cordoned_node(world: World, record_property: Ca
     hardware(world, "nodes-wide", "True/AsDeclared")
     cordon(world, SECOND, unschedulable=True)
     said = hardware(world, "nodes-wide", "False/NodesUnusable")
-    assert said == f"pool l40s: {SECOND} cordoned"
+    assert said == f"pool l40s: {SECOND} is cordoned"
     world.apply(deployment(TEAM, "late", "wide", on="nodes-wide"))
     assert f"2 nodes declared, 1 usable ({SECOND} is cordoned)" in scheduled(
         world, "late", "False/InsufficientCapacity"
