@@ -1,11 +1,11 @@
 """Reconciles the remote objects of one plan for weights, for placements and caches: claim, token, scripts and Job.
 
 What leaves `desired` here: copies of Secrets once the download is verified; the scripts once no Job can start a pod; a
-Job that another one for the same bytes replaces; and, as `stale`, the claim and Job of bytes that are not needed any
-more, which the caller keeps while they have a consumer. A Job that has finished stays as it is, whatever the platform's
-download settings become, and is only observed from then on: cleaned up on its cluster, it is not created again. Objects
-that several composites describe at once are composed without the Delete policy, so they are composed once with it
-before they may leave the cluster.
+Job that another one for the same bytes replaces, one call before that one starts if it may still write; and, as
+`stale`, the claim and Job of bytes that are not needed any more, which the caller keeps while they have a consumer. A
+Job that has finished stays as it is, whatever the platform's download settings become, and is only observed from then
+on: cleaned up on its cluster, it is not created again. Objects that several composites describe at once are composed
+without the Delete policy, so they are composed once with it before they may leave the cluster.
 """
 
 from collections.abc import Mapping
@@ -83,6 +83,7 @@ class _Observed:
     claim: ObservedObject
     job_key: str = ""  # of the Job that stands for the planned one; empty: none is planned
     job: ObservedObject | None = None
+    superseded: tuple[str, ...] = ()  # other Jobs for the same download that may still write
     write_failures: tuple[str, ...] = ()  # Jobs that prove that root must prepare the directory
     is_hydrated: bool = False
     is_outdated: bool = False  # the Job filled a claim that was replaced since
@@ -193,7 +194,12 @@ def _observe(
     outdated = is_outdated(recorded, wanted, claim, job)
     is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
     is_hydrated = is_verified or still_hydrated(recorded, wanted, claim)
-    return replace(observed, job_key=key, job=job, is_hydrated=is_hydrated, is_outdated=outdated)
+    superseded = tuple(other for other in same_download if other != key and _may_write(writer.read(other)))
+    return replace(observed, job_key=key, job=job, superseded=superseded, is_hydrated=is_hydrated, is_outdated=outdated)
+
+
+def _may_write(job: ObservedObject) -> bool:
+    return assess(job.manifest).level is Level.PROGRESSING and not is_gone(job)
 
 
 def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, recorded: Hydration) -> Weights:
@@ -279,24 +285,36 @@ def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
 
 
 def _compose_jobs(writer: ObjectWriter, observed: _Observed, *, is_blocked: bool) -> dict[str, Composed]:
-    """Composes the Job, and those that prove that root must prepare it until it is observed."""
+    """Composes the Job, and those that prove that root must prepare it until it is observed.
+
+    A superseded Job that may still write leaves first: two would write into one directory.
+    """
     job, key = observed.plan.job, observed.job_key
     if job is None or observed.job is None:
         return {}
     existing = writer.observed.get(key)
+    if existing is None and is_blocked and not observed.is_hydrated:
+        return {superseded: reapply_observed(writer.observed[superseded]) for superseded in observed.superseded}
+    leaving = {
+        superseded: with_management_policy(writer.observed[superseded], ManagementPolicy.OBSERVE_DELETE)
+        for superseded in observed.superseded
+        if not deletes(writer.observed[superseded])
+    }
     if observed.is_outdated:
-        return _delete_in_two_steps(writer, key)
+        return leaving | _delete_in_two_steps(writer, key)
     if observed.is_hydrated:
         if existing is None or observed.job.state is State.ABSENT:
-            return {}
-        return {key: replace(stop_managing(existing), ready=not observed.job.state_unknown)}
+            return leaving
+        return leaving | {key: replace(stop_managing(existing), ready=not observed.job.state_unknown)}
     is_other_completed_job = key != JOB + job.name
     if existing and is_other_completed_job:
-        return {key: reapply_observed(existing)}  # its claim is gone, and it is deleted once there is another claim
-    if existing is None and is_blocked:
-        return {}
-    proof = () if existing else observed.write_failures
+        # Its claim is gone, and it is deleted once there is another claim.
+        return leaving | {key: reapply_observed(existing)}
+    if existing is None and leaving:
+        return leaving
+    proof = () if existing else (failed for failed in observed.write_failures if failed not in observed.superseded)
     return {
+        **leaving,
         **{failed: reapply_observed(writer.observed[failed]) for failed in proof},
         key: compose_job(writer, key, job.manifest, job.policy),
     }

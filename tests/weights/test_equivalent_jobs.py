@@ -1,14 +1,16 @@
 """Which observed Job stands for the planned one, and which is replaced by another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
 
+from function.contract import Composed
 from function.domain.cache import CacheChoice, ManagedCache, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
+from function.remote.object_writer import ManagementPolicy
 from tests.support.weights_requests import SECRET, model
 from tests.support.weights_scene import (
     ABSENT,
@@ -16,9 +18,14 @@ from tests.support.weights_scene import (
     COMPLETE,
     DESCRIBED,
     FAILED,
+    NOT_WRITABLE,
     RETAINED,
     RUNS,
+    SILENT,
+    USERS,
+    Edit,
     list_policies,
+    observe_composed,
     observe_started,
     reconcile_observed,
     request_storage,
@@ -113,11 +120,11 @@ def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str
 )
 def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: bool) -> None:
     observed = observe_started(
-        request_storage(), with_job_status(status), with_value("job-", f"{DESCRIBED}.spec.backoffLimit", 1)
+        request_storage(OWN), with_job_status(status), with_value("job-", f"{DESCRIBED}.spec.backoffLimit", 1)
     )
     (key,) = jobs(observed)
     observed["job-of-another-name"] = observed.pop(key)
-    found = reconcile_observed(replace(request_storage(), download=proxied(request_storage().download)), observed)
+    found = reconcile_observed(replace(request_storage(OWN), download=proxied(request_storage().download)), observed)
     assert ("job-of-another-name" in found.composed) is counts
     assert len(jobs(found.composed)) == 1, "two would write into one directory"
     if counts:
@@ -138,3 +145,80 @@ def test_drops_failed_job_when_replaced() -> None:
     assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
     assert list_policies(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)
+
+
+def _to_delete(job: str, composed: Mapping[str, Composed]) -> bool:
+    return get(composed[job].manifest, "spec.managementPolicies") == ["Observe", "Delete"]
+
+
+@pytest.mark.parametrize("choice", [RETAINED, USERS], ids=["retained", "users-claim"])
+@pytest.mark.parametrize("change", [pinned, proxied, moved])
+def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, change: Change) -> None:
+    request = request_storage(choice)
+    observed = observe_started(request, with_job_status({"active": 1}))
+    (old,) = jobs(observed)
+    changed = replace(request, download=change(request.download))
+    first = reconcile_observed(changed, observed)
+    assert jobs(first.composed) == {old}, "two would write into one directory"
+    assert _to_delete(old, first.composed)
+    observed[old] = {**first.composed[old].manifest, "status": observed[old]["status"]}
+    second = reconcile_observed(changed, observed)
+    assert len(jobs(second.composed)) == 1
+    assert old not in {**second.composed, **second.stale}
+    assert second.hydration == first.hydration
+    assert not second.gate_open
+
+
+def test_deletes_running_job_beside_completed_one() -> None:
+    observed = observe_started(request_storage(), with_job_status(COMPLETE))
+    (done,) = jobs(observed)
+    changed = replace(request_storage(), download=proxied(request_storage().download))
+    started = observe_started(changed, with_job_status(RUNS))
+    (runs,) = jobs(started)
+    found = reconcile_observed(changed, {**started, **observed})
+    assert found.gate_open
+    assert jobs(found.composed) == {done, runs}
+    assert _to_delete(runs, found.composed)
+    assert get(found.composed[done].manifest, "spec.managementPolicies") == ["Observe"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (with_job_status(FAILED), "it writes no more, and its log is worth reading"),
+        (with_sync_error("job-", ABSENT), "it does not exist"),
+    ],
+    ids=["failed", "absent"],
+)
+def test_starts_successor_of_job_that_does_not_run_at_once(edit: Edit, reason: str) -> None:
+    observed = observe_started(request_storage(), edit)
+    changed = replace(request_storage(), download=proxied(request_storage().download))
+    found = reconcile_observed(changed, observed)
+    assert len(jobs(found.composed)) == 1
+    assert jobs(found.composed).isdisjoint(observed), reason
+
+
+def test_leaves_running_job_while_no_successor_can_start() -> None:
+    observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("claim-", SILENT))
+    changed = replace(request_storage(), download=proxied(request_storage().download))
+    (old,) = jobs(observed)
+    found = reconcile_observed(changed, observed)
+    assert jobs(found.composed) == {old}
+    assert list_policies(found.composed)["job"] is ManagementPolicy.RETAIN
+
+
+def test_successor_of_prepared_job_is_prepared() -> None:
+    request = request_storage()
+    refused = observe_started(request, with_job_status(NOT_WRITABLE))
+    prepared = refused | observe_composed(reconcile_observed(request, refused).composed)
+    (key,) = prepared.keys() - refused.keys()
+    running = {k: m for k, m in prepared.items() if k not in jobs(refused)}
+    with_job_status(RUNS)(running)
+    changed = replace(request, download=proxied(request.download))
+    first = reconcile_observed(changed, running)
+    assert jobs(first.composed) == {key}
+    running[key] = {**first.composed[key].manifest, "status": running[key]["status"]}
+    second = reconcile_observed(changed, running)
+    (successor,) = jobs(second.composed)
+    assert successor != key
+    assert get(second.composed[successor].manifest, f"{DESCRIBED}.spec.template.spec.initContainers")

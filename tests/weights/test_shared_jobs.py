@@ -121,7 +121,14 @@ def test_a_job_of_another_name_counts_only_once_it_is_complete(status: Manifest,
     mapping(earlier, "status.atProvider.manifest")["status"] = status
     del request.observed.resources[key]
     resource.update(request.observed.resources[f"job-{name}"], earlier)
-    desired = set(call(request).desired.resources)
+    desired = call(request).desired.resources
+    if status == {"active": 1}:
+        leaving = resource.struct_to_dict(desired[f"job-{name}"].resource)
+        assert {k for k in desired if k.startswith("job-")} == {f"job-{name}"}, "two would write into one directory"
+        assert leaving["spec"]["managementPolicies"] == ["Observe", "Delete"], "it would run on without its Object"
+        mapping(earlier, "spec")["managementPolicies"] = ["Observe", "Delete"]
+        resource.update(request.observed.resources[f"job-{name}"], earlier)
+        desired = call(request).desired.resources
     jobs = {k for k in desired if k.startswith("job-")}
     assert jobs == {f"job-{name}" if kept else key}
     done = status == {"conditions": [COMPLETE]}
