@@ -97,13 +97,14 @@ def parse_shape(
     topology: schemas.ReplicaTopology | schemas.Topology | None, path: str, problems: Problems
 ) -> Shape | None:
     """Returns the declared shape; None if there is none, or if it has problems."""
-    fields = (f"{path}.nodes", f"{path}.gpusPerNode", f"{path}.parallelism")
+    at = f"{path}.parallelism"
+    fields = (f"{path}.nodes", f"{path}.gpusPerNode", at)
     if topology is None or topology.gpus_per_node < 1 or any(problems.find_within(field) for field in fields):
         return None
     nodes, gpus, block = topology.nodes, topology.gpus_per_node, topology.parallelism or schemas.Parallelism()
     parse_mode = _parse_pipeline_mode if block.data is None and block.data_local is None else _parse_data_mode
-    parallelism = parse_mode(block, nodes, gpus, f"{path}.parallelism", problems)
-    if parallelism is None or problems.find_within(f"{path}.parallelism"):
+    parallelism = parse_mode(block, nodes, gpus, at, problems)
+    if parallelism is None or problems.find_within(at):
         return None
     return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=replace(parallelism, expert=block.expert == "enabled"))
 
@@ -113,17 +114,15 @@ def _parse_pipeline_mode(
 ) -> Parallelism | None:
     splits = [Parallelism(tensor=gpus, pipeline=nodes), Parallelism(tensor=nodes * gpus, pipeline=1)]
     with_tensor = [split for split in splits if block.tensor in {None, split.tensor}]
+    fitting = [split for split in with_tensor if block.pipeline in {None, split.pipeline}]
     if not with_tensor:
         over_all = f", or {nodes * gpus}, that of all nodes" if nodes > 1 else ""
         problems.add_invalid(f"{path}.tensor", block.tensor, f"{gpus}, the gpusPerNode{over_all}")
-        return None
-    fitting = [split for split in with_tensor if block.pipeline in {None, split.pipeline}]
-    if not fitting:
+    elif not fitting:
         stages = " or ".join(str(number) for number in sorted({split.pipeline for split in with_tensor}))
         allowed = f"{stages}, as tensor times pipeline is the number of GPUs"
         problems.add_invalid(f"{path}.pipeline", block.pipeline, allowed)
-        return None
-    return fitting[0]
+    return fitting[0] if fitting else None
 
 
 def _parse_data_mode(

@@ -37,7 +37,13 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     annotations = strings(manifest, "metadata.annotations")
     owners = listing(manifest, "metadata.ownerReferences")
     is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
-    service = mapping(manifest, "status.service")
+    service, phase = mapping(manifest, "status.service"), text(manifest, "status.phase")
+    service_ready = condition(manifest, ConditionType.SERVICE_READY)
+    is_service_ready = service_ready.get("status") == Status.TRUE and is_current(manifest, ConditionType.SERVICE_READY)
+    # Crossplane's Ready is False while a placement that serves waits for its next weights.
+    is_serving = is_service_ready or is_ready(manifest)
+    if phase == Phase.READY and not is_serving:
+        phase = Phase.STARTING
     placement = Placement(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -55,10 +61,11 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         exclusive_replica_nodes=is_exclusive,
         allocated=parse_share(service, exclusive_replica_nodes=is_exclusive) if text(service, "pool") else None,
         was_ready=flag(manifest, "status.served"),
-        ready=_is_serving(manifest),
-        unreachable=_is_unreachable(manifest),
+        ready=is_serving,
+        unreachable=service_ready.get("status") == Status.UNKNOWN
+        and text(service_ready, "reason") in _UNREACHABLE_REASONS,
         deleting=get(manifest, "metadata.deletionTimestamp") is not None,
-        phase=_parse_phase(manifest),
+        phase=Phase(phase) if phase in set(Phase) else Phase.PENDING,
         obstacle=_describe_obstacle(manifest),
         url=text(service, "url"),
         planned_uri=text(manifest, "status.storage.uri"),
@@ -78,17 +85,6 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
 
 
-def _is_unreachable(manifest: Manifest) -> bool:
-    service = condition(manifest, ConditionType.SERVICE_READY)
-    return service.get("status") == Status.UNKNOWN and service.get("reason") in _UNREACHABLE_REASONS
-
-
-def _is_serving(manifest: Manifest) -> bool:
-    """Tells whether it serves. Crossplane's Ready is False meanwhile if it also waits for its next weights."""
-    is_service_ready = condition(manifest, ConditionType.SERVICE_READY).get("status") == Status.TRUE
-    return (is_service_ready and is_current(manifest, ConditionType.SERVICE_READY)) or is_ready(manifest)
-
-
 def _describe_obstacle(manifest: Manifest) -> str:
     """Returns the first condition before ServiceReady that is not True, in the order of the steps."""
     for type_ in _BEFORE_SERVING:
@@ -96,11 +92,3 @@ def _describe_obstacle(manifest: Manifest) -> str:
         if step and step.get("status") != Status.TRUE:
             return f"{type_} is {text(step, 'status')} ({text(step, 'reason')})"
     return ""
-
-
-def _parse_phase(manifest: Manifest) -> Phase:
-    """Returns the phase in status; a placement is only Ready while it serves its current spec."""
-    phase = text(manifest, "status.phase")
-    if phase == Phase.READY and not _is_serving(manifest):
-        return Phase.STARTING
-    return Phase(phase) if phase in set(Phase) else Phase.PENDING

@@ -21,19 +21,13 @@ _TEMPLATE, _EXPANSION = "{{", "$("
 
 def parse_amount(value: int | str | None, path: str, problems: Problems) -> int | None:
     """Returns a quantity greater than 0, rounded up to whole base units; None if it is absent or invalid."""
-    parsed = _parse_quantity(value, path, problems)
-    if parsed is not None and parsed <= 0:
-        problems.add_invalid(path, value, "more than 0")
-        return None
+    parsed = _parse_quantity(value, path, problems, is_zero_allowed=False)
     return None if parsed is None else quantity.round_up(str(value))
 
 
 def parse_quantity(value: int | str | None, path: str, problems: Problems, default: str = "") -> str:
     """Returns a quantity as the author wrote it; the default if it is absent or invalid."""
-    parsed = _parse_quantity(value, path, problems)
-    if parsed is not None and parsed < 0:
-        problems.add_invalid(path, value, "0 or more")
-    return default if parsed is None else str(value)
+    return default if _parse_quantity(value, path, problems, is_zero_allowed=True) is None else str(value)
 
 
 def parse_image(value: str | None, path: str, problems: Problems) -> str:
@@ -102,7 +96,7 @@ def sort_entries(entries: Mapping[str, str] | None) -> tuple[tuple[str, str], ..
     return tuple(sorted((entries or {}).items()))
 
 
-def _parse_quantity(value: int | str | None, path: str, problems: Problems) -> Decimal | None:
+def _parse_quantity(value: int | str | None, path: str, problems: Problems, *, is_zero_allowed: bool) -> Decimal | None:
     if value is None:
         return None
     try:
@@ -113,6 +107,8 @@ def _parse_quantity(value: int | str | None, path: str, problems: Problems) -> D
         problems.update([not_a_quantity(path, value)])
     elif parsed > quantity.MAX:
         problems.add_invalid(path, value, f"at most {quantity.MAX_TEXT}")
+    elif parsed < 0 or (parsed == 0 and not is_zero_allowed):
+        problems.add_invalid(path, value, "0 or more" if is_zero_allowed else "more than 0")
     else:
         return parsed
     return None

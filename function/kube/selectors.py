@@ -6,7 +6,6 @@ An empty selector admits everything. `NotIn` and `DoesNotExist` admit an object 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
 
 
 class Operator(StrEnum):
@@ -28,29 +27,19 @@ class Requirement:
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Tells whether the labels meet the requirement."""
-        match self.operator:
-            case Operator.IN:
-                return labels.get(self.key) in self.values
-            case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
-            case Operator.EXISTS:
-                return self.key in labels
-            case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
-            case _:
-                assert_never(self.operator)
+        compares_values = self.operator in {Operator.IN, Operator.NOT_IN}
+        holds = labels.get(self.key) in self.values if compares_values else self.key in labels
+        return holds is (self.operator in {Operator.IN, Operator.EXISTS})
 
     def __str__(self) -> str:
-        match self.operator:
-            case Operator.EXISTS:
-                return self.key
-            case Operator.DOES_NOT_EXIST:
-                return f"!{self.key}"
-            case Operator.IN if len(self.values) == 1:
-                return f"{self.key}={self.values[0]}"
-            case _:
-                word = "in" if self.operator is Operator.IN else "notin"
-                return f"{self.key} {word} ({','.join(self.values)})"
+        if self.operator is Operator.IN and len(self.values) == 1:
+            return f"{self.key}={self.values[0]}"
+        return {
+            Operator.IN: f"{self.key} in ({','.join(self.values)})",
+            Operator.NOT_IN: f"{self.key} notin ({','.join(self.values)})",
+            Operator.EXISTS: self.key,
+            Operator.DOES_NOT_EXIST: f"!{self.key}",
+        }[self.operator]
 
 
 @dataclass(frozen=True, slots=True)
