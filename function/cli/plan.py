@@ -1,8 +1,8 @@
 """`plan`: shows every candidate of a deployment and the decision, and with --diff and --set what would change."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import click
 
@@ -20,8 +20,6 @@ from function.reasons import Outlook, Refused
 
 _FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
-# The spec digest of each service, by its name and environment.
-_Digests: TypeAlias = Mapping[tuple[str, str], str]
 
 
 @click.command(
@@ -64,15 +62,18 @@ def plan(  # click's options
     refs = inventory.list_deployments(deployments)
     if inventory.before:
         all_plans = _plan_all(inventory)
-        changes = compare_plans(_plan_all(inventory.before), all_plans)
+        changes = _compare_plans(_plan_all(inventory.before), all_plans)
         plans = [plan_ for ref in refs for plan_ in all_plans if plan_.ref == ref]
     else:
         changes, plans = None, plan_deployments(inventory, refs)
-    diffs = {}
+    diffs: dict[Ref, list[str]] = {}
     if diff:
         compares_live = sources.live and sources.files
         live = _plan_all(load_inventory(replace(sources, files=()))) if compares_live else []
-        diffs = {p.ref: [*list_changes(p), *_list_restart_lines(p, live)] for p in plans}
+        for p in plans:
+            restarts = [service for before in live if before.ref == p.ref for service in _list_restarts(before, p)]
+            lines = (f"~ LLMInferenceService {service} restarts: pod template changes" for service in restarts)
+            diffs[p.ref] = [*_list_changes(p), *lines]
     _write_plans(plans, diffs, changes, form)
     if form.for_people and changes is None:  # no other command takes --set
         print_hint(_choose_next(plans, sources))
@@ -88,23 +89,31 @@ def _write_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], changes: "li
             click.echo(draw_plans(plans))
         case Form.JSON | Form.YAML:
             data: list[JSON] = [_build_data(p, diffs.get(p.ref)) for p in plans]
-            click.echo(
-                format_data(form, data if changes is None else {"plans": data, "changes": _build_changes(changes)})
-            )
+            compared: list[JSON] = [
+                {
+                    "namespace": change.ref.namespace,
+                    "name": change.ref.name,
+                    "before": _build_decision(change.before),
+                    "after": _build_decision(change.after),
+                    "restarts": [*change.restarts],
+                }
+                for change in changes or ()
+            ]
+            click.echo(format_data(form, data if changes is None else {"plans": data, "changes": compared}))
         case Form.NAME:
             for manifest in (manifest for p in plans for manifest in p.placements):
                 click.echo(f"modelplacement.modelplane.ai/{text(manifest, 'metadata.name')}")
         case _:
             _print_plans(plans, diffs, wide=form is Form.WIDE)
             if changes is not None:
-                click.echo(f"\n{format_comparison(changes)}")
+                click.echo(f"\n{_format_comparison(changes)}")
 
 
 def _plan_all(inventory: Inventory) -> list[Plan]:
     return plan_deployments(inventory, inventory.store.refs("ModelDeployment"))
 
 
-def list_changes(plan_: Plan) -> Iterator[str]:
+def _list_changes(plan_: Plan) -> Iterator[str]:
     """Return a line for each placement that is created, deleted or gets another spec."""
     before, after = plan_.before, {key: item.manifest for key, item in plan_.outcome.composed.items()}
     for key in sorted(before.keys() | after.keys()):
@@ -134,13 +143,6 @@ def _flatten(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
         yield path, value
 
 
-def _list_restart_lines(plan_: Plan, live: Iterable[Plan]) -> Iterator[str]:
-    for before in live:
-        if before.ref == plan_.ref:
-            for name in _list_restarts(before, plan_):
-                yield f"~ LLMInferenceService {name} restarts: pod template changes"
-
-
 def _list_restarts(before: Plan, after: Plan) -> list[str]:
     """Return the services that are in both plans and have another spec digest, as `NAME on ENVIRONMENT`."""
     old, new = _read_digests(before), _read_digests(after)
@@ -149,14 +151,14 @@ def _list_restarts(before: Plan, after: Plan) -> list[str]:
     ]
 
 
-def _read_digests(plan_: Plan) -> _Digests:
+def _read_digests(plan_: Plan) -> dict[tuple[str, str], str]:
+    """Return the spec digest of each service, by its name and environment."""
     digests: dict[tuple[str, str], str] = {}
     for manifest in plan_.placements:
         call, _ = reconcile(plan_.store, manifest)
         service = compute_service_identity(call, parse_settings(call.input, call.context).value)
         if service:
-            name, digest = service
-            digests[name, text(manifest, "spec.inferenceEnvironmentRef.name")] = digest
+            digests[service[0], text(manifest, "spec.inferenceEnvironmentRef.name")] = service[1]
     return digests
 
 
@@ -172,7 +174,11 @@ class Change:
     @property
     def is_rescheduled(self) -> bool:
         """Whether the decision differs."""
-        return _read_decision(self.before) != _read_decision(self.after)
+        decisions = (
+            plan and (plan.decision.reason, [manifest["spec"] for manifest in plan.placements])
+            for plan in (self.before, self.after)
+        )
+        return next(decisions) != next(decisions)
 
     @property
     def sign(self) -> str:
@@ -181,7 +187,7 @@ class Change:
         return "~" if was_placed == is_placed else "+" if is_placed else "-"
 
 
-def compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Change]:
+def _compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Change]:
     """Return the deployments whose decision, placements or services differ, by namespace and name."""
     old, new = ({plan_.ref: plan_ for plan_ in plans} for plans in (before, after))
     changes = []
@@ -191,16 +197,7 @@ def compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Change]
     return [change for change in changes if change.is_rescheduled or change.restarts]
 
 
-def _read_decision(plan_: Plan | None) -> JSON:
-    """Return the reason and the specs of the placements."""
-    if plan_ is None:
-        return None
-    specs: list[JSON] = [manifest["spec"] for manifest in plan_.placements]
-    return [plan_.decision.reason, specs]
-
-
-def format_comparison(changes: list[Change]) -> str:
-    """Return a block for each deployment that changes."""
+def _format_comparison(changes: list[Change]) -> str:
     if not changes:
         return "nothing changes"
     blocks = []
@@ -221,19 +218,6 @@ def _format_decision(plan_: Plan | None) -> str:
     return f"{plan_.decision.reason}: {plan_.decision.message.partition(chr(10))[0]}" if plan_ else "does not exist"
 
 
-def _build_changes(changes: list[Change]) -> JSON:
-    return [
-        {
-            "namespace": change.ref.namespace,
-            "name": change.ref.name,
-            "before": _build_decision(change.before),
-            "after": _build_decision(change.after),
-            "restarts": [*change.restarts],
-        }
-        for change in changes
-    ]
-
-
 def _build_decision(plan_: Plan | None) -> JSON:
     return None if plan_ is None else {"reason": str(plan_.decision.reason), "message": plan_.decision.message}
 
@@ -251,20 +235,18 @@ def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: b
             parts.append("\n".join(lines) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))
     if len(plans) > 1:
-        click.echo(f"\n{_summarize(plans)}")
+        _print_summary(plans)
 
 
-def _summarize(plans: list[Plan]) -> str:
-    """Return how many deployments are decided how, and which of them are not placed."""
-    by_reason: dict[str, list[str]] = {}
+def _print_summary(plans: list[Plan]) -> None:
+    """Print how many deployments are decided how, and which of them are not placed."""
+    by_reason: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for p in plans:
-        by_reason.setdefault(str(p.decision.reason), []).append(f"{p.ref.namespace}/{p.ref.name}")
-    placed = {str(p.decision.reason) for p in plans if p.is_placed}
-    lines = [format_count(len(plans), "deployment")]
-    for reason, names in sorted(by_reason.items(), key=lambda item: (item[0] not in placed, -len(item[1]), item[0])):
-        which = "" if reason in placed else f": {join_with_more(names)}"
-        lines.append(f"  {len(names)} {paint(reason, GOOD if reason in placed else BAD)}{which}")
-    return "\n".join(lines)
+        by_reason[not p.is_placed, str(p.decision.reason)].append(f"{p.ref.namespace}/{p.ref.name}")
+    click.echo(f"\n{format_count(len(plans), 'deployment')}")
+    for (refused, reason), names in sorted(by_reason.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
+        which = f": {join_with_more(names)}" if refused else ""
+        click.echo(f"  {len(names)} {paint(reason, BAD if refused else GOOD)}{which}")
 
 
 def _choose_next(plans: list[Plan], sources: Sources) -> str:
@@ -281,26 +263,13 @@ def _is_waiting(reason: str) -> bool:
 
 def _build_table(rows: Iterable[Row], *, wide: bool) -> str:
     headers = ["ENVIRONMENT", "PROFILE", "POOL", "REPLICA", "WANTED", "FOUND", "VERDICT", *(["WHY"] if wide else [])]
-    cells = (
-        (
-            r.environment,
-            r.profile,
-            r.pool,
-            r.replica,
-            r.required,
-            r.available,
-            _paint_verdict(r),
-            *([r.message] if wide else []),
-        )
-        for r in rows
-    )
+    cells = []
+    for r in rows:
+        colour = GOOD if r.serves else WAIT if _is_waiting(r.verdict) else BAD
+        verdict = r.verdict if r.verdict == Verdict.FITS else paint(r.verdict, colour)
+        columns = [r.environment, r.profile, r.pool, r.replica, r.required, r.available, verdict, r.message]
+        cells.append(columns[: len(headers)])
     return format_table(headers, cells)
-
-
-def _paint_verdict(row: Row) -> str:
-    if row.serves:
-        return paint(row.verdict, GOOD)
-    return row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, WAIT if _is_waiting(row.verdict) else BAD)
 
 
 def _build_data(plan_: Plan, changes: list[str] | None) -> JSON:

@@ -138,13 +138,20 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     if not isinstance(considered, Considered):
         return Plan(ref=ref, outcome=outcome, before=before, rows=(), store=store)
     existing = {text(manifest, "metadata.name") for manifest in before.values()}
-    rows = _list_candidates(considered, existing)
-    for environment in (e for e in considered.environments if not e.deleting):
+    ledger = Ledger(considered.scope.others, considered.scope.own)
+    rows: list[Row] = []
+    invalid: list[Row] = []
+    for environment in sorted(considered.environments, key=lambda e: e.name):
+        if environment.deleting:
+            rows.append(Row(environment=environment.name, verdict="deleted", available="being deleted"))
+            continue
+        rows += _list_candidates(considered, environment, ledger, existing)
         for pool in find_invalid_pools(store, environment):
-            required, available = pool.problems[0].path, pool.problems[0].message + _count_more(len(pool.problems) - 1)
             row = Row(environment=environment.name, pool=pool.name, verdict="invalid", faults=pool.problems)
-            rows.append(replace(row, required=required, available=available))
-    return Plan(ref=ref, outcome=outcome, before=before, rows=tuple(rows), store=store, considered=considered)
+            available = pool.problems[0].message + _count_more(len(pool.problems) - 1)
+            invalid.append(replace(row, required=pool.problems[0].path, available=available))
+    rows.sort(key=lambda row: row.sort_key)
+    return Plan(ref=ref, outcome=outcome, before=before, rows=(*rows, *invalid), store=store, considered=considered)
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
@@ -167,42 +174,32 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
     return outcomes | {ref: reconcile(store, store[ref])[1]}
 
 
-def _list_candidates(considered: Considered, existing: Collection[str]) -> list[Row]:
-    """Return all candidates of a decision; `existing` names the placements from before it."""
-    ledger = Ledger(considered.scope.others, considered.scope.own)
-    rows: list[Row] = []
-    for environment in sorted(considered.environments, key=lambda e: e.name):
-        if environment.deleting:
-            rows.append(Row(environment=environment.name, verdict="deleted", available="being deleted"))
-        else:
-            rows += _list_candidates_on(considered, environment, ledger, existing)
-    return sorted(rows, key=lambda row: row.sort_key)
-
-
-def _list_candidates_on(
+def _list_candidates(
     considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
 ) -> Iterator[Row]:
+    """Return all candidates on an environment; `existing` names the placements from before the decision."""
     assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
+    attempts = filter_candidates(considered.request, environment, ledger)
+    rows = [_build_row(considered.request, *attempt, ledger, environment.name) for attempt in attempts]
+    if assigned is None:
+        yield from rows
+        return
+    is_kept = assigned.placement is not None and assigned.placement.name in existing
+    verdict = Verdict.STAYS if is_kept else Verdict.PLACED
     is_listed = False
-    for candidate, refusals in filter_candidates(considered.request, environment, ledger):
-        row = _build_row(considered.request, candidate, refusals, ledger, environment.name)
-        if assigned is not None and (row.profile, row.pool) == (assigned.profile, assigned.pool):
-            row, is_listed = replace(row, verdict=_judge_assigned(assigned, existing)), True
-        yield row
-    if assigned is not None and not is_listed:
+    for row in rows:
+        is_assigned = (row.profile, row.pool) == (assigned.profile, assigned.pool)
+        yield replace(row, verdict=verdict) if is_assigned else row
+        is_listed |= is_assigned
+    if not is_listed:
         # It is kept although its pool or profile cannot be read, or its labels are not admitted any more.
         yield Row(
             environment=environment.name,
             profile=assigned.profile,
             pool=assigned.pool,
             replica=_format_replica(assigned.shape),
-            verdict=_judge_assigned(assigned, existing),
+            verdict=verdict,
         )
-
-
-def _judge_assigned(assigned: Assignment, existing: Collection[str]) -> Verdict:
-    is_kept = assigned.placement is not None and assigned.placement.name in existing
-    return Verdict.STAYS if is_kept else Verdict.PLACED
 
 
 def _build_row(
