@@ -122,17 +122,9 @@ class Line:
 @click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
 @click.option("--gpu-resource", "resources", metavar="NAME", multiple=True, help="What else GPUs are offered as.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
-@click.pass_context
-def check_cluster(  # click's options
-    context_: click.Context,
-    /,
-    *,
-    kubeconfig: str | None,
-    context: str | None,
-    no_gateway: bool,
-    resources: tuple[str, ...],
-    form: Form,
-) -> None:
+def check_cluster(
+    *, kubeconfig: str | None, context: str | None, no_gateway: bool, resources: tuple[str, ...], form: Form
+) -> Code:
     """Check that a GPU cluster has what it needs. Exits 1 where something is missing.
 
     It reads, and asks about the rights of the identity in the kubeconfig; nothing is written. What that identity may
@@ -144,8 +136,7 @@ def check_cluster(  # click's options
         click.echo(format_data(form, [asdict(line) for line in lines]))
     else:
         _print_lines(lines)
-    if any(line.state is State.MISSING for line in lines):
-        context_.exit(Code.REFUSED)
+    return Code.REFUSED if any(line.state is State.MISSING for line in lines) else Code.OK
 
 
 def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence[str]) -> Iterator[Line]:

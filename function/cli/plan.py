@@ -42,17 +42,7 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 )
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
 @form(*_FORMS)
-@click.pass_context
-def plan(  # click's options
-    context: click.Context,
-    /,
-    deployments: tuple[str, ...],
-    *,
-    sources: Sources,
-    sets: tuple[str, ...],
-    diff: bool,
-    form: Form,
-) -> None:
+def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...], diff: bool, form: Form) -> Code:
     """Show where deployments would go, and why not elsewhere.
 
     Reads the files of -f, or the control plane without files, or both with --live. Nothing is changed.
@@ -77,8 +67,7 @@ def plan(  # click's options
     _write_plans(plans, diffs, changes, form)
     if form.for_people and changes is None:  # no other command takes --set
         print_hint(_choose_next(plans, sources))
-    if not all(p.is_placed for p in plans):
-        context.exit(Code.REFUSED)
+    return Code.OK if all(p.is_placed for p in plans) else Code.REFUSED
 
 
 def _write_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], changes: "list[Change] | None", form: Form) -> None:

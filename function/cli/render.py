@@ -61,19 +61,10 @@ class Place:
 @click.option("--all-clusters", "mixed", is_flag=True, help="Write manifests of several clusters into one stream.")
 @click.option("--output-dir", metavar="FOLDER", type=click.Path(path_type=Path), help="Files, a folder each cluster.")
 @form(Form.YAML, Form.JSON, Form.NAME)
-@click.pass_context
 def render(  # noqa: PLR0913  # click's options
-    context: click.Context,
-    /,
-    *,
-    sources: Sources,
-    output_dir: Path | None,
-    mixed: bool,
-    form: Form,
-    level: str | None,
-    cluster: str | None,
+    *, sources: Sources, output_dir: Path | None, mixed: bool, form: Form, level: str | None, cluster: str | None,
     kinds: tuple[str, ...],
-) -> None:
+) -> Code:  # fmt: skip
     """Write every manifest that would finally exist, on the control plane and on the clusters.
 
     Inputs are left out, and so are statuses. Nothing is changed anywhere. Files of --output-dir are always whole.
@@ -102,8 +93,7 @@ def render(  # noqa: PLR0913  # click's options
         _print_manifests(chosen, form, mixed=mixed)
     for line in refusals:
         click.echo(line, err=True)
-    if refusals:
-        context.exit(Code.REFUSED)
+    return Code.REFUSED if refusals else Code.OK
 
 
 def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:

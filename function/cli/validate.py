@@ -73,18 +73,9 @@ class Fault:
 @target
 @click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
-@click.pass_context
-def validate(  # noqa: PLR0913  # click's options
-    context: click.Context,
-    /,
-    paths: tuple[str, ...],
-    *,
-    files: tuple[str, ...],
-    live: bool,
-    target: Target,
-    strict: bool,
-    form: Form,
-) -> None:
+def validate(  # click's options
+    *, paths: tuple[str, ...], files: tuple[str, ...], live: bool, target: Target, strict: bool, form: Form
+) -> Code:
     """Check files: fields, rules across fields, references. Exits 1 where there is a fault.
 
     What is allowed and most likely not meant is a warning: memory without its unit, weights that the GPUs may not hold.
@@ -112,8 +103,7 @@ def validate(  # noqa: PLR0913  # click's options
         click.echo(format_data(form, data))
     else:
         _print_faults(faults, len(manifests))
-    if any(strict or not fault.is_warning for fault in faults):
-        context.exit(Code.REFUSED)
+    return Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK
 
 
 def _print_faults(faults: list[Fault], objects: int) -> None:
