@@ -27,36 +27,24 @@ _WRITES = ("get", "list", "watch", "create", "patch")
 _ALL = (*_WRITES, "delete")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Right:
-    """What must be allowed on a resource in all namespaces."""
-
-    group: str = ""
-    resource: str
-    verbs: tuple[str, ...]
-    dispensable: str = ""  # when one can do without it, if ever
-
-
-RIGHTS = (
-    Right(resource="namespaces", verbs=_WRITES),
-    Right(resource="secrets", verbs=_ALL),
-    Right(resource="persistentvolumeclaims", verbs=_ALL),
-    Right(resource="configmaps", verbs=_ALL),
-    Right(group="batch", resource="jobs", verbs=_ALL),
-    Right(group="serving.kserve.io", resource="llminferenceservices", verbs=_ALL),
-    Right(group="serving.kserve.io", resource="llminferenceserviceconfigs", verbs=_WRITES),
-    Right(
-        group="storage.k8s.io",
-        resource="storageclasses",
-        verbs=("get", "list", "watch", "patch"),
-        dispensable="patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false",
+# What must be allowed on resources in all namespaces.
+RIGHTS = {
+    "namespaces": _WRITES,
+    "secrets": _ALL,
+    "persistentvolumeclaims": _ALL,
+    "configmaps": _ALL,
+    "jobs.batch": _ALL,
+    "llminferenceservices.serving.kserve.io": _ALL,
+    "llminferenceserviceconfigs.serving.kserve.io": _WRITES,
+    "storageclasses.storage.k8s.io": ("get", "list", "watch", "patch"),
+    "nodes": ("get", "list", "patch"),
+}
+_DISPENSABLE = {
+    "storageclasses.storage.k8s.io": (
+        "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
     ),
-    Right(
-        resource="nodes",
-        verbs=("get", "list", "patch"),
-        dispensable="may be left out where spec.hardware.observe of the environment is Never",
-    ),
-)
+    "nodes": "may be left out where spec.hardware.observe of the environment is Never",
+}
 _Version: TypeAlias = tuple[int, int]
 # The minimum versions of docs/install.md.
 KUBERNETES, KSERVE, LWS = (1, 31), (0, 20), (0, 8)
@@ -157,7 +145,8 @@ def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence
         yield _check_gateway(cluster, f"Create that Gateway, {otherwise}")
     yield from _check_classes(cluster)
     yield from _check_nodes(cluster, gpu_resources)
-    yield from (_check_right(cluster, right) for right in RIGHTS)
+    for right in RIGHTS:
+        yield _check_right(cluster, right)
 
 
 def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
@@ -268,21 +257,24 @@ def _list_names(nodes: Sequence[Node]) -> str:
     return join_with_more([node.name for node in nodes], _NODES_NAMED)
 
 
-def _check_right(cluster: Cluster, right: Right) -> Line:
+def _check_right(cluster: Cluster, right: str) -> Line:
+    resource, _, group = right.partition(".")
     denied = []
-    for verb in right.verbs:
+    for verb in RIGHTS[right]:
         review: Manifest = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"group": right.group, "resource": right.resource, "verb": verb}},
+            "spec": {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}},
         }
         if not flag(cluster.fetch(REVIEWS, review), "status.allowed"):
             denied.append(verb)
-    check = Line(check=f"rights on {right.resource}", wanted=", ".join(right.verbs))
+    check = Line(check=f"rights on {resource}", wanted=", ".join(RIGHTS[right]))
     if not denied:
         return check.ok("all")
     found, todo = f"not {', '.join(denied)}", "Apply install/remote-rbac.yaml with this identity as its subject"
-    return check.warn(found, f"{todo}; {right.dispensable}") if right.dispensable else check.missing(found, todo)
+    if right in _DISPENSABLE:
+        return check.warn(found, f"{todo}; {_DISPENSABLE[right]}")
+    return check.missing(found, todo)
 
 
 def _print_lines(lines: Sequence[Line]) -> None:

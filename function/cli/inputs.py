@@ -141,8 +141,6 @@ def _parse_documents(file: str, content: str) -> Iterator[tuple[int, JSON]]:
         raise CliError(f"{file} line {mark.line + 1 if mark else line}: {problem}{advice}") from error
     except RecursionError as error:
         raise CliError(f"{file} line {line}: it is nested too deeply, or contains itself. Correct the YAML") from error
-    finally:
-        loader.dispose()
 
 
 @dataclass(slots=True)

@@ -11,10 +11,11 @@ from textwrap import wrap
 from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
 from function.cli.planning import Plan, Row
 from function.composers.model_deployment import Considered
-from function.domain.allocation import Share
+from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
+from function.domain.placement import Placement
 from function.kube.messages import format_count
-from function.scheduling.capacity import PoolCapacity, empty_pool, take_share
+from function.scheduling.capacity import empty_pool, take_share
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import note_unusable_nodes
 
@@ -40,20 +41,19 @@ _HATCHED = (
 _BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
 
 
-@dataclass(slots=True)
 class DrawnPool:
-    """A pool with the owner of each GPU that is taken."""
+    """A pool with the owner of each GPU that is taken; all GPUs of nodes that cannot be used are marked."""
 
-    room: PoolCapacity
-    nodes: list[list[str]]  # of each node the owners of its GPUs; free ones are left out
-
-    @classmethod
-    def empty(cls, pool: Pool) -> "DrawnPool":
-        """Return a pool in which nothing is taken; all GPUs of nodes that cannot be used are marked."""
-        unusable_node = [_LOST_NAME] * pool.gpus_per_node
-        return cls(
-            empty_pool(pool), [[*unusable_node] if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)]
-        )
+    def __init__(self, pool: Pool, grants: Iterable[Grant], placements: Iterable[Placement]) -> None:
+        self.pool, self.room = pool, empty_pool(pool)
+        # Of each node the owners of its GPUs; free ones are left out.
+        self.nodes = [
+            [_LOST_NAME] * pool.gpus_per_node if node >= pool.usable_nodes else [] for node in range(pool.max_nodes)
+        ]
+        deployments = {(p.namespace, p.name): p.deployment for p in placements}
+        for grant in grants:
+            owner = deployments.get((grant.namespace, grant.name)) or grant.name
+            self.take(grant.share, f"{grant.namespace}/{owner}")
 
     def take(self, share: Share, owner: str) -> None:
         """Take a share as the scheduler's ledger does, and draw the nodes by how their free GPUs changed."""
@@ -62,7 +62,7 @@ class DrawnPool:
         after = Counter(self.room.free)
         moves = zip_longest(sorted((before - after).elements()), sorted((after - before).elements()), fillvalue=0)
         for level, left in moves:
-            node = next(node for node in self.nodes if self.room.gpus_per_node - len(node) == level)
+            node = next(node for node in self.nodes if self.pool.gpus_per_node - len(node) == level)
             node.extend([owner] * (level - left))
 
 
@@ -92,10 +92,11 @@ class Canvas:
         self.y += 14
 
     @contextmanager
-    def framed(self) -> Iterator[int]:
-        """Draw a frame around what the block draws; yields its distance from the left."""
+    def framed(self, environment: Environment) -> Iterator[int]:
+        """Draw an environment's name and a frame around what the block draws; yields its distance from the left."""
         self.y += 10
         top, before = self.y, len(self.lines)
+        self.text(_MARGIN + 12, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
         yield _MARGIN + 12
         self.y += 10
         width, height = _WIDTH - 2 * _MARGIN, self.y - top
@@ -105,16 +106,19 @@ class Canvas:
         self.lines.insert(before, frame)
 
     def nodes(self, x: int, drawn: DrawnPool) -> None:
-        """Draw nodes with their GPUs side by side and go down."""
-        columns = min(drawn.room.gpus_per_node, _PER_ROW)
-        rows = -(-drawn.room.gpus_per_node // _PER_ROW)
+        """Describe a pool, draw its nodes with their GPUs side by side and go down."""
+        pool = drawn.pool
+        parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
+        unusable = note_unusable_nodes(pool)
+        description = f"pool {pool.name}: {', '.join(filter(None, parts))}{f'; {unusable}' if unusable else ''}"
+        self.text(x, description, DIM, _SMALL)
+        columns, rows = min(pool.gpus_per_node, _PER_ROW), -(-pool.gpus_per_node // _PER_ROW)
         width, height = (columns * (_GPU + _GAP) + 6, rows * (_GPU + _GAP) + 6)
         self.y += 8
         for index, cell in enumerate(drawn.nodes[:_NODES_DRAWN]):
-            self._draw_node(
-                x + index * (width + 6), (width, height), [*cell, *[""] * (drawn.room.gpus_per_node - len(cell))]
-            )
-        more = drawn.room.nodes - _NODES_DRAWN
+            owners = [*cell, *[""] * (pool.gpus_per_node - len(cell))]
+            self._draw_node(x + index * (width + 6), (width, height), owners)
+        more = pool.max_nodes - _NODES_DRAWN
         if more > 0:
             left = x + _NODES_DRAWN * (width + 6) + 4
             self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{format_count(more, "node")}</text>')
@@ -137,13 +141,6 @@ class Canvas:
 def _explain_unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
     """Return the legend's entry for nodes that cannot be used, if any pool has such."""
     return ((_LOST, _LOST_NAME),) if any(pool.usable_nodes < pool.max_nodes for pool in pools) else ()
-
-
-def _describe_pool(pool: Pool) -> str:
-    """Return what a pool is."""
-    parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
-    description = f"pool {pool.name}: " + ", ".join(part for part in parts if part)
-    return f"{description}; {note_unusable_nodes(pool)}" if note_unusable_nodes(pool) else description
 
 
 def _write_document(canvas: Canvas) -> str:
@@ -217,13 +214,10 @@ def _draw_plan(canvas: Canvas, plan: Plan) -> None:
 
 
 def _draw_environment(canvas: Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
-    with canvas.framed() as left:
-        state = "" if environment.ready else " (not Ready)"
-        canvas.text(left, environment.name + state, INK, _BOLD)
+    with canvas.framed(environment) as left:
         for row in (row for row in rows if not row.pool):
             canvas.text(left, _describe_row(row), _choose_colour(row), _SMALL)
         for pool in environment.pools:
-            canvas.text(left, _describe_pool(pool), DIM, _SMALL)
             canvas.nodes(left, _draw_candidate(considered, environment, pool))
             for row in (row for row in rows if row.pool == pool.name and not row.faults):
                 canvas.text(left, _describe_row(row), _choose_colour(row), _SMALL)
@@ -244,12 +238,9 @@ def _choose_colour(row: Row) -> str:
 
 def _draw_candidate(considered: Considered, environment: Environment, pool: Pool) -> DrawnPool:
     """Return a pool with the grants of others and the shares of the decision."""
-    drawn = DrawnPool.empty(pool)
-    others = {(p.namespace, p.name): p for p in considered.scope.others if p.environment == environment.name}
     ledger = Ledger(considered.scope.others, considered.scope.own)
-    for grant in ledger.allocate_without_own(environment, pool).grants:
-        holder = others.get((grant.namespace, grant.name))
-        drawn.take(grant.share, f"{grant.namespace}/{(holder and holder.deployment) or grant.name}")
+    others = [p for p in considered.scope.others if p.environment == environment.name]
+    drawn = DrawnPool(pool, ledger.allocate_without_own(environment, pool).grants, others)
     for assignment in considered.decision.assignments:
         share = considered.request.to_placement(assignment).requested
         if share and (assignment.environment, share.pool) == (environment.name, pool.name):
@@ -272,8 +263,7 @@ def draw_capacity(usages: Sequence[Usage]) -> str:
         (TAKEN, "in use"), (FREE, "free GPU"), *_explain_unusable(usage.pool for usage in usages if usage.pool)
     )
     for environment, pools in islice(groups, _USAGES_DRAWN):
-        with canvas.framed() as left:
-            canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
+        with canvas.framed(environment) as left:
             for usage in pools:
                 _draw_pool(canvas, left, usage)
     if len(groups) > _USAGES_DRAWN:
@@ -291,13 +281,7 @@ def _draw_pool(canvas: Canvas, left: int, usage: Usage) -> None:
     if usage.pool is None:
         canvas.text(left, f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool", NO, _SMALL)
         return
-    canvas.text(left, _describe_pool(usage.pool), DIM, _SMALL)
-    drawn = DrawnPool.empty(usage.pool)
-    deployments = {(user.namespace, user.name): user.deployment for user in usage.users}
-    for grant in usage.grants:
-        owner = deployments.get((grant.namespace, grant.name)) or grant.name
-        drawn.take(grant.share, f"{grant.namespace}/{owner}")
-    canvas.nodes(left, drawn)
+    canvas.nodes(left, DrawnPool(usage.pool, usage.grants, usage.users))
     users = format_users(usage.users) or "not used"
     canvas.text(
         left, f"{usage.free} of {usage.gpus} GPUs free, largest replica {format_largest(usage)}; {users}", DIM, _SMALL

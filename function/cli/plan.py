@@ -228,7 +228,6 @@ def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: b
 
 
 def _print_summary(plans: list[Plan]) -> None:
-    """Print how many deployments are decided how, and which of them are not placed."""
     by_reason: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for p in plans:
         by_reason[not p.is_placed, str(p.decision.reason)].append(f"{p.ref.namespace}/{p.ref.name}")

@@ -91,10 +91,7 @@ class Plan:
     @property
     def decision(self) -> Condition:
         """Scheduled, or ModelResolved where that stands in its way."""
-        by_type = {condition.type: condition for condition in self.outcome.conditions}
-        resolved = by_type[ConditionType.MODEL_RESOLVED]
-        scheduled = by_type[ConditionType.SCHEDULED]
-        return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
+        return find_decision(self.outcome)
 
     @property
     def is_placed(self) -> bool:
@@ -110,6 +107,13 @@ class Plan:
     def placements(self) -> list[Manifest]:
         """The placements that would exist."""
         return [item.manifest for _, item in sorted(self.outcome.composed.items())]
+
+
+def find_decision(outcome: Outcome) -> Condition:
+    """Return Scheduled, or ModelResolved where that stands in its way."""
+    by_type = {condition.type: condition for condition in outcome.conditions}
+    resolved, scheduled = by_type[ConditionType.MODEL_RESOLVED], by_type[ConditionType.SCHEDULED]
+    return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
 
 
 def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:

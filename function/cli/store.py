@@ -4,7 +4,7 @@ Holds our own kinds, what they compose, and what supplies their settings; other 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 
 from function.api.inference_environment import parse_environment
@@ -102,12 +102,8 @@ class Store(MutableMapping[Ref, Manifest]):
 
     def by_creation(self, kind: str) -> list[Ref]:
         """Return the references of a kind, oldest first; those that were never created come last, as given."""
-
-        def created(ref: Ref) -> tuple[bool, str]:
-            timestamp = text(self[ref], "metadata.creationTimestamp")
-            return not timestamp, timestamp
-
-        return sorted(self._kinds.get(kind, {}), key=created)
+        created = {ref: text(self[ref], "metadata.creationTimestamp") for ref in self._kinds.get(kind, {})}
+        return sorted(created, key=lambda ref: (not created[ref], created[ref]))
 
     def owned(self, owner: Ref) -> dict[str, Manifest]:
         """Return what an object composed, by composition-resource-name."""
@@ -118,14 +114,17 @@ class Store(MutableMapping[Ref, Manifest]):
         """Return what Crossplane would answer."""
         kind = self._kinds.get(requirement.kind, {})
         if requirement.name is None:
-            in_scope = (item for ref, item in kind.items() if requirement.namespace in (None, ref.namespace))
-            return tuple(item for item in in_scope if _has_labels(item, requirement.labels))
+            return tuple(
+                item
+                for ref, item in kind.items()
+                if requirement.namespace in (None, ref.namespace)
+                and (
+                    not requirement.labels
+                    or requirement.labels.items() <= strings(item.load(), "metadata.labels").items()
+                )
+            )
         named = kind.get(Ref(requirement.kind, requirement.namespace or "", requirement.name))
         return (named,) if named else ()
-
-
-def _has_labels(item: RequiredResource, labels: Mapping[str, str]) -> bool:
-    return not labels or labels.items() <= strings(item.load(), "metadata.labels").items()
 
 
 def suggest_nearest(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -12,12 +12,12 @@ import click
 from function.api.model_placement import parse_placement
 from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
-from function.cli.planning import compose_deployment, plan_deployments
+from function.cli.planning import compose_deployment, find_decision, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.domain.allocation import format_replicas
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
-from function.reasons import ConditionType, Status
+from function.reasons import Status
 from function.remote.health import assess
 from function.remote.observed_object import State, read_object
 
@@ -76,15 +76,12 @@ def _plan_tree(inventory: Inventory, name: str | None) -> Node:
     root = _mark_planned(_build_deployment(store, ref), store)
     if existing[ref].get("status"):
         return root
-    by_type = {c.type: c for c in outcome.conditions}
-    scheduled = by_type[ConditionType.SCHEDULED]
-    decided = scheduled if scheduled.status is not Status.UNKNOWN else by_type[ConditionType.MODEL_RESOLVED]
+    decided = find_decision(outcome)
     ready = "" if decided.status is Status.TRUE else str(decided.status)
     return replace(root, ready=ready, state=decided.reason, message=_take_first_line(decided.message))
 
 
 def _mark_planned(node: Node, store: Store) -> Node:
-    """Mark every object without a status as planned."""
     node = replace(node, children=tuple(_mark_planned(child, store) for child in node.children))
     if node.ref is None or store[node.ref].get("status"):
         return node
@@ -92,7 +89,6 @@ def _mark_planned(node: Node, store: Store) -> Node:
 
 
 def _describe_shape(manifest: Manifest) -> str:
-    """Describe the shape of a placement; empty for other kinds."""
     placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
     if placement is None or placement.shape is None:
         return ""

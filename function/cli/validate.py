@@ -311,7 +311,6 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
-    """Find sizes of a few bytes, whose unit was forgotten."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _find_missing_units(item, join_path(path, index))
