@@ -71,9 +71,9 @@ MUTANTS = (
         (
             Change(
                 "function.serving.rollout",
-                "_reuse_if_unchanged",
-                "return observed if",
-                "return built if",
+                "_compose_services",
+                "is_unchanged = _read_digest(built) == _read_digest(observed)",
+                "is_unchanged = False",
             ),
         ),
     ),

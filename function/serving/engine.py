@@ -178,11 +178,6 @@ def start_group(run: Run) -> Group:
             assert_never(name)
 
 
-def starts_several_api_servers(run: Run) -> bool:
-    """Tells whether several processes answer requests, as where vLLM's ranks hold copies of a model."""
-    return run.spec.has_api_servers and (run.shape.parallelism.data or 1) > 1
-
-
 def drain_seconds(engine: Engine) -> int:
     """Returns for how many seconds a stopped leader may finish its requests; 0: it cannot finish them."""
     if not has_ability(engine, Ability.DRAIN):
@@ -257,20 +252,16 @@ def _list_vllm_args(run: Run) -> tuple[str, ...]:
 
 
 def _start_sglang(run: Run) -> Group:
-    if mode_of(run.shape) is Mode.SINGLE:
-        return Group(leader=_start_sglang_pod(run, *_list_parallel_flags(run, TENSOR, DATA, EXPERT)))
-    launch = _start_sglang_pod(
-        run,
-        *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT),
-        "--nnodes=$(LWS_GROUP_SIZE)",
-        "--node-rank=$(LWS_WORKER_INDEX)",
-        "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
-    )
-    return Group(leader=launch, worker=launch)
-
-
-def _start_sglang_pod(run: Run, *flags: str) -> Launch:
-    return Launch(
+    is_group = mode_of(run.shape) is not Mode.SINGLE
+    flags = _list_parallel_flags(run, TENSOR, DATA, EXPERT)
+    if is_group:
+        flags = (
+            *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT),
+            "--nnodes=$(LWS_GROUP_SIZE)",
+            "--node-rank=$(LWS_WORKER_INDEX)",
+            "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
+        )
+    launch = Launch(
         command=run.spec.command,
         args=(
             f"--model-path={run.weights}",
@@ -283,6 +274,7 @@ def _start_sglang_pod(run: Run, *flags: str) -> Launch:
             *run.engine.args,
         ),
     )
+    return Group(leader=launch, worker=launch if is_group else None)
 
 
 def _list_tls_flags(run: Run) -> tuple[str, ...]:

@@ -29,7 +29,6 @@ from function.serving.runtime import (
     build_pre_stop,
     grace_seconds,
     list_variables,
-    list_volume_mounts,
     list_volumes,
 )
 
@@ -66,7 +65,12 @@ def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: b
             "resourceClaims": list(additions.resource_claims) or None,
             "initContainers": [_build_initializer(request.initializer)] if request.initializer else None,
             "containers": [_build_engine_container(request, run, launch, is_leader=is_leader)],
-            "volumes": [*_list_pod_volumes(request), *additions.volumes, *list_volumes(request)] or None,
+            "volumes": [
+                *_list_pod_volumes(request),
+                *additions.volumes,
+                *(volume for volume, _ in list_volumes(request)),
+            ]
+            or None,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": grace_seconds(run, launch),
         }
@@ -125,6 +129,7 @@ def _build_engine_container(request: ServingRequest, run: Run, launch: Launch, *
     engine, additions = request.profile.engine, request.pool.pod_overrides(request.shape.nodes)
     without_preset = mode_of(request.shape) is Mode.PIPELINE
     shared_memory: list[JSON] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if without_preset else []  # noqa: S108  # a mount
+    mounts = [*shared_memory, *additions.volume_mounts, *(mount for _, mount in list_volumes(request))]
     variables = [*merge_by_name(additions.env, engine.env)]
     return prune(
         {
@@ -136,7 +141,7 @@ def _build_engine_container(request: ServingRequest, run: Run, launch: Launch, *
             **(build_ports_and_probes(request, run, launch) if is_leader else {}),
             "resources": _build_resources(request, additions),
             "securityContext": _build_security_context(request, additions),
-            "volumeMounts": [*shared_memory, *additions.volume_mounts, *list_volume_mounts(request)] or None,
+            "volumeMounts": mounts or None,
             "lifecycle": build_pre_stop(run, launch, is_leader=is_leader),
             "terminationMessagePolicy": "FallbackToLogsOnError" if without_preset else None,
         }
@@ -164,7 +169,11 @@ def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manife
 
 def _build_security_context(request: ServingRequest, additions: PodAdditions) -> Manifest | None:
     """Returns the rights of the engine's container: the pool's, over our own and over those of KServe's preset."""
-    own, mode = _list_own_rights(request), mode_of(request.shape)
+    mode, image = mode_of(request.shape), request.profile.engine.image
+    starts_as_user = any(part.startswith(_PRESET_IMAGES) for part in image.split("/"))
+    own: Manifest = {} if starts_as_user else {"runAsNonRoot": False}
+    if mode is Mode.PIPELINE:
+        own = {"capabilities": {"add": ["IPC_LOCK"]}}
     merged = PodAdditions(security=additions.security).merge_over(PodAdditions(security=own)).security
     if merged.get("privileged") is True:
         # Kubernetes refuses the one without the other, and KServe's presets deny escalation.
@@ -172,13 +181,6 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
     if mode in _PRESET_CAPABILITIES:
         merged = _repeat_preset_capabilities(merged, _PRESET_CAPABILITIES[mode])
     return merged or None
-
-
-def _list_own_rights(request: ServingRequest) -> Manifest:
-    if mode_of(request.shape) is Mode.PIPELINE:
-        return {"capabilities": {"add": ["IPC_LOCK"]}}
-    starts_as_user = any(part.startswith(_PRESET_IMAGES) for part in request.profile.engine.image.split("/"))
-    return {} if starts_as_user else {"runAsNonRoot": False}
 
 
 def _repeat_preset_capabilities(security: Manifest, preset: tuple[str, ...]) -> Manifest:

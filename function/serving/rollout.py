@@ -99,17 +99,24 @@ def _compose_services(
         return unchanged
     service = built = build_service(request)
     if observed and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
-        service = _scale(_reuse_if_unchanged(built, observed), replicas)
+        is_unchanged = _read_digest(built) == _read_digest(observed)
+        service = _scale(observed if is_unchanged else built, replicas)
     composed = _compose_object(writer, key, service)
     if observed and not (service == built == observed and replicas == admitted):
         # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
-    needs_same_node = _needs_same_node(resolved, weights)
+    # Where pods mount the claim on one node only, and the node of the old pod has not enough GPUs for both.
+    mounts_on_one_node = weights.access_mode not in ("", READ_WRITE_MANY)
+    needs_same_node = mounts_on_one_node and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
     has_no_room = needs_same_node or not admission.has_room_for_pod
+    copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.pulled_with)}
+    obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
     return ServiceRollout(
         composed={key: composed},
-        pull_secrets=_copy_pull_secrets(writer, request),
-        missing_pull_secret=_find_missing_pull_secret(writer, request),
+        pull_secrets={
+            name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
+        },
+        missing_pull_secret=next(filter(None, obstacles), None),
         allocated=_allocate(writer, resolved, {key: composed}, key),
         rollout_blocked=has_no_room and _starts_pods_first(observed, service, resolved.shape),
         needs_same_node=needs_same_node,
@@ -223,30 +230,11 @@ def _allocate(
     return allocated and replace(allocated, replicas=_max_replicas((*desired.values(), *running.values())))
 
 
-def _needs_same_node(resolved: ResolvedPlacement, weights: Weights) -> bool:
-    """Tells whether a new pod can only run on the node of the old one, which has not enough GPUs for both."""
-    node, pod = resolved.pool.gpus_per_node, resolved.shape.gpus_per_node
-    return weights.access_mode not in ("", READ_WRITE_MANY) and 2 * pod > node
-
-
 def _starts_pods_first(observed: Manifest, service: Manifest, shape: Shape) -> bool:
     """Tells whether pods are replaced and each new one starts before an old one ends."""
     is_replaced = _scale(observed, 0).get("spec") != _scale(service, 0).get("spec")
     surges = 0 < _count_replicas(observed) <= _count_replicas(service) <= _MAX_SURGE_ONLY_REPLICAS
     return is_replaced and surges and shape.nodes == 1
-
-
-def _copy_pull_secrets(writer: ObjectWriter, request: ServingRequest) -> dict[str, Composed]:
-    return {
-        PULL + copy.name: copy.compose(writer, PULL + copy.name, request.namespace, ManagementPolicy.FULL)
-        for copy in list_pull_secret_copies(request.pulled_with)
-    }
-
-
-def _find_missing_pull_secret(writer: ObjectWriter, request: ServingRequest) -> StorageState | None:
-    copies = list_pull_secret_copies(request.pulled_with)
-    states = (find_secret_obstacle(copy, writer.read(PULL + copy.name)) for copy in copies)
-    return next((state for state in states if state), None)
 
 
 def _compose_object(writer: ObjectWriter, key: str, service: Manifest) -> Composed:
@@ -278,10 +266,6 @@ def _are_previous_weights_unused(
         return False
     remote = writer.read(key)
     return text(remote.manifest, _URI) == weights.plan.uri and remote.present and assess(remote.manifest).up
-
-
-def _reuse_if_unchanged(built: Manifest, observed: Manifest) -> Manifest:
-    return observed if _read_digest(built) == _read_digest(observed) else built
 
 
 def _read_digest(service: Manifest) -> str:

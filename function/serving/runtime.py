@@ -29,7 +29,7 @@ from function.domain.engine_spec import PORT
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
-from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of, starts_several_api_servers
+from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of
 from function.weights.sizing import load_seconds
 
 _PERIOD = 10  # seconds between two probes, as in KServe's presets
@@ -59,8 +59,14 @@ _LONGEST_NAME, _HASH = 63, 32
 
 def startup_seconds(request: ServingRequest) -> int:
     """Returns how many seconds the engine may take to start, a multiple of the probes' period."""
-    starting = _ENGINE_SECONDS + _load_seconds(request) if request.weights is not None else _UNKNOWN_SECONDS
-    return -(-(starting + (_GROUP_SECONDS if request.shape.nodes > 1 else 0)) // _PERIOD) * _PERIOD
+    seconds = _UNKNOWN_SECONDS
+    if request.weights is not None and request.bandwidth:
+        seconds = _ENGINE_SECONDS + load_seconds(request.weights, request.bandwidth) * _PAGE_BY_PAGE
+    elif request.weights is not None:
+        seconds = _ENGINE_SECONDS + -(-request.weights // GIB) * _SECONDS_PER_GIB
+    if request.shape.nodes > 1:
+        seconds += _GROUP_SECONDS
+    return -(-seconds // _PERIOD) * _PERIOD
 
 
 def build_ports_and_probes(request: ServingRequest, run: Run, launch: Launch) -> Manifest:
@@ -101,8 +107,10 @@ def grace_seconds(run: Run, launch: Launch) -> int | None:
 def list_variables(request: ServingRequest, run: Run, given: list[Manifest], *, is_leader: bool) -> list[JSON]:
     """Returns the variables of the engine: the given ones, and those that are added where they are missing."""
     on_claim = _reads_claim(request)
+    # As where vLLM's ranks hold copies of a model.
+    has_several_api_servers = run.spec.has_api_servers and (run.shape.parallelism.data or 1) > 1
     added: Mapping[str, str] = {
-        **({_READY_TIMEOUT: str(startup_seconds(request))} if is_leader and starts_several_api_servers(run) else {}),
+        **({_READY_TIMEOUT: str(startup_seconds(request))} if is_leader and has_several_api_servers else {}),
         **(_CACHE_VARIABLES if on_claim else {}),
         **(_OFFLINE_VARIABLES if on_claim and not _may_need_hub(run) else {}),
     }
@@ -111,20 +119,16 @@ def list_variables(request: ServingRequest, run: Run, given: list[Manifest], *, 
     return [*given, *missing]
 
 
-def list_volumes(request: ServingRequest) -> list[JSON]:
-    """Returns the volumes of an engine's pod for its cache, and for the certificate that no preset mounts."""
-    cache: list[JSON] = [{"name": _CACHE, "emptyDir": {}}] if _reads_claim(request) else []
-    if not _mounts_certificate(request):
-        return cache
-    return [*cache, {"name": _TLS_VOLUME, "secret": {"secretName": name_tls_secret(request.name)}}]
-
-
-def list_volume_mounts(request: ServingRequest) -> list[JSON]:
-    """Returns where the engine's container has these volumes."""
-    cache: list[JSON] = [{"name": _CACHE, "mountPath": _CACHE_PATH}] if _reads_claim(request) else []
-    if not _mounts_certificate(request):
-        return cache
-    return [*cache, {"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True}]
+def list_volumes(request: ServingRequest) -> list[tuple[Manifest, Manifest]]:
+    """Returns the volumes of an engine's pod, each with its mount; a certificate only where no preset mounts it."""
+    volumes: list[tuple[Manifest, Manifest]] = []
+    if _reads_claim(request):
+        volumes.append(({"name": _CACHE, "emptyDir": {}}, {"name": _CACHE, "mountPath": _CACHE_PATH}))
+    if request.kserve.tls and mode_of(request.shape) is Mode.PIPELINE:
+        secret: Manifest = {"secretName": name_tls_secret(request.name)}
+        mount: Manifest = {"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True}
+        volumes.append(({"name": _TLS_VOLUME, "secret": secret}, mount))
+    return volumes
 
 
 def name_tls_secret(service: str) -> str:
@@ -135,21 +139,9 @@ def name_tls_secret(service: str) -> str:
     return service[: _LONGEST_NAME - _HASH - len(_TLS_SUFFIX)] + hashed + _TLS_SUFFIX
 
 
-def _load_seconds(request: ServingRequest) -> int:
-    weights = request.weights or 0
-    if request.bandwidth:
-        return load_seconds(weights, request.bandwidth) * _PAGE_BY_PAGE
-    return -(-weights // GIB) * _SECONDS_PER_GIB
-
-
 def _starts_group(run: Run, launch: Launch) -> bool:
     """Tells whether an own command starts a pod of a group, so that no preset says how it ends."""
     return run.shape.nodes > 1 and bool(launch.command)
-
-
-def _mounts_certificate(request: ServingRequest) -> bool:
-    """Tells whether no preset mounts the certificate that the engine serves with."""
-    return request.kserve.tls and mode_of(request.shape) is Mode.PIPELINE
 
 
 def _reads_claim(request: ServingRequest) -> bool:

@@ -34,7 +34,16 @@ def identify_service(shape: Shape) -> tuple[str, str]:
 
 def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
     """Returns every reason why a service cannot be built."""
-    return _find_engine_problems(request) or find_pool_problems(request.profile, request.shape, request.pool)
+    engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
+    problems = [
+        *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
+        *find_shape_faults(engine, request.shape, f"{path}.engine.args"),
+        *(find_tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
+    ]
+    if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
+        why = f"must be left out, as {engine.name} spans nodes by pipeline only"
+        problems.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
+    return tuple(sorted(problems)) or find_pool_problems(request.profile, request.shape, request.pool)
 
 
 def build_service(request: ServingRequest) -> Manifest:
@@ -64,19 +73,6 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
         return ()
     group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
     return find_preset_conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
-
-
-def _find_engine_problems(request: ServingRequest) -> tuple[Problem, ...]:
-    engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
-    problems = [
-        *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
-        *find_shape_faults(engine, request.shape, f"{path}.engine.args"),
-        *(find_tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
-    ]
-    if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
-        why = f"must be left out, as {engine.name} spans nodes by pipeline only"
-        problems.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
-    return tuple(sorted(problems))
 
 
 def _prepare_run(request: ServingRequest) -> Run:
