@@ -86,22 +86,6 @@ def cli(  # noqa: PLR0913  # one for each option
     asyncio.run(serve(runner, address, credentials, options))
 
 
-class Gate:
-    """Passes calls to a function while it is open, and holds them while it is closed."""
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
-        self.opened = asyncio.Event()
-        self.opened.set()
-
-    async def RunFunction(  # noqa: N802  # gRPC's name
-        self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
-    ) -> RunFunctionResponse:
-        """Answers one call."""
-        await self.opened.wait()
-        return await self._function.RunFunction(request, context)
-
-
 async def serve(
     function: Function,
     address: str,
@@ -109,10 +93,16 @@ async def serve(
     options: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Serves until SIGTERM or SIGINT, then finishes the accepted calls."""
-    server, gate = grpc.aio.server(options=options), Gate(function)
-    run = grpc.unary_unary_rpc_method_handler(
-        gate.RunFunction, response_serializer=RunFunctionResponse.SerializeToString
-    )
+    server, composes = grpc.aio.server(options=options), asyncio.Event()
+    composes.set()
+
+    async def answer(
+        request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
+    ) -> RunFunctionResponse:
+        await composes.wait()
+        return await function.RunFunction(request, context)
+
+    run = grpc.unary_unary_rpc_method_handler(answer, response_serializer=RunFunctionResponse.SerializeToString)
     for name in FUNCTIONS:
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(name, {"RunFunction": run})])
     healthy = health.aio.HealthServicer()
@@ -134,13 +124,13 @@ async def serve(
     build_schemas()
 
     await stop.wait()
-    gate.opened.clear()
+    composes.clear()
     await healthy.enter_graceful_shutdown()
     await asyncio.sleep(ARRIVED_SECONDS)
     stopped = asyncio.create_task(server.stop(GRACE_SECONDS))
     await asyncio.sleep(ARRIVED_SECONDS)  # until health watchers have seen NOT_SERVING
     logging.get_logger().info("stopping")
-    gate.opened.set()
+    composes.set()
     await stopped
 
 

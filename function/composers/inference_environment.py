@@ -19,6 +19,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY
+from function.remote.node_facts import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset
@@ -49,13 +50,14 @@ def compose(call: Call, settings: Settings) -> Outcome:
         CONFIG: _compose_provider_config(call, environment, parsed.access),
         PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
         **_compose_storage_class(environment, writer),
-        **node_collection.compose_collection(observed, writer),
     }
+    if observed.selector is not None:
+        composed[NODES] = build_collection(writer, observed.selector)
     preset, storage_class = writer.read(PRESET), writer.read(CLASS)
     has_invalid_pools = bool(environment.broken_pools)
     ledger = _compute_ledger(call, environment)
     if ledger is None:
-        ledger = _published_ledger(call.xr)
+        ledger = {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
     return build_outcome(
         call,
         settings,
@@ -114,10 +116,6 @@ def _compute_ledger(call: Call, environment: Environment) -> Manifest | None:
         placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}
     ledger = admit_placements(environment, placements.values())
     return report.build_ledger(environment, ledger, mapping(call.xr, "status"))
-
-
-def _published_ledger(xr: Manifest) -> Manifest:
-    return {key: value for key, value in observed_status(xr).items() if key in report.LEDGER_FIELDS}
 
 
 def _compose_storage_class(environment: Environment, writer: ObjectWriter) -> dict[str, Composed]:

@@ -98,7 +98,7 @@ def _carry_out(call: Call, settings: Settings, required: Mapping[str, Requiremen
     composed = {key: item for part in parts for key, item in part.composed.items()}
     rows = [part.row for part in parts if part.row]
     size = next((part.size for part in parts if part.size), None)
-    resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, inputs.model)
+    resolved = references.model_resolved(inputs.model)
     conditions = (resolved, report.summarize_hydration(rows))
     is_complete = all(condition.status is Status.TRUE for condition in conditions)
     users = sorted({placement.deployment or placement.name for placement in inputs.users})

@@ -75,7 +75,7 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         model = _resolve_servable_model(call, deployment, settings)
     except UnresolvedError as error:
         return hold(own_scope, error.conditions)
-    resolved = references.model_resolved(ConditionType.MODEL_RESOLVED, model)
+    resolved = references.model_resolved(model)
     resolving = [resolved, references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
         return hold(own_scope, resolving)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from function.api.parse_cache import ParseCache
 from function.composers import requirements
-from function.contract import Answer, Call, Composed, Requirement
+from function.contract import Answer, Call, Requirement
 from function.domain.environment import Environment
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import HardwareAsDeclared
@@ -18,14 +18,12 @@ from function.remote.node_facts import (
     NodeObservation,
     NodeSelection,
     Unobserved,
-    build_collection,
     observe_nodes,
     parse_member,
     select_nodes,
     serves_collections,
     summarize_pools,
 )
-from function.remote.object_writer import ObjectWriter
 
 MEMBERS: ParseCache[Member] = ParseCache(parse_member)
 _INDEPENDENT_OF_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
@@ -74,16 +72,8 @@ def observe_environment(call: Call, environment: Environment) -> ObservedEnviron
     return ObservedEnvironment(environment=environment, observation=observation, selector=selection.selector)
 
 
-def compose_collection(observed: ObservedEnvironment, writer: ObjectWriter) -> dict[str, Composed]:
-    """Returns the collection, if there should be one."""
-    return {} if observed.selector is None else {NODES: build_collection(writer, observed.selector)}
-
-
 def _select_nodes(call: Call, environment: Environment) -> NodeSelection:
-    """Returns which nodes to observe.
-
-    While a pool is invalid its labels are unknown, and the collection keeps a selector that follows from labels.
-    """
+    """Keeps a selector that follows from labels while a pool is invalid, whose labels are unknown."""
     selection, collection = select_nodes(environment), call.observed.get(NODES)
     follows_from_labels = environment.hardware.selector is None and selection.unobserved not in _INDEPENDENT_OF_LABELS
     if environment.broken_pools and collection is not None and follows_from_labels:

@@ -31,6 +31,12 @@ def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
 def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
     """Returns the ModelPlacement that records a decision; `cache` is the deployment's `modelCache`, unchanged."""
     shape = placement.shape
+    annotations = prune(
+        {
+            ANNOTATION_VRAM: None if placement.vram is None else str(placement.vram),
+            ANNOTATION_EXCLUSIVE_NODES: "true" if placement.exclusive_replica_nodes else None,
+        }
+    )
     return {
         "apiVersion": VERSION,
         "kind": KIND,
@@ -43,7 +49,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
                     LABEL_DEPLOYMENT: label_value(deployment.name),
                     **build_labels(placement.environment, deployment.cache),
                 },
-                "annotations": _build_annotations(placement) or None,
+                "annotations": annotations or None,
             }
         ),
         "spec": prune(
@@ -74,11 +80,6 @@ def _lower_replicas(item: Composed, replicas: int) -> Composed:
     if text(manifest, "kind") != KIND or integer(manifest, "spec.replicas", 1) <= replicas:
         return item
     return replace(item, manifest={**manifest, "spec": {**mapping(manifest, "spec"), "replicas": replicas}})
-
-
-def _build_annotations(placement: Placement) -> Manifest:
-    vram: Manifest = {} if placement.vram is None else {ANNOTATION_VRAM: str(placement.vram)}
-    return vram | ({ANNOTATION_EXCLUSIVE_NODES: "true"} if placement.exclusive_replica_nodes else {})
 
 
 def _build_topology(shape: Shape) -> Manifest:

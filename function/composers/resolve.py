@@ -16,7 +16,7 @@ from function.domain.model import Model, ModelRef
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
-from function.reasons import ConditionType
+from function.reasons import ConditionType, ReferencesResolved
 from function.remote.object_writer import find_remote_namespace
 from function.status import references
 
@@ -87,7 +87,8 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
     manifest = _load(call, requirements.ENVIRONMENT, references.environment_not_found(name))
     parsed = parse_environment(manifest, settings)
     if parsed.value.broken:
-        raise UnresolvedError(references.environment_invalid(name, parsed.other_problems))
+        reason, subject = ReferencesResolved.ENVIRONMENT_NOT_FOUND, f"InferenceEnvironment {name}"
+        raise UnresolvedError(references.reference_invalid(reason, subject, parsed.other_problems))
     other_cluster = find_other_cluster(call.observed, parsed.value)
     if other_cluster:
         raise UnresolvedError(references.environment_changed(name, other_cluster))
@@ -97,7 +98,8 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
 def _resolve_cache(call: Call, choice: NamedCache, namespace: str) -> ModelCache:
     parsed = parse_model_cache(_load(call, requirements.CACHE, references.cache_not_found(choice.name, namespace)))
     if parsed.value is None:
-        raise UnresolvedError(references.cache_invalid(choice.name, parsed.problems))
+        reason, subject = ReferencesResolved.CACHE_NOT_FOUND, f"ModelCache {choice.name}"
+        raise UnresolvedError(references.reference_invalid(reason, subject, parsed.problems))
     return parsed.value
 
 

@@ -52,10 +52,6 @@ def is_current(manifest: Manifest) -> bool:
     return generation is None or get(manifest, "status.observedGeneration") in (None, generation)
 
 
-def _assess_existence(_manifest: Manifest) -> Health:
-    return _UP
-
-
 def _assess_namespace(manifest: Manifest) -> Health:
     if text(manifest, "status.phase") == "Terminating":
         return Health(Level.FAILED, "the namespace is being deleted")
@@ -119,12 +115,12 @@ def _describe(entry: Manifest) -> str:
 
 HEALTH: Mapping[str, Callable[[Manifest], Health]] = {
     "/Namespace": _assess_namespace,
-    "/ConfigMap": _assess_existence,
-    "/Secret": _assess_existence,
+    "/ConfigMap": lambda _: _UP,
+    "/Secret": lambda _: _UP,
     "/PersistentVolumeClaim": _assess_claim,
     "batch/Job": _assess_job,
-    "storage.k8s.io/StorageClass": _assess_existence,
-    "serving.kserve.io/LLMInferenceServiceConfig": _assess_existence,
+    "storage.k8s.io/StorageClass": lambda _: _UP,
+    "serving.kserve.io/LLMInferenceServiceConfig": lambda _: _UP,
     "serving.kserve.io/LLMInferenceService": _assess_service,
 }
 

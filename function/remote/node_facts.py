@@ -216,8 +216,7 @@ def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
 
 def serves_collections(definition: Manifest) -> bool:
     """Tells whether a control plane with this CRD serves collections."""
-    conditions = listing(definition, "status.conditions")
-    return any(text(c, "type") == "Established" and text(c, "status") == "True" for c in conditions)
+    return condition(definition, "Established").get("status") == "True"
 
 
 def select_nodes(environment: Environment) -> NodeSelection:
@@ -251,10 +250,8 @@ def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:
     return {"matchExpressions": [{"key": keys[0], "operator": "In", "values": values}]}
 
 
-def observe_nodes(collection: Manifest | None, members: Iterable[Member] | None) -> NodeObservation:
-    """Returns the nodes of a collection; None for what does not exist, or is not answered, yet."""
-    if collection is None:
-        return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+def observe_nodes(collection: Manifest, members: Iterable[Member] | None) -> NodeObservation:
+    """Returns the nodes of a collection; `members` is None while they are not answered."""
     listed = read_object(collection)
     if listed.state not in _ANSWERED:
         return _build_failure(listed)
@@ -288,7 +285,6 @@ def persistent_taints(node: Node) -> list[Taint]:
 
 
 def _untolerated_taints(node: Node, pool: Pool) -> list[Taint]:
-    """Returns the taints of a node that pods of a pool do not tolerate (domain/taints.py has what they tolerate)."""
     return [
         taint
         for taint in persistent_taints(node)
@@ -417,9 +413,7 @@ def _missing_labels(node: Node, pool: Pool) -> list[str]:
 def _find_overlap(shared: Sequence[tuple[Node, str]]) -> Iterable[Drift]:
     for owner in sorted({name for _, name in shared}):
         nodes = [node.name for node, name in shared if name == owner]
-        yield Drift(
-            field=Drifted.OVERLAP, declared="nodes of its own", observed=f"pool {owner}", nodes=_first_names(nodes)
-        )
+        yield _drift(Drifted.OVERLAP, "nodes of its own", f"pool {owner}", nodes)
 
 
 def _find_contradictions(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:

@@ -25,10 +25,10 @@ def resolving(type_: ConditionType) -> Condition:
     return Condition(type=type_, status=Status.UNKNOWN, reason=ModelResolved.RESOLVING, message=message)
 
 
-def model_resolved(type_: ConditionType, model: Model) -> Condition:
-    """Returns the condition of a model that resolves; invalid profiles are skipped and named."""
+def model_resolved(model: Model) -> Condition:
+    """Returns ModelResolved of a model that resolves; invalid profiles are skipped and named."""
     skipped = f"; profiles skipped as invalid: {', '.join(b.name for b in model.broken)}" if model.broken else ""
-    return resolved(type_, f"{model.kind} {model.name} is valid{skipped}")
+    return resolved(ConditionType.MODEL_RESOLVED, f"{model.kind} {model.name} is valid{skipped}")
 
 
 def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Condition:
@@ -59,12 +59,6 @@ def environment_not_found(name: str) -> Condition:
     return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
 
 
-def environment_invalid(name: str, problems: Iterable[Problem]) -> Condition:
-    """Returns the condition of a placement whose environment cannot be read."""
-    message = f"Correct InferenceEnvironment {name}: {_join(problems)}"
-    return _unresolved(ReferencesResolved.ENVIRONMENT_NOT_FOUND, message)
-
-
 def environment_changed(name: str, provider_config: str) -> Condition:
     """Returns the condition of a placement whose environment was changed."""
     allowed = (
@@ -86,10 +80,9 @@ def cache_not_found(name: str, namespace: str) -> Condition:
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
 
-def cache_invalid(name: str, problems: Iterable[Problem]) -> Condition:
-    """Returns the condition of a placement whose ModelCache cannot be read."""
-    message = f"Correct ModelCache {name}: {_join(problems)}"
-    return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
+def reference_invalid(reason: ReferencesResolved, subject: str, problems: Iterable[Problem]) -> Condition:
+    """Returns the condition of a placement whose environment or ModelCache cannot be read."""
+    return _unresolved(reason, f"Correct {subject}: {_join(problems)}")
 
 
 def invalid_placement(problems: Iterable[Problem]) -> Condition:

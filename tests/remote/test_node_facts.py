@@ -156,14 +156,13 @@ GONE = "observe failed: external resource does not exist"
 class Seen:
     id: str
     reason: str
-    collection: Manifest | None
+    collection: Manifest
     members: tuple[Manifest, ...] | None
     want: HardwareAsDeclared | None
     nodes: tuple[str, ...] = ()
 
 
 SEEN = (
-    Seen("not-composed", "nobody looks yet", None, None, HardwareAsDeclared.OBSERVING),
     Seen("not-listed", "never reconciled is not empty", collection(listed=False), (), HardwareAsDeclared.OBSERVING),
     Seen("not-answered", "Crossplane has not fetched them", collection(), None, HardwareAsDeclared.OBSERVING),
     Seen("none", "listed, and there is none", collection(), (), None),
