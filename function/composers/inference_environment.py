@@ -49,8 +49,15 @@ def compose(call: Call, settings: Settings) -> Outcome:
     composed = {
         CONFIG: _compose_provider_config(call, environment, parsed.access),
         PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
-        **_compose_storage_class(environment, writer),
     }
+    class_name = environment.storage.class_name
+    if class_name:
+        manifest: Manifest = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": class_name},
+        }
+        composed[CLASS] = writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
     if observed.selector is not None:
         composed[NODES] = build_collection(writer, observed.selector)
     preset, storage_class = writer.read(PRESET), writer.read(CLASS)
@@ -67,7 +74,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         conditions=[
             report.build_cluster_ready(preset, parsed.access.kubeconfig),
             report.build_pools_valid(environment.pools, parsed.pool_problems),
-            report.build_storage_ready(environment.storage.class_name, storage_class),
+            report.build_storage_ready(class_name, storage_class),
             report.build_hardware_as_declared(
                 environment.pools, observed.observation, has_invalid_pools=has_invalid_pools
             ),
@@ -116,14 +123,6 @@ def _compute_ledger(call: Call, environment: Environment) -> Manifest | None:
         placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}
     ledger = admit_placements(environment, placements.values())
     return report.build_ledger(environment, ledger, mapping(call.xr, "status"))
-
-
-def _compose_storage_class(environment: Environment, writer: ObjectWriter) -> dict[str, Composed]:
-    name = environment.storage.class_name
-    if not name:
-        return {}
-    manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-    return {CLASS: writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)}
 
 
 def _compose_provider_config(call: Call, environment: Environment, access: ClusterAccess) -> Composed:

@@ -21,7 +21,7 @@ from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import ConditionType, ReferencesResolved, Status
-from function.remote.adoption import adopt_objects, find_deleting_objects, find_orphan_objects, observe_orphans
+from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, check_admission
@@ -58,7 +58,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the remote objects, the status and the conditions of a ModelPlacement."""
     parsed, listed = parse_placement(call.xr), call.answer(requirements.OBJECTS)
     required = _required_resources(call, parsed.value, settings)
-    orphans, deleting = find_orphan_objects(call, listed), find_deleting_objects(call, listed)
+    orphans, deleting = find_orphan_objects(call, listed), find_orphan_objects(call, listed, deleting=True)
     call = observe_orphans(call, orphans)
     invalid = [references.invalid_placement(parsed.problems)]
     if parsed.value is None:

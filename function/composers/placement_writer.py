@@ -72,14 +72,12 @@ def lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str,
 
     Scaling down needs no model, environment or capacity, so a placement that is carried over is scaled down as well.
     """
-    return {key: _lower_replicas(item, replicas) for key, item in composed.items()}
-
-
-def _lower_replicas(item: Composed, replicas: int) -> Composed:
-    manifest = item.manifest
-    if text(manifest, "kind") != KIND or integer(manifest, "spec.replicas", 1) <= replicas:
-        return item
-    return replace(item, manifest={**manifest, "spec": {**mapping(manifest, "spec"), "replicas": replicas}})
+    lowered = dict(composed)
+    for key, item in composed.items():
+        if text(item.manifest, "kind") == KIND and integer(item.manifest, "spec.replicas", 1) > replicas:
+            spec: Manifest = {**mapping(item.manifest, "spec"), "replicas": replicas}
+            lowered[key] = replace(item, manifest={**item.manifest, "spec": spec})
+    return lowered
 
 
 def _build_topology(shape: Shape) -> Manifest:

@@ -98,32 +98,25 @@ def find_orphan_placements(
     return orphans
 
 
-def find_orphan_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
-    """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name; none while it is pending."""
-    return {key: m for key, m in _find_unobserved_objects(call, listed).items() if not _is_deleting(m)}
+def find_orphan_objects(call: Call, listed: Answered | Answer, *, deleting: bool = False) -> dict[str, Manifest]:
+    """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name; none while it is pending.
 
+    Args:
+        call: the call, which has what Crossplane observes.
+        listed: the Objects with the label of the composite. Of two with one name the one that is not deleted counts.
+        deleting: return those that are being deleted, whose remote objects exist until they are; else the others.
 
-def find_deleting_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
-    """Returns the unobserved Objects of a composite that are being deleted, by composition-resource-name.
-
-    The remote objects exist until the Objects are deleted.
     """
-    return {key: m for key, m in _find_unobserved_objects(call, listed).items() if _is_deleting(m)}
-
-
-def _find_unobserved_objects(call: Call, listed: Answered | Answer) -> dict[str, Manifest]:
-    """Returns the Objects that Crossplane does not observe; of two with one name the one that is not being deleted."""
     composite, uid, namespace = (text(call.xr, f"metadata.{field}") for field in ("name", "uid", "namespace"))
     observed_names = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
-    unobserved: dict[str, Manifest] = {}
+    orphans: dict[str, Manifest] = {}
     if listed is Answer.PENDING or not uid:
-        return unobserved
-    for manifest in (item.load() for item in listed if item.uid not in observed_uids):
+        return orphans
+    for manifest in sorted((item.load() for item in listed if item.uid not in observed_uids), key=_is_deleting):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
         owners = listing(manifest, "metadata.ownerReferences")
         controller = next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
-        is_first = key not in unobserved or (_is_deleting(unobserved[key]) and not _is_deleting(manifest))
         if (
             controller == uid
             and text(manifest, "metadata.namespace") == namespace
@@ -131,10 +124,9 @@ def _find_unobserved_objects(call: Call, listed: Answered | Answer) -> dict[str,
             and key not in call.observed
             and text(manifest, "metadata.name") not in observed_names
             and is_own(composite, key, manifest)
-            and is_first
         ):
-            unobserved[key] = manifest
-    return unobserved
+            orphans.setdefault(key, manifest)
+    return {key: manifest for key, manifest in orphans.items() if _is_deleting(manifest) is deleting}
 
 
 def _is_deleting(manifest: Manifest) -> bool:
