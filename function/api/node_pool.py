@@ -35,13 +35,11 @@ def parse_requires(block: schemas.Requires | None, path: str, problems: Problems
     if block is None:
         return Requires()
     rung = _parse_bandwidth(block, path, problems, _OR_BETTER)
-    bandwidth = None
-    if rung:
-        bandwidth = BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=rung.endswith(OR_BETTER))
+    or_better = rung is not None and rung.endswith(OR_BETTER)
     return Requires(
         memory_per_gpu=parse_amount(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
         interconnect=parse_word(block.interconnect, INTERCONNECTS, f"{path}.interconnect", problems),
-        bandwidth=bandwidth,
+        bandwidth=BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=or_better) if rung else None,
         precision=tuple(sorted(set(_parse_precisions(block.precision_support, path, problems)))),
         nvlink_domain=block.nvlink_domain_size,
         accelerator_type=block.accelerator_type.lower() if block.accelerator_type else None,

@@ -130,27 +130,25 @@ def build_schemas() -> None:
         schema.model_rebuild()
 
 
-def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
-    """Yields every field at a path and below that the schema does not have, with the nearest one that it has."""
-    if not isinstance(value, dict) or schema.model_config.get("extra") == "allow":
-        return
-    known = {field.alias or name: field for name, field in schema.model_fields.items()}
-    for key, item in value.items():
-        below = join_path(path, key)
-        if key not in known:
-            if below != _CROSSPLANE:
+def find_unknown_fields(schema: Any, value: JSON, path: str) -> Iterator[Problem]:
+    """Yields every field at a path and below that a type does not have, with the nearest one that it has."""
+    origin, args = get_origin(schema), get_args(schema)
+    if origin in (Union, types.UnionType):
+        for branch in args:
+            yield from find_unknown_fields(branch, value, path)
+    elif origin is list:
+        for index, entry in enumerate(value if isinstance(value, list) else ()):
+            yield from find_unknown_fields(args[0], entry, join_path(path, index))
+    elif _is_model(schema):
+        known = {field.alias or name: field for name, field in schema.model_fields.items()}
+        for key, item in value.items() if isinstance(value, dict) else ():
+            below = join_path(path, key)
+            if key in known:
+                yield from find_unknown_fields(known[key].annotation, item, below)
+            elif below != _CROSSPLANE:
                 close = find_nearest(key, known)
-                hint = f"; did you mean {close}?" if close else f"; known are {', '.join(sorted(known))}"
-                yield Problem(below, f"is not a field{hint}")
-            continue
-        child = _find_model(known[key].annotation)
-        if child is None:
-            continue
-        if isinstance(item, list):
-            for index, entry in enumerate(item):
-                yield from find_unknown_fields(child, entry, join_path(below, index))
-        else:
-            yield from find_unknown_fields(child, item, below)
+                hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
+                yield Problem(below, f"is not a field; {hint}")
 
 
 def invalid_value(path: str, value: object, allowed: str) -> Problem:
@@ -189,13 +187,13 @@ def join_path(path: str, key: str | int) -> str:
 
 
 def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
-    if error["type"] == "missing":
-        for key in error["loc"]:
-            path = join_path(path, key)
-        return Problem(path, "is required")
-    path, is_union = _locate(error, value, path)
-    if is_union:
-        return not_a_quantity(path, error["input"])
+    for key in error["loc"]:
+        if value is error["input"]:
+            # The location goes on with a missing field, or with a branch of a union; only quantities are unions.
+            is_missing = error["type"] == "missing"
+            return Problem(join_path(path, key), "is required") if is_missing else not_a_quantity(path, value)
+        path = join_path(path, key)
+        value = value[key]  # type: ignore[index]  # pydantic found the error there
     context = error.get("ctx", {})
     if error["type"] == "literal_error":
         # Of words that differ only in case, the first is the documented one.
@@ -205,19 +203,6 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
         return Problem(path, f"{format_value(error['input'])} has the wrong type")
     allowed = _ALLOWED[error["type"]].format(**context)
     return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
-
-
-def _locate(error: ErrorDetails, value: JSON, path: str) -> tuple[str, bool]:
-    """Returns the path of a field, and whether pydantic's location continues with a branch of a union.
-
-    Only quantities are unions (a number or text), and pydantic reports each branch.
-    """
-    for key in error["loc"]:
-        if value is error["input"]:
-            return path, True
-        path = join_path(path, key)
-        value = value[key]  # type: ignore[index]  # pydantic found the error there
-    return path, False
 
 
 def _construct(schema: type[M], value: JSON, path: str, problems: Problems) -> M:
@@ -241,7 +226,7 @@ def _convert(annotation: Any, item: JSON, path: str, problems: Problems) -> Any:
         return _convert(args[0], item, path, problems)
     if origin in (Union, types.UnionType):
         return _convert(args[0], item, path, problems) if type(None) in args else item
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if _is_model(annotation):
         return _construct(annotation, item, path, problems)
     if origin is list:
         entries = [(join_path(path, i), entry) for i, entry in enumerate(item if isinstance(item, list) else ())]
@@ -254,10 +239,5 @@ def _convert(annotation: Any, item: JSON, path: str, problems: Problems) -> Any:
     return "" if origin is Literal else annotation()
 
 
-def _find_model(annotation: object) -> type[BaseModel] | None:
-    """Returns the model in an annotation such as `list[Profile] | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (Union, types.UnionType, list):
-        return next((model for model in map(_find_model, get_args(annotation)) if model), None)
-    return None
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
