@@ -201,7 +201,7 @@ def _draw_plan(canvas: Canvas, plan: Plan) -> None:
         return
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
-    environments = {environment.name: environment for environment in plan.considered.environments}
+    environments = {environment.name: environment for environment in plan.considered.scope.environments}
     drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
     canvas.legend((OURS, _OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *_explain_unusable(drawn))
     if len(names) > _ENVIRONMENTS_DRAWN:

@@ -145,7 +145,7 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     ledger = Ledger(considered.scope.others, considered.scope.own)
     rows: list[Row] = []
     invalid: list[Row] = []
-    for environment in sorted(considered.environments, key=lambda e: e.name):
+    for environment in sorted(considered.scope.environments, key=lambda e: e.name):
         if environment.deleting:
             rows.append(Row(environment=environment.name, verdict="deleted", available="being deleted"))
             continue
@@ -259,7 +259,7 @@ def _format_spare(rank: Rank) -> str:
 
 def _list_remarks(considered: Considered) -> Iterator[str]:
     """Return what is slow, too small or doubtful about the pools and the storage of a decision."""
-    environments = {environment.name: environment for environment in considered.environments}
+    environments = {environment.name: environment for environment in considered.scope.environments}
     for assignment in considered.decision.assignments:
         environment = environments.get(assignment.environment)
         pool = environment.pool(assignment.pool) if environment else None

@@ -17,7 +17,7 @@ from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, listing, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.names import MANAGED_BY
 from function.remote.node_facts import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
@@ -61,7 +61,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if observed.selector is not None:
         composed[NODES] = build_collection(writer, observed.selector)
     preset, storage_class = writer.read(PRESET), writer.read(CLASS)
-    has_invalid_pools = bool(environment.broken_pools)
     ledger = _compute_ledger(call, environment)
     if ledger is None:
         ledger = {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
@@ -76,7 +75,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
             report.build_pools_valid(environment.pools, parsed.pool_problems),
             report.build_storage_ready(class_name, storage_class),
             report.build_hardware_as_declared(
-                environment.pools, observed.observation, has_invalid_pools=has_invalid_pools
+                environment.pools, observed.observation, has_invalid_pools=bool(environment.broken_pools)
             ),
         ],
         settled=all(item.ready for item in composed.values()),
@@ -126,19 +125,15 @@ def _compute_ledger(call: Call, environment: Environment) -> Manifest | None:
 
 
 def _compose_provider_config(call: Call, environment: Environment, access: ClusterAccess) -> Composed:
-    identity: Manifest | None = None
+    credentials: Manifest = {"source": "Secret", "secretRef": _refer_to(access.kubeconfig)}
+    spec: Manifest = {"credentials": credentials}
     if access.identity is not None:
-        identity = {"type": access.identity_type, "source": "Secret", "secretRef": _refer_to(access.identity)}
+        spec["identity"] = {"type": access.identity_type, "source": "Secret", "secretRef": _refer_to(access.identity)}
     manifest: Manifest = {
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
         "kind": "ClusterProviderConfig",
         "metadata": {"name": environment.provider_config, "labels": dict[str, JSON](MANAGED_BY)},
-        "spec": prune(
-            {
-                "credentials": {"source": "Secret", "secretRef": _refer_to(access.kubeconfig)},
-                "identity": identity,
-            }
-        ),
+        "spec": spec,
     }
     return Composed(manifest=manifest, ready=CONFIG in call.observed)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
@@ -17,9 +18,7 @@ from function.composers.outcome import build_outcome, keep_observed
 from function.composers.placement_writer import build_placement, lower_replicas
 from function.composers.resolve import UnresolvedError, resolve_model
 from function.composers.scopes import Scope
-from function.contract import Answer, Call, Composed, Condition, Outcome, Requirement
-from function.domain.environment import Environment
-from function.domain.model import Model
+from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
@@ -49,11 +48,6 @@ class Considered:
     decision: Decision
     resolved: Condition  # ModelResolved
 
-    @property
-    def environments(self) -> tuple[Environment, ...]:
-        """The environments that were considered."""
-        return self.scope.environments
-
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the placements of a ModelDeployment, its conditions and its status."""
@@ -72,9 +66,12 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
     try:
-        model = _resolve_servable_model(call, deployment, settings)
+        model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     except UnresolvedError as error:
         return hold(own_scope, error.conditions)
+    if not model.profiles:
+        invalid = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
+        return hold(own_scope, [invalid])
     resolved = references.model_resolved(model)
     resolving = [resolved, references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
@@ -96,7 +93,8 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     if _is_steady(considered):
         return considered
 
-    namespace_placements = _namespace_placements(call)
+    in_namespace = call.answers.get(requirements.NAMESPACE, ())  # required only where a quota limits the namespace
+    namespace_placements = [p for p in PLACEMENTS.parse(in_namespace) if p]
     usage = namespace_usage(deployment.namespace, namespace_placements, settings.limits)
     for scope in scopes.fleet_scopes(call, own_scope, request.labels, settings):
         if not scope.answered:
@@ -104,18 +102,11 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         make_filter = partial(VERDICT_CACHE.cached_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
         considered = replace(considered, scope=scope, decision=decision)
-        if _is_fully_placed(decision):
+        if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
     decision = limit_decision(considered.decision, request.to_placement, namespace_placements, settings.limits)
     request = replace(request, quota_usage=find_quota_refusal(decision))
     return replace(considered, request=request, decision=decision)
-
-
-def _resolve_servable_model(call: Call, deployment: Deployment, settings: Settings) -> Model:
-    model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
-    if not model.profiles:
-        raise UnresolvedError(references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems))
-    return model
 
 
 def _hold_placements(
@@ -130,12 +121,6 @@ def _hold_placements(
         status=report.lower_replicas(outcome.status, deployment.replicas),
         ready=False if is_invalid else outcome.ready,
     )
-
-
-def _namespace_placements(call: Call) -> list[Placement]:
-    """Returns the placements of the namespace, which are required only where a quota limits it."""
-    listed = call.answer(requirements.NAMESPACE)
-    return [] if listed is Answer.PENDING else [p for p in PLACEMENTS.parse(listed) if p]
 
 
 def _is_steady(considered: Considered) -> bool:
@@ -156,13 +141,9 @@ def _is_unchanged(assignment: Assignment, considered: Considered) -> bool:
     placement = assignment.placement
     if placement is None or assignment.is_rescheduled or assignment.replicas > placement.replicas:
         return False
-    if any((placement.uid, placement.pool) in environment.rejected for environment in considered.environments):
+    if any((placement.uid, placement.pool) in environment.rejected for environment in considered.scope.environments):
         return False
     return not requests_more(placement, considered.request.to_placement(assignment))
-
-
-def _is_fully_placed(decision: Decision) -> bool:
-    return decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals)
 
 
 def required_resources(call: Call) -> dict[str, Requirement]:
@@ -206,15 +187,11 @@ def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Comp
     names = {key: text(manifest, "metadata.name") for key, manifest in call.observed.items()}
     readable = {placement.name for placement in scopes.parse_placements(call.observed)}
     carried = {placement.name for placement in considered.decision.carried}
-    keys = sorted(
-        (
-            key
-            for key, name in names.items()
-            if name in carried or name not in readable or key in considered.scope.orphans
-        ),
-        key=lambda key: names[key],
-    )
-    composed = {key: reapply_observed(call.observed[key]) for key in keys}
+    composed = {
+        key: reapply_observed(call.observed[key])
+        for key, name in sorted(names.items(), key=itemgetter(1))
+        if name in carried or name not in readable or key in considered.scope.orphans
+    }
     return lower_replicas(composed, considered.request.deployment.replicas)
 
 

@@ -59,34 +59,26 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
         requirements.OWN: requirements.placements(deployment.namespace, deployment=deployment.name),
     }
-    listed = call.answer(requirements.OWN)
-    known: list[tuple[RequiredResource, Placement | None]] = []
-    if listed is not Answer.PENDING:
-        known = _parse_items(listed)
+    known = _parse_items(call.answers.get(requirements.OWN, ()))
+    if requirements.OWN in call.answers:
         observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
-        names = _reported_placements(call.xr) - observed - {placement.name for _, placement in known if placement}
-        for name in sorted(names):
+        reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
+        for name in sorted(reported - observed - {placement.name for _, placement in known if placement} - {""}):
             key = requirements.key_placement(name)
             required[key] = requirements.placement(name, deployment.namespace)
             known += _parse_items(call.answers.get(key, ()))
     orphans = find_orphan_placements(call.xr, call.observed, known)
     if isinstance(deployment.cache, NamedCache):
         required[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
-    scope = Scope(
-        requirements=required, own=(*parse_placements(call.observed), *parse_placements(orphans)), orphans=orphans
-    )
-    used = requirements.environments_by_name(scope.used_environments)
+    own = (*parse_placements(call.observed), *parse_placements(orphans))
+    used = requirements.environments_by_name(sorted({placement.environment for placement in own}))
     caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))
-    return replace(
-        scope,
+    return Scope(
         requirements=required | used,
-        answered=all(call.answer(key) is not Answer.PENDING for key in required | used),
-        environments=tuple(
-            environment
-            for key in used
-            for item in call.answers.get(key, ())
-            for environment in ENVIRONMENTS.parse([item], settings)
-        ),
+        answered=(required | used).keys() <= call.answers.keys(),
+        environments=ENVIRONMENTS.parse([item for key in used for item in call.answers.get(key, ())], settings),
+        own=own,
+        orphans=orphans,
         cache=next((cache for cache in caches if cache), None),
     )
 
@@ -107,7 +99,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     required |= _require_environments({})
     fleet = _widen(call, own, required, settings)
     if has_file_environments or fleet.has_file_environments:
-        fleet = _widen(call, own, required | _require_all_placements(), settings)
+        fleet = _widen(call, own, required | {requirements.PLACEMENTS: requirements.placements()}, settings)
     yield fleet
 
 
@@ -121,7 +113,7 @@ def required_resources(
         **_require_environments(labels),
         **_require_placements_on_used(own),
         **_require_environments({}),
-        **_require_all_placements(),
+        requirements.PLACEMENTS: requirements.placements(),
     }
     return {**own.requirements, **{key: required for key, required in wider.items() if key in call.answers}}
 
@@ -134,11 +126,6 @@ def parse_placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
 
 def _parse_items(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
     return [(item, parse_placement(item.load()).value) for item in answer]
-
-
-def _reported_placements(xr: Manifest) -> set[str]:
-    """Returns the placements that a deployment's status names, no more than it may have."""
-    return {name for row in listing(xr, "status.placements")[:_MAX_ENVIRONMENTS] if (name := text(row, "name"))}
 
 
 def _require_placements_on_used(own: Scope) -> dict[str, Requirement]:
@@ -158,38 +145,29 @@ def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
     return {key: requirements.environments(labels)}
 
 
-def _require_all_placements() -> dict[str, Requirement]:
-    return {requirements.PLACEMENTS: requirements.placements()}
-
-
 def _widen(call: Call, own: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:
     """Returns the scope with the environments and placements of these requirements, as far as they are answered."""
     widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in required else requirements.SELECTED
-    listed = call.answer(widest)
+    environments = (*own.environments, *ENVIRONMENTS.parse(call.answers.get(widest, ()), settings))
     keys = [requirements.PLACEMENTS]
     if requirements.PLACEMENTS not in required:
         keys = [requirements.key_placements_on(name) for name in own.used_environments]
-    answers = [call.answer(key) for key in keys]
-    pending = Answer.PENDING in [*answers, *(call.answer(key) for key in _require_namespace(call, settings))]
-    if listed is Answer.PENDING or pending:
-        known = () if listed is Answer.PENDING else ENVIRONMENTS.parse(listed, settings)
-        return replace(own, requirements=required, answered=False, environments=(*known, *own.environments))
-    environments = {e.name: e for e in (*own.environments, *ENVIRONMENTS.parse(listed, settings))}
+    if any(key not in call.answers for key in (widest, *keys, *_require_namespace(call, settings))):
+        return replace(own, requirements=required, answered=False, environments=environments)
     return replace(
         own,
         requirements=required,
         answered=True,
-        environments=tuple(environments.values()),
-        others=tuple(_parse_others(call, answers, own)),
+        environments=tuple({environment.name: environment for environment in environments}.values()),
+        others=tuple(_parse_others(call, keys, own)),
     )
 
 
-def _parse_others(call: Call, answers: Iterable[Answered | Answer], own: Scope) -> Iterator[Placement]:
+def _parse_others(call: Call, keys: Iterable[str], own: Scope) -> Iterator[Placement]:
     deployment = text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
     own_names = {(placement.namespace, placement.name) for placement in own.own}
-    for answer in answers:
-        for placement in () if isinstance(answer, Answer) else PLACEMENTS.parse(answer):
-            if placement and (placement.namespace, placement.name) not in own_names:
-                # One that names this deployment but was not composed by it takes GPUs like any other.
-                is_namesake = (placement.namespace, placement.deployment) == deployment
-                yield replace(placement, deployment="") if is_namesake else placement
+    for placement in (placement for key in keys for placement in PLACEMENTS.parse(call.answers[key])):
+        if placement and (placement.namespace, placement.name) not in own_names:
+            # One that names this deployment but was not composed by it takes GPUs like any other.
+            is_namesake = (placement.namespace, placement.deployment) == deployment
+            yield replace(placement, deployment="") if is_namesake else placement
