@@ -99,7 +99,7 @@ class FaultRow:
     reason: Refused  # says who can correct it: the deployment, the pool, the environment or the ModelCache
     message: Callable[[StorageFault], str]
     required: str  # for a column of `modelplane plan`
-    actual: str
+    actual: str = "{fault.actual}"
     remedy: str = ""
 
 
@@ -143,15 +143,13 @@ class FaultKind(Enum):
         Refused.INVALID_DEPLOYMENT,
         lambda f: f"model {f.actual} has a source that is not downloaded, so nothing can be cached",
         "a source that is downloaded",
-        "{fault.actual}",
     )
     CLAIM_BESIDE_SOURCE = FaultRow(
         Refused.INVALID_DEPLOYMENT,
         lambda f: f"{f.actual} must be left out, as the model's weights are on the claim {f.required} already",
         "no claimName",
-        "{fault.actual}",
     )
-    EMPTY_DIR = FaultRow(Refused.INVALID_DEPLOYMENT, _describe_empty_dir, "type PVC", "{fault.actual}")
+    EMPTY_DIR = FaultRow(Refused.INVALID_DEPLOYMENT, _describe_empty_dir, "type PVC")
     EMPTY_DIR_UNFILLED = FaultRow(
         Refused.INVALID_DEPLOYMENT,
         lambda _: f"false is not supported with EmptyDir, which each pod downloads to; {_DOWNLOAD_TO_PVC}",
@@ -171,7 +169,6 @@ class FaultKind(Enum):
         Refused.INVALID_DEPLOYMENT,
         lambda f: f"{f.actual} serves one replica on one node; {f.pods} need {f.required}",
         "accessMode {fault.required}",
-        "{fault.actual}",
     )
     OTHER_MODEL = FaultRow(
         Refused.INVALID_DEPLOYMENT,
@@ -208,21 +205,18 @@ class FaultKind(Enum):
         Refused.SHARED_STORAGE_MISSING,
         lambda f: f"the existing claim is {f.actual}, and {f.pods} need {f.required}; delete it to get a new one",
         "a claim that is {fault.required}",
-        "{fault.actual}",
     )
     # A remark: it refuses nothing.
     NO_CLAIM = FaultRow(
         Refused.INVALID_DEPLOYMENT,
         lambda f: f"has no effect, as there is no claim: {_WITHOUT_CLAIM[f.actual]}",
         "a claim that is created for the weights",
-        "{fault.actual}",
     )
     ACCESS_MODE = FaultRow(
         Refused.SHARED_STORAGE_MISSING,
         _describe_access_mode,
         "accessMode {fault.required}",
-        "{fault.actual}",
-        _ADD_SHARED_CLASS,
+        remedy=_ADD_SHARED_CLASS,
     )
     CACHE_UNKNOWN = FaultRow(
         Refused.CACHE_NOT_ON_ENVIRONMENT,
@@ -248,8 +242,7 @@ class FaultKind(Enum):
         Refused.SHARED_STORAGE_MISSING,
         lambda f: f"the claim of ModelCache {f.cache} is {f.actual}; {f.pods} need {f.required}",
         "a claim that is {fault.required}",
-        "{fault.actual}",
-        "Give ModelCache {fault.cache} a ReadWriteMany claim",
+        remedy="Give ModelCache {fault.cache} a ReadWriteMany claim",
     )
 
 
@@ -377,13 +370,10 @@ def _check_access_mode(request: StorageRequest, _: ObservedStorage) -> Iterator[
     yield _fault(request, kind, field, actual=mode, required=READ_WRITE_MANY)
 
 
-def _check_size(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+def _check_size(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
     size = compute_size(request.explicit_size, request.model, request.gpu_memory)
     if request.case in CREATED_CLAIM and size is None:
         yield _fault(request, FaultKind.SIZE, "size")
-
-
-def _check_capacity(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
     if request.environment.size_enforced:
         yield from find_small_claim(request, observed)
 
@@ -421,7 +411,6 @@ _RULES: tuple[Callable[[StorageRequest, ObservedStorage], Iterator[StorageFault]
     _check_empty_dir,
     _check_access_mode,
     _check_size,
-    _check_capacity,
     _check_storage_class,
     _check_named_cache,
 )
@@ -454,7 +443,16 @@ class DeploymentWeights:
 
     def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
         """Builds the request for this many replicas of a shape on a pool."""
-        memory = pool.memory_per_gpu
+        memory, facts = pool.memory_per_gpu, None
+        if self.cache:
+            entry = self.cache.entry(environment.name)
+            facts = NamedCacheFacts(
+                model=self.cache.model,
+                claim=entry.hydration.claim if entry else "",
+                path=entry.hydration.path if entry else "",
+                access_mode=(entry.access_mode if entry else "") or READ_WRITE_MANY,
+                expected=self.cache.selects(environment),
+            )
         return StorageRequest(
             model=self.model,
             choice=self.choice,
@@ -468,17 +466,5 @@ class DeploymentWeights:
             replicas=replicas,
             pool=pool,
             gpu_memory=None if memory is None else memory * shape.gpus,
-            named_cache=self._find_cache_facts(environment),
-        )
-
-    def _find_cache_facts(self, environment: Environment) -> NamedCacheFacts | None:
-        if self.cache is None:
-            return None
-        entry = self.cache.entry(environment.name)
-        return NamedCacheFacts(
-            model=self.cache.model,
-            claim=entry.hydration.claim if entry else "",
-            path=entry.hydration.path if entry else "",
-            access_mode=(entry.access_mode if entry else "") or READ_WRITE_MANY,
-            expected=self.cache.selects(environment),
+            named_cache=facts,
         )

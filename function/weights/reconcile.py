@@ -51,10 +51,7 @@ from function.weights.state import (
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {
-    Case.PRESTAGED: Finding.PRESTAGED,
-    Case.INITIALIZER: Finding.EMPTY_DIR,
-}
+_WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {Case.PRESTAGED: Finding.PRESTAGED, Case.INITIALIZER: Finding.EMPTY_DIR}
 _SIZE_OWNERS: Mapping[Case, SizeOwner] = {Case.SHARED: SizeOwner.ENVIRONMENT, Case.USER_CLAIM: SizeOwner.USER}
 
 
@@ -75,9 +72,14 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Observed:
-    """A plan with what is observed for it."""
+    """A plan with what is observed and reported for it."""
 
+    writer: ObjectWriter
+    request: StorageRequest
     plan: StoragePlan
+    environment: str
+    serving_uri: str
+    entry: CacheEntry | None
     wanted: Hydration  # what status records once the plan is carried out
     recorded: Hydration
     claim: ObservedObject
@@ -111,9 +113,12 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
         service_exists: the placement has a service.
 
     """
-    same_download = _list_same_download(writer, request)
+    claim_name, source = name_claim(request), request.model.source
+    same_download: tuple[str, ...] = ()
+    if claim_name and not isinstance(source, OciSource | PvcSource):
+        same_download = jobs_for_same_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
-    claim = writer.read(CLAIM + name_claim(request)).manifest
+    claim = writer.read(CLAIM + claim_name).manifest
     storage = ObservedStorage(
         access_mode=get_access_mode(claim),
         user_claim_capacity=get_capacity(claim) if isinstance(request.choice, UserClaim) else None,
@@ -123,83 +128,78 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     planned = plan_weights(request, storage)
     if planned.plan is None:
         return _refuse(writer, planned.faults, environment, recorded)
-    observed = _observe(writer, request, planned.plan, same_download, recorded)
+    plan = planned.plan
+    observed = _Observed(
+        writer=writer,
+        request=request,
+        plan=plan,
+        environment=environment,
+        serving_uri=serving_uri,
+        entry=entry,
+        wanted=Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
+        recorded=recorded,
+        claim=writer.read(CLAIM + plan.claim_name),
+        write_failures=write_failures,
+    )
+    if plan.job:
+        observed = _with_job(observed, plan.job, same_download)
     claim_exists = observed.claim.seen and not is_gone(observed.claim)
-    weights_exist = bool(same_download) or observed.is_hydrated or planned.plan.uri == serving_uri
+    weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
     if planned.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
         return _refuse(writer, planned.faults, environment, recorded)
-    observed = replace(observed, write_failures=write_failures)
-    return _carry_out(writer, request, observed, environment, entry, serving_uri)
+    return _carry_out(observed)
 
 
-def _carry_out(  # what is planned, observed and reported
-    writer: ObjectWriter,
-    request: StorageRequest,
-    observed: _Observed,
-    environment: str,
-    entry: CacheEntry | None,
-    serving_uri: str,
-) -> Weights:
-    plan = observed.plan
-    claim_obstacle = _find_claim_obstacle(request, observed, environment)
-    jobs = _compose_jobs(writer, observed, is_blocked=claim_obstacle is not None)
+def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, ...]) -> _Observed:
+    writer, claim, recorded, wanted = observed.writer, observed.claim, observed.recorded, observed.wanted
+    key = find_equivalent_job(writer, planned, same_download)
+    job = writer.read(key)
+    outdated = is_outdated(recorded, wanted, claim, job)
+    is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
+    others = {other: writer.read(other) for other in same_download if other != key}
+    return replace(
+        observed,
+        job_key=key,
+        job=job,
+        superseded=tuple(
+            other
+            for other, remote in others.items()
+            if assess(remote.manifest).level is Level.PROGRESSING and not is_gone(remote)
+        ),
+        is_hydrated=is_verified or still_hydrated(recorded, wanted, claim),
+        is_outdated=outdated,
+    )
+
+
+def _carry_out(observed: _Observed) -> Weights:
+    plan, recorded, wanted = observed.plan, observed.recorded, observed.wanted
+    claim, job = observed.claim, observed.job
+    claim_obstacle = _find_claim_obstacle(observed)
+    jobs = _compose_jobs(observed, is_blocked=claim_obstacle is not None)
     composed = {
-        **_compose_claim(writer, observed),
-        **_compose_secrets(writer, observed, request.namespace, serving_uri),
-        **_compose_scripts(writer, observed, jobs),
+        **_compose_claim(observed),
+        **_compose_secrets(observed),
+        **_compose_scripts(observed, jobs),
         **jobs,
     }
     state = replace(
-        _describe(writer, observed, claim_obstacle, environment, entry),
+        _describe(observed, claim_obstacle),
         remarks=tuple(remark.problem for remark in plan.remarks),
-        for_cache=request.for_cache,
+        for_cache=observed.request.for_cache,
         size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
     )
-    recorded, wanted, claim, job = observed.recorded, observed.wanted, observed.claim, observed.job
     hydration = next_hydration_status(recorded, wanted, claim, job, is_hydrated=observed.is_hydrated)
     return Weights(
         composed=composed,
-        stale=_carry_over_stale(writer, observed, composed),
+        stale=_carry_over_stale(observed, composed),
         state=state,
-        plan=_with_observed_job(observed),
-        gate_open=_is_gate_open(observed, entry),
+        # The Job that stands for the planned one has the log.
+        plan=replace(plan, job=plan.job and replace(plan.job, name=observed.job_key.removeprefix(JOB))),
+        gate_open=_is_gate_open(observed),
         completion_recorded=completion_recorded(recorded, wanted, claim, job),
         hydration=hydration if plan.job else wanted,
         access_mode=_get_access_mode(observed),
     )
-
-
-def _list_same_download(writer: ObjectWriter, request: StorageRequest) -> tuple[str, ...]:
-    """Lists the observed Jobs that download the requested bytes to the requested claim."""
-    claim, source = name_claim(request), request.model.source
-    if not claim or isinstance(source, OciSource | PvcSource):
-        return ()
-    return jobs_for_same_download(writer, request.namespace, claim, source)
-
-
-def _observe(
-    writer: ObjectWriter,
-    request: StorageRequest,
-    plan: StoragePlan,
-    same_download: tuple[str, ...],
-    recorded: Hydration,
-) -> _Observed:
-    wanted = Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry)
-    claim = writer.read(CLAIM + plan.claim_name)
-    observed = _Observed(plan=plan, wanted=wanted, recorded=recorded, claim=claim)
-    if plan.job is None:
-        return observed
-    key = find_equivalent_job(writer, plan.job, same_download)
-    job = writer.read(key)
-    outdated = is_outdated(recorded, wanted, claim, job)
-    is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
-    is_hydrated = is_verified or still_hydrated(recorded, wanted, claim)
-    superseded = tuple(other for other in same_download if other != key and _may_write(writer.read(other)))
-    return replace(observed, job_key=key, job=job, superseded=superseded, is_hydrated=is_hydrated, is_outdated=outdated)
-
-
-def _may_write(job: ObservedObject) -> bool:
-    return assess(job.manifest).level is Level.PROGRESSING and not is_gone(job)
 
 
 def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, recorded: Hydration) -> Weights:
@@ -220,19 +220,14 @@ def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment:
     )
 
 
-def _find_claim_obstacle(request: StorageRequest, observed: _Observed, environment: str) -> StorageState | None:
-    plan = observed.plan
+def _find_claim_obstacle(observed: _Observed) -> StorageState | None:
+    plan, request = observed.plan, observed.request
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
     is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
-    return find_claim_obstacle(plan.claim, observed.claim, environment, 1 if is_own_cache else request.pod_count)
-
-
-def _with_observed_job(observed: _Observed) -> StoragePlan:
-    """Returns the plan with the name of the Job that stands for the planned one: that one has the log."""
-    plan = observed.plan
-    return replace(plan, job=plan.job and replace(plan.job, name=observed.job_key.removeprefix(JOB)))
+    pods = 1 if is_own_cache else request.pod_count
+    return find_claim_obstacle(plan.claim, observed.claim, observed.environment, pods)
 
 
 def _get_access_mode(observed: _Observed) -> str:
@@ -243,7 +238,7 @@ def _get_access_mode(observed: _Observed) -> str:
     return get_access_mode(observed.claim.manifest) or planned
 
 
-def _compose_claim(writer: ObjectWriter, observed: _Observed) -> dict[str, Composed]:
+def _compose_claim(observed: _Observed) -> dict[str, Composed]:
     claim, size = observed.plan.claim, observed.plan.size
     if claim is None:
         return {}
@@ -251,7 +246,7 @@ def _compose_claim(writer: ObjectWriter, observed: _Observed) -> dict[str, Compo
     if observed.is_hydrated and observed.claim.seen and size and not size.is_stated:
         claim = replace(claim, size=0)
     key = CLAIM + claim.name
-    return {key: writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)}
+    return {key: observed.writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)}
 
 
 def _list_copies(plan: StoragePlan) -> tuple[SecretCopy, ...]:
@@ -260,19 +255,17 @@ def _list_copies(plan: StoragePlan) -> tuple[SecretCopy, ...]:
     return (copy, *pull_secrets) if copy else pull_secrets
 
 
-def _compose_secrets(
-    writer: ObjectWriter, observed: _Observed, namespace: str, serving_uri: str
-) -> dict[str, Composed]:
-    job = observed.plan.job
+def _compose_secrets(observed: _Observed) -> dict[str, Composed]:
+    writer, policy = observed.writer, observed.plan.job.policy if observed.plan.job else ManagementPolicy.FULL
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
-    pods_download = bool(serving_uri) and not serving_uri.startswith("pvc://")
+    pods_download = bool(observed.serving_uri) and not observed.serving_uri.startswith("pvc://")
     composed: dict[str, Composed] = {}
     for copy in _list_copies(observed.plan):
         key = TOKEN + copy.name
         if observed.is_hydrated and not copy.is_lasting and not pods_download:
             composed |= _delete_in_two_steps(writer, key)
         else:
-            composed[key] = copy.compose(writer, key, namespace, job.policy if job else ManagementPolicy.FULL)
+            composed[key] = copy.compose(writer, key, observed.request.namespace, policy)
     return composed
 
 
@@ -284,12 +277,12 @@ def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     return {key: with_management_policy(observed, ManagementPolicy.FULL)}
 
 
-def _compose_jobs(writer: ObjectWriter, observed: _Observed, *, is_blocked: bool) -> dict[str, Composed]:
+def _compose_jobs(observed: _Observed, *, is_blocked: bool) -> dict[str, Composed]:
     """Composes the Job, and those that prove that root must prepare it until it is observed.
 
     A superseded Job that may still write leaves first: two would write into one directory.
     """
-    job, key = observed.plan.job, observed.job_key
+    writer, job, key = observed.writer, observed.plan.job, observed.job_key
     if job is None or observed.job is None:
         return {}
     existing = writer.observed.get(key)
@@ -320,9 +313,9 @@ def _compose_jobs(writer: ObjectWriter, observed: _Observed, *, is_blocked: bool
     }
 
 
-def _compose_scripts(writer: ObjectWriter, observed: _Observed, jobs: Mapping[str, Composed]) -> dict[str, Composed]:
+def _compose_scripts(observed: _Observed, jobs: Mapping[str, Composed]) -> dict[str, Composed]:
     """Composes the ConfigMap of the planned Job, and carries over those that other Jobs of its bytes may mount."""
-    job = observed.plan.job
+    writer, job = observed.writer, observed.plan.job
     composed: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
         if key.startswith(SCRIPTS) and _get_cache_key(manifest) == observed.plan.key:
@@ -347,28 +340,22 @@ def _name_scripts(job: JobPlan) -> str:
     return SCRIPTS + text(job.scripts, "metadata.name")
 
 
-def _describe(
-    writer: ObjectWriter,
-    observed: _Observed,
-    claim_obstacle: StorageState | None,
-    environment: str,
-    entry: CacheEntry | None,
-) -> StorageState:
+def _describe(observed: _Observed, claim_obstacle: StorageState | None) -> StorageState:
     plan, job, claim = observed.plan, observed.job, observed.claim
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
-        return describe_cache(entry, environment, observed.wanted.namespace)
+        return describe_cache(observed.entry, observed.environment, observed.wanted.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
     if observed.is_hydrated and job and not job.state_unknown:
         unchanged = find_immutable_changes(plan.claim, claim.manifest) if plan.claim else ()
         return describe_hydrated(plan, claim_obstacle, unchanged)
-    obstacle = None if observed.is_hydrated else _find_obstacle(writer, plan)
+    obstacle = None if observed.is_hydrated else _find_obstacle(observed.writer, plan)
     if obstacle or job is None:
         finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
         return obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
-    return describe_download(job, claim, environment)
+    return describe_download(job, claim, observed.environment)
 
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
@@ -381,21 +368,20 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
     return StorageState(finding=Finding.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
-def _is_gate_open(observed: _Observed, entry: CacheEntry | None) -> bool:
-    if observed.plan.gate is Gate.JOB:
+def _is_gate_open(observed: _Observed) -> bool:
+    gate, entry = observed.plan.gate, observed.entry
+    if gate is Gate.JOB:
         return observed.is_hydrated
-    if observed.plan.gate is Gate.CLAIM:
+    if gate is Gate.CLAIM:
         return observed.claim.present
-    if observed.plan.gate is Gate.CACHE:
+    if gate is Gate.CACHE:
         return entry is not None and entry.phase is Phase.READY and entry.is_mountable_from(observed.wanted.namespace)
     return True
 
 
-def _carry_over_stale(
-    writer: ObjectWriter, observed: _Observed, composed: Mapping[str, Composed]
-) -> dict[str, Composed]:
+def _carry_over_stale(observed: _Observed, composed: Mapping[str, Composed]) -> dict[str, Composed]:
     """Carries over what belongs to other bytes or another claim; what was replaced for the same bytes is dropped."""
-    tokens = {TOKEN + copy.name for copy in _list_copies(observed.plan)}
+    writer, tokens = observed.writer, {TOKEN + copy.name for copy in _list_copies(observed.plan)}
     stale: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
         is_current = key in composed or key == observed.job_key or key in tokens

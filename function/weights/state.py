@@ -21,67 +21,50 @@ from function.weights.planner import StoragePlan
 
 
 class Finding(Enum):
-    """What was found, the first obstacle where there are several: status, reason and message of the condition.
+    """What was found, the first obstacle where there are several: reason and message of the condition.
 
     status/weights.py fills in the message.
     """
 
-    NOT_NEEDED = Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
-    EMPTY_DIR = Status.TRUE, PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
-    PRESTAGED = Status.TRUE, PlacementStorage.PRESTAGED, "The weights are pre-staged; no download is needed"
-    UNPLANNABLE = Status.FALSE, PlacementStorage.CLAIM_PENDING, "{problems}"
-    TOKEN_MISSING = Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} does not exist; create it"
-    TOKEN_KEY_MISSING = Status.FALSE, PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
-    TOKEN_REFUSED = (
-        Status.FALSE,
-        PlacementStorage.TOKEN_MISSING,
-        "The cluster refused the copy of Secret {name}: {message}",
-    )
-    TOKEN_UNKNOWN = Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The copy of Secret {name}: {obstacle}"
-    CLAIM_REFUSED = Status.FALSE, PlacementStorage.CLAIM_PENDING, "The cluster refused claim {claim}: {message}"
+    NOT_NEEDED = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
+    EMPTY_DIR = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
+    PRESTAGED = PlacementStorage.PRESTAGED, "The weights are pre-staged; no download is needed"
+    UNPLANNABLE = PlacementStorage.CLAIM_PENDING, "{problems}"
+    TOKEN_MISSING = PlacementStorage.TOKEN_MISSING, "Secret {name} does not exist; create it"
+    TOKEN_KEY_MISSING = PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
+    TOKEN_REFUSED = PlacementStorage.TOKEN_MISSING, "The cluster refused the copy of Secret {name}: {message}"
+    TOKEN_UNKNOWN = PlacementStorage.UNREACHABLE, "The copy of Secret {name}: {obstacle}"
+    CLAIM_REFUSED = PlacementStorage.CLAIM_PENDING, "The cluster refused claim {claim}: {message}"
     CLAIM_NOT_FOUND = (
-        Status.FALSE,
         PlacementStorage.CLAIM_NOT_FOUND,
         "Claim {claim} does not exist; create it (no other claim is used instead)",
     )
-    CLAIM_NOT_SEEN = (
-        Status.UNKNOWN,
-        PlacementStorage.CLAIM_PENDING,
-        "Waiting for the cluster's answer about claim {claim}",
-    )
+    CLAIM_NOT_SEEN = PlacementStorage.CLAIM_PENDING, "Waiting for the cluster's answer about claim {claim}"
     CLAIM_NOT_SHARED = (
-        Status.FALSE,
         PlacementStorage.CLAIM_NOT_SHARED,
         "Claim {claim} is {message}, and several nodes or replicas need ReadWriteMany",
     )
-    CLAIM_TOO_SMALL = Status.FALSE, PlacementStorage.STORAGE_TOO_SMALL, "{problems}"
-    CLAIM_NOT_BOUND = Status.FALSE, PlacementStorage.CLAIM_PENDING, "{place}The claim is not bound yet"
-    UNKNOWN = Status.UNKNOWN, PlacementStorage.UNREACHABLE, "{place}{obstacle}"
+    CLAIM_TOO_SMALL = PlacementStorage.STORAGE_TOO_SMALL, "{problems}"
+    CLAIM_NOT_BOUND = PlacementStorage.CLAIM_PENDING, "{place}The claim is not bound yet"
+    UNKNOWN = PlacementStorage.UNREACHABLE, "{place}{obstacle}"
     SCRIPTS_REFUSED = (
-        Status.FALSE,
         PlacementStorage.DOWNLOAD_FAILED,
         (
             "The cluster refused the ConfigMap with the download's scripts. Allow configmaps as "
             "install/remote-rbac.yaml does: {message}"
         ),
     )
-    JOB_REFUSED = Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The cluster refused the Job: {message}"
+    JOB_REFUSED = PlacementStorage.DOWNLOAD_FAILED, "The cluster refused the Job: {message}"
     JOB_FAILED = (
-        Status.FALSE,
         PlacementStorage.DOWNLOAD_FAILED,
         "Job {name} failed ({failure}): {advice}. Then set another {retry}; files that are complete are kept",
     )
-    JOB_NOT_STARTED = Status.FALSE, PlacementStorage.DOWNLOADING, "The download has not started yet"
-    JOB_RUNNING = Status.FALSE, PlacementStorage.DOWNLOADING, "Job {name}: {message}"
-    HYDRATED = Status.TRUE, PlacementStorage.HYDRATED, "The weights are downloaded and verified"
-    CACHE_NOT_SHARED = Status.FALSE, PlacementStorage.CLAIM_NOT_SHARED, "{problems}"
-    CACHE_EMPTY = (
-        Status.FALSE,
-        PlacementStorage.CLAIM_PENDING,
-        "The ModelCache has nothing on environment {environment} yet",
-    )
+    JOB_NOT_STARTED = PlacementStorage.DOWNLOADING, "The download has not started yet"
+    JOB_RUNNING = PlacementStorage.DOWNLOADING, "Job {name}: {message}"
+    HYDRATED = PlacementStorage.HYDRATED, "The weights are downloaded and verified"
+    CACHE_NOT_SHARED = PlacementStorage.CLAIM_NOT_SHARED, "{problems}"
+    CACHE_EMPTY = PlacementStorage.CLAIM_PENDING, "The ModelCache has nothing on environment {environment} yet"
     CACHE_IN_OTHER_NAMESPACE = (
-        Status.FALSE,
         PlacementStorage.CLAIM_PENDING,
         (
             "The ModelCache has its weights in namespace {message} of environment {environment}, where it started "
@@ -89,16 +72,23 @@ class Finding(Enum):
             "ModelCache and name that one"
         ),
     )
-    CACHE_PENDING = Status.FALSE, PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}"
-    CACHE_DOWNLOADING = Status.FALSE, PlacementStorage.DOWNLOADING, "The ModelCache is downloading"
-    CACHE_FAILED = Status.FALSE, PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}"
-    CACHE_UNREACHABLE = Status.UNKNOWN, PlacementStorage.UNREACHABLE, "The ModelCache reports: {message}"
-    CACHE_HYDRATED = Status.TRUE, PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
+    CACHE_PENDING = PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}"
+    CACHE_DOWNLOADING = PlacementStorage.DOWNLOADING, "The ModelCache is downloading"
+    CACHE_FAILED = PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}"
+    CACHE_UNREACHABLE = PlacementStorage.UNREACHABLE, "The ModelCache reports: {message}"
+    CACHE_HYDRATED = PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
 
-    def __init__(self, status: Status, reason: PlacementStorage, message: str) -> None:
-        self.status = status
+    def __init__(self, reason: PlacementStorage, message: str) -> None:
         self.reason = reason
         self.message = message
+
+    @property
+    def status(self) -> Status:
+        """The status of the condition."""
+        if self.reason is PlacementStorage.UNREACHABLE or self is Finding.CLAIM_NOT_SEEN:
+            return Status.UNKNOWN
+        is_usable = self.reason in (PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.HYDRATED)
+        return Status.TRUE if is_usable else Status.FALSE
 
 
 class SizeOwner(Enum):
@@ -109,6 +99,11 @@ class SizeOwner(Enum):
     USER = "expand the claim, or make room on it"
 
 
+_OF_CACHE = {
+    Phase.FAILED: Finding.CACHE_FAILED,
+    Phase.READY: Finding.CACHE_HYDRATED,
+    Phase.DOWNLOADING: Finding.CACHE_DOWNLOADING,
+}
 _FAILED = frozenset(
     {PlacementStorage.DOWNLOAD_FAILED, PlacementStorage.CLAIM_NOT_SHARED, PlacementStorage.STORAGE_TOO_SMALL}
 )
@@ -297,14 +292,6 @@ def describe_cache(entry: CacheEntry | None, environment: str, namespace: str) -
             namespace=namespace,
             message=entry.hydration.namespace,
         )
-    if entry.phase is Phase.FAILED:
-        finding = Finding.CACHE_FAILED
-    elif entry.unreachable:
-        finding = Finding.CACHE_UNREACHABLE
-    elif entry.phase is Phase.READY:
-        finding = Finding.CACHE_HYDRATED
-    elif entry.phase is Phase.DOWNLOADING:
-        finding = Finding.CACHE_DOWNLOADING
-    else:
-        finding = Finding.CACHE_PENDING
+    is_known = not entry.unreachable or entry.phase is Phase.FAILED
+    finding = _OF_CACHE.get(entry.phase, Finding.CACHE_PENDING) if is_known else Finding.CACHE_UNREACHABLE
     return StorageState(finding=finding, environment=environment, message=entry.message)
