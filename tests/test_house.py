@@ -90,27 +90,27 @@ def test_the_reference_explains_every_reason() -> None:
 _ROW = re.compile(r"^[|] (\w*) ?[|] ([^|]+) [|]", re.MULTILINE)
 
 
-def _told() -> list[tuple[str, str]]:
+def _documented() -> list[tuple[str, str]]:
     """Return each condition with each reason that the reference has of it, in its order."""
     section = (
         (ROOT / "docs" / "reference.md").read_text().partition("## Conditions and reasons\n")[2].partition("\n## ")[0]
     )
-    told, condition = [], ""
+    rows, condition = [], ""
     for named, said in _ROW.findall(section):
         condition = named or condition
-        told += [(condition, reason) for reason in re.findall(r"[A-Z]\w+", said.partition("as on ")[0])]
-    return [(condition, reason) for condition, reason in told if condition != "condition"]  # a table's head
+        rows += [(condition, reason) for reason in re.findall(r"[A-Z]\w+", said.partition("as on ")[0])]
+    return [(condition, reason) for condition, reason in rows if condition != "condition"]  # a table's head
 
 
 def test_the_reference_has_no_condition_and_no_reason_that_is_never_said() -> None:
-    assert {condition for condition, _ in _told()} == {str(each) for each in reasons.ConditionType}
-    assert {reason for _, reason in _told()} - {reason for _, reason in _reasons()} == set()
+    assert {condition for condition, _ in _documented()} == {str(each) for each in reasons.ConditionType}
+    assert {reason for _, reason in _documented()} - {reason for _, reason in _reasons()} == set()
 
 
 def test_the_reference_has_refusals_from_furthest_to_nearest() -> None:
-    told = [reason for condition, reason in _told() if condition == "Scheduled"]
+    documented = [reason for condition, reason in _documented() if condition == "Scheduled"]
     refusals = [str(each) for each in reasons.Refused]
-    assert [reason for reason in told if reason in refusals] == [each for each in refusals if each in told]
+    assert [reason for reason in documented if reason in refusals] == [each for each in refusals if each in documented]
 
 
 PROMISES = tuple(ROOT / "docs" / name for name in ("security.md", "reliability.md"))

@@ -31,7 +31,7 @@ CASES = (
     Case(id="all-there", reason="nothing is missing"),
     Case(
         id="bare",
-        reason="whoever installs what is named is not sent back for more",
+        reason="installing what is named is enough",
         without=("curl", "ip", "openssl"),
         says="the stack needs what is missing here: curl (package curl), ip (package iproute2), openssl"
         " (package openssl)\n",

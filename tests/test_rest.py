@@ -1,4 +1,4 @@
-"""What `tests/e2e/rest.py` takes for rest, played to it: an earlier scenario's Objects go when nobody looks for it."""
+"""What `tests/e2e/rest.py` takes for rest: Objects of an earlier scenario may be deleted meanwhile."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

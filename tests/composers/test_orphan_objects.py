@@ -161,7 +161,9 @@ def test_orphan_service_of_other_shape_starts_no_pods() -> None:
     observed, scene.objects[key] = dict(scene.objects), other
     lost = scene.outcome(observed)
     assert lost.composed.keys() == {*observed, key}, "nothing goes while one is not observed"
-    assert get(lost.composed[key].manifest, "spec.managementPolicies") == ["Observe", "Delete"], "it may be gone by now"
+    assert get(lost.composed[key].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
+        "it may have been deleted meanwhile"
+    )
     assert get(lost.composed[key].manifest, "metadata.resourceVersion") == "7"
     assert scene.outcome(scene.objects).composed == rest.composed, "observed, it goes"
 
@@ -181,7 +183,7 @@ def test_adopts_orphan_that_composite_lists() -> None:
 
 
 def _of_somebody_else(manifest: Manifest) -> None:
-    listing(manifest, "metadata.ownerReferences")[0]["uid"] = "uid-of-somebody-else"
+    listing(manifest, "metadata.ownerReferences")[0]["uid"] = "uid-of-another-owner"
 
 
 def _not_controlled(manifest: Manifest) -> None:
@@ -197,7 +199,7 @@ def _nameless(manifest: Manifest) -> None:
 
 
 def _of_another_manager(manifest: Manifest) -> None:
-    mapping(manifest, "metadata").update(name="theirs", labels={"app.kubernetes.io/managed-by": "somebody"})
+    mapping(manifest, "metadata").update(name="theirs", labels={"app.kubernetes.io/managed-by": "another"})
 
 
 @pytest.mark.parametrize("harm", [_of_somebody_else, _not_controlled, _deleting, _nameless, _of_another_manager])

@@ -22,7 +22,7 @@ CONFIG: Manifest = {
 OBJECT: Manifest = {
     "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
     "kind": "Object",
-    "metadata": {"name": "theirs", "labels": {"app.kubernetes.io/managed-by": "somebody"}},
+    "metadata": {"name": "theirs", "labels": {"app.kubernetes.io/managed-by": "another"}},
     "spec": {"forProvider": {"manifest": {"kind": "Namespace"}}},
 }
 # Under names that we use ourselves, too.

@@ -2,7 +2,7 @@
 
 All composites and all that they composed pass `crossplane resource validate` against the real schemas, and what is
 written to clusters passes Kubernetes' own OpenAPI; a service is composed first when its Job is observed Complete and
-never leaves; no event is told where nothing changed; no value of a Secret is in anything that the function said.
+never leaves; no event is sent where nothing changed; no value of a Secret is in anything that the function said.
 """
 
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ def _services(round_: Round) -> dict[tuple[Ref, str], Manifest]:
 
 def _services_stay(earlier: Round, later: Round) -> None:
     gone = _services(earlier).keys() - _services(later).keys()
-    assert not [ref for ref, _ in gone if ref in later.rendered], "a service left although nobody asked for it"
+    assert not [ref for ref, _ in gone if ref in later.rendered], "a service was deleted without a request"
 
 
 def _services_wait(round_: Round) -> None:

@@ -57,7 +57,7 @@ def _deployments(story: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def told(world: World) -> None:
+def announced(world: World) -> None:
     for manifest in (*inventory.namespaces("lab"), OWN_CLAIM):
         world.stack.remote.apply(manifest)
     # A download takes a disk of one node, and all clusters are one here: others could have that node's GPUs by then.
@@ -77,7 +77,7 @@ def _kubeconfig(environment: Manifest) -> str:
     return text(environment, "spec.cluster.existing.secretRef.name") or f"{name}-kubeconfig"
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("announced")
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
 def test_every_example_becomes_ready(story: Path, world: World) -> None:
     for namespace, name in _deployments(story):

@@ -1,5 +1,5 @@
 """Scenario 4, what stands in the way after a decision: every fault of clusters, models, weights and services that
-the reference names, with what to do about it. Then each is mended, and what was held up goes on.
+the reference names, with what to do about it. Then each is corrected, and what waited for it continues.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ MODELS = (
     model("another-shape", profile=_FOUR, resources={"vram": "600Gi"}),
 )
 DEPLOYMENTS = (
-    deployment(TEAM, "unknown-model", "nobody"),
+    deployment(TEAM, "unknown-model", "absent"),
     deployment(TEAM, "invalid-model", "contradicts"),
     deployment(TEAM, "another-shape", "another-shape", on="sound"),
     deployment(TEAM, "private", "private", on="sound"),
@@ -135,7 +135,7 @@ CASES = (
         name="unknown-model",
         type="ModelResolved",
         want="False/ModelNotFound",
-        says="nobody",
+        says="absent",
     ),
     Case(
         reason="no profile of the model can serve",
@@ -182,7 +182,7 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def told(world: World) -> None:
+def reported(world: World) -> None:
     for manifest in ON_THE_REMOTE:
         world.stack.remote.apply(manifest)
     for name in (TEAM, QUOTA):
@@ -197,7 +197,7 @@ def _quota(world: World) -> Manifest:
     return world.stack.remote.get("ResourceQuota", "no-services", QUOTA) or {}
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("reported")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_fault_is_told_with_what_to_do(case: Case, world: World) -> None:
     namespaced = case.kind in ("ModelDeployment", "ModelPlacement")
@@ -208,7 +208,7 @@ def test_a_fault_is_told_with_what_to_do(case: Case, world: World) -> None:
     assert name in shown, case.reason
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("reported")
 def test_only_the_missing_class_holds_an_environment_back(world: World) -> None:
     for name, want in (("no-class", "False"), ("no-storage", "True")):
         world.wait("InferenceEnvironment", name, "Ready", want)
@@ -220,7 +220,7 @@ def _attempt(world: World) -> Manifest:
     return next(pod for pod in pods if get(pod, "spec.nodeSelector.e2e-hold"))
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("reported")
 def test_a_refused_token_fails_the_download_at_once_and_retry_starts_again(world: World) -> None:
     placed = world.wait_placed(TEAM, "failing")
     world.wait("ModelPlacement", placed, "StorageReady", "False/Downloading", TEAM)
@@ -250,7 +250,7 @@ def _status(container: str, state: Manifest) -> JSON:
     return {"name": container, "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("reported")
 def test_mended_faults_let_everything_go_on(world: World) -> None:
     world.secret("not-there", {"HF_TOKEN": "hf_not_a_token"})
     world.stack.remote.delete("ResourceQuota", "no-services", QUOTA)

@@ -75,7 +75,7 @@ CASES = (
     ),
     Case(
         id="insufficient-capacity",
-        reason="somebody else has the only node",
+        reason="another placement has the only node",
         on="full",
         want="InsufficientCapacity",
     ),

@@ -1,4 +1,4 @@
-"""Scenario 5: a claim that a user brings: told while missing, filled when it appears, never touched."""
+"""Scenario 5: a claim that a user brings: reported while missing, filled when it appears, never touched."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scenario 7: environment, model or kubeconfig deleted while serving: the service lives on and it is told."""
+"""Scenario 7: environment, model or kubeconfig deleted while serving: the service stays and a condition says so."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_a_deleted_model_is_named_and_its_service_lives(world: World, serving: d
 def test_with_a_profile_that_cannot_be_read_fewer_replicas_reach_the_cluster_and_more_wait(
     world: World, serving: dict[str, str]
 ) -> None:
-    """Another profile is valid, so that the deployment decides; what its own one says now nobody could carry out."""
+    """Another profile is valid, so that the deployment decides; its own profile could not run any more."""
     (profile,) = listing(model("bereft"), "spec.serving")
     broken: Manifest = {**profile, "engine": {**mapping(profile, "engine"), "args": ["--tensor-parallel-size=4"]}}
     world.apply(model("bereft", serving=[broken, {**profile, "name": "other"}]))

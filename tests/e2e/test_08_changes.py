@@ -64,7 +64,7 @@ def _says(world: World, placement: Manifest, type_: str) -> bool:
 
 
 def test_what_is_derived_restarts_nothing(world: World) -> None:
-    """More memory means a longer startup budget for who starts anew, and nothing for who serves."""
+    """More memory means a longer startup budget for pods that start, and no change for pods that serve."""
     before = world.remote_uids(TEAM)
     generation = get(world.service(world.placement(TEAM, "changing")), "metadata.generation")
     world.apply(model("changing", profile=spanning(2, 8), resources={"vram": "3000Gi"}))

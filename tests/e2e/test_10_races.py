@@ -1,6 +1,6 @@
-"""Scenarios 10 and 12: two deployments race for one slot, ten times at once: one wins and the other is told.
+"""Scenarios 10 and 12: two deployments race for one slot, ten times at once: one wins and the other is refused.
 
-Then ten of the twenty serve, ten are refused, and nothing may be written for two minutes, by anybody; calls
+Then ten of the twenty serve, ten are refused, and nothing may be written for two minutes; calls
 of the function are counted. Every event of the remote cluster is looked at from the start: never, for no moment at all,
 are there two services for one slot.
 """
@@ -42,7 +42,7 @@ class Slots(threading.Thread):
         self._ended = False
 
     def end(self, world: World) -> None:
-        """Let an event of our own be the last: the watch has told all that came before, and outlives nothing."""
+        """Let an event of our own be the last: the watch has delivered all events before it, and outlives nothing."""
         service = world.stack.remote.find("LLMInferenceService", TEAM)[0]
         labels: Manifest = {"metadata": {"labels": {_LAST: "true"}}}
         world.stack.remote.patch("LLMInferenceService", text(service, "metadata.name"), labels, TEAM)

@@ -1,5 +1,5 @@
 """Scenario 16: an environment's ledger is wiped, the environment is made again, labels go, and users write placements
-by hand. What runs keeps its GPUs, and nobody else gets them.
+by hand. What runs keeps its GPUs, and no other placement gets them.
 """
 
 from collections.abc import Iterator

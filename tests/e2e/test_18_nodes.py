@@ -38,7 +38,7 @@ _BEATS, _STRAYS = (15, 1_000) if _LONG else (3, 100)
 
 
 def l40s(name: str = "l40s", **more: JSON) -> Manifest:
-    """Return the pool of the two nodes with two GPUs each, which nobody adds nodes to."""
+    """Return the pool of the two nodes with two GPUs each, which has no autoscaler."""
     base: Manifest = {
         "acceleratorType": "nvidia-l40s",
         "acceleratorCount": 2,
@@ -126,7 +126,7 @@ def test_heartbeats_wake_nobody_but_the_environment(
 
 
 def _at_rest(world: World) -> dict[str, str]:
-    """Wait until nobody writes any more, and return the versions that stay."""
+    """Waits until nothing is written any more, and return the versions that stay."""
     wait_for_rest(world)
     return _versions(world)
 

@@ -1,7 +1,7 @@
 """Scenario 23: disks of nodes, claims that belong to root, and pods that come with Secrets of their own.
 
 Scheduler, volume binder, Job controller and admission are Kubernetes' own. Nothing here mounts anything: a pod that
-shall fail is held back by a label that no node has, and its end is written into its status.
+is to fail is held back by a label that no node has, and its end is written into its status.
 """
 
 import base64

@@ -1,5 +1,5 @@
 """Scenario 25: the roles that we ship are what is used. All kinds are made, edited and deleted; then the audit logs say
-which requests were denied (none) and which rights nobody used.
+which requests were denied (none) and which rights were not used.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Scenario 26: an edit on one node of a full pool, which Kubernetes cannot roll out, is told as it is written."""
+"""Scenario 26: an edit on one node of a full pool, which Kubernetes cannot roll out, is reported as it is written."""
 
 from functools import partial
 

@@ -188,7 +188,7 @@ class World:
         for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache")):
             self._delete(kinds)
             until("everything to go", partial(self._none_of, kinds))
-        # Whoever makes services without us deletes them.
+        # The scenario that creates services by hand deletes them.
         until("every service and its pods to go", self._nothing_serves, seconds=120)
         # They take their time, and without them the provider could not have finished what it deletes.
         self._delete(("InferenceEnvironment", *_MODELS))

@@ -12,7 +12,7 @@ from bench.fuzz.requests import NO_REQUEST, Counts, ask, chosen, request
 from function.runner import Runner
 from function.wire.requests import MalformedError
 
-# A sound repository with records like the client's, a marker over nothing, and nobody who kills: found by it once.
+# A sound repository with records like the client's, a marker over nothing, and no kill: found by it once.
 SOUND = 7
 
 

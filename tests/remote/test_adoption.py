@@ -35,7 +35,7 @@ def test_recognises_everything_that_is_composed(path: Path) -> None:
         manifest = mapping({"of": composed}, "of.resource")
         assert is_own("", name, manifest), "its label says so"
         manifest["metadata"] = {}
-        assert is_own("", name, manifest), "its name says so, where somebody took the label"
+        assert is_own("", name, manifest), "its name says so, where the label was removed"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ CASES = (
     Case("of-a-cache", "known by its name behind an environment's", "east/job-x", OBJECT, "Object", None, True),
     Case("odd", "nothing says that it is ours", "odd", OBJECT, "Object", None, False),
     Case("prefix-only", "a prefix alone is no name of ours", "job-", OBJECT, "Object", None, False),
-    Case("somebody-else", "another manager's, whatever its name", "job-x", OBJECT, "Object", "helm", False),
+    Case("another-manager", "another manager's, whatever its name", "job-x", OBJECT, "Object", "helm", False),
     Case("other-kind", "a kind that we never compose", "namespace", "v1", "Namespace", "modelplane", False),
     Case("other-group", "an Object of another provider", "job-x", "example.org/v1", "Object", "modelplane", False),
 )
@@ -126,8 +126,8 @@ def listed(name: str, *, uid: str = "1", key: str = "", **fields: object) -> tup
         ),
         ([listed("b"), listed("a")], {"placement-env": "a", "placement-b": "b"}, "then the first by name"),
         ([listed("a", owner="another")], {}, "of another composite"),
-        ([listed("a", owner="")], {}, "of nobody"),
-        ([listed("a", namespace="other")], {}, "anybody can write an owner elsewhere"),
+        ([listed("a", owner="")], {}, "without an owner"),
+        ([listed("a", namespace="other")], {}, "any user can write an owner in another namespace"),
         ([listed("a", deleting=True)], {}, "it goes"),
         ([listed("chat-seen")], {}, "it is observed"),
         ([(listed("a")[0], None)], {}, "it cannot be read"),
@@ -186,9 +186,9 @@ LOST = an_object("job-lost")
 CALL = Call(xr=PLACEMENT, observed={"job-seen": an_object("job-seen")})
 FOREIGN = {
     "of another composite": an_object("job-a", metadata__ownerReferences=[{"uid": "another", "controller": True}]),
-    "of nobody": an_object("job-b", metadata__ownerReferences=None),
+    "without an owner": an_object("job-b", metadata__ownerReferences=None),
     "this one is no controller of it": an_object("job-c", metadata__ownerReferences=[{"uid": "me"}]),
-    "anybody can write an owner elsewhere": an_object("job-d", metadata__namespace="other"),
+    "any user can write an owner in another namespace": an_object("job-d", metadata__namespace="other"),
     "it has no name among what is composed": an_object("job-e", metadata__annotations=None),
     "another has its name among what is observed": an_object("job-seen"),
     "it is observed, under another name": an_object("job-f", metadata__name="of-job-seen"),
@@ -238,7 +238,7 @@ def test_keeps_orphan_until_it_is_observed() -> None:
     leaving = adopt_objects({"job-new": new}, call, lost)
     assert versions(leaving) == {"job-new": None, "job-lost": "7"}, "what is observed goes as decided"
     assert get(leaving["job-lost"].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
-        "it may be gone by now"
+        "it may have been deleted meanwhile"
     )
     assert adopt_objects({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
 

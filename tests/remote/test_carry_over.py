@@ -73,7 +73,7 @@ LOST: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o ti
     ("manifest", "want", "reason"),
     [
         ({**READY, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False, "it says that it is not"),
-        (READY, False, "nobody has looked at it yet"),
+        (READY, False, "it has not been observed yet"),
         ({**READY, "kind": "ObservedObjectCollection"}, True, "whether a collection is ready never counts"),
         ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}}}, True, "what it describes is there and up"),
         ({**OBJECT, "status": {"atProvider": {"manifest": {**CLAIM, "status": {}}}}}, False, "it is there, and not up"),

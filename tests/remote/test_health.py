@@ -50,7 +50,7 @@ CASES = (
     Case("job-running", "", _of(JOB, {"active": 1, "ready": 1}), Level.PROGRESSING, "running"),
     Case("job-unsaid", "an older cluster", _of(JOB, {"active": 1}), Level.PROGRESSING, "running"),
     Case("job-waits", "unschedulable, or an image", _of(JOB, {"active": 1, "ready": 0}), Level.PROGRESSING, WAITS),
-    Case("job-suspended", "somebody stopped it",
+    Case("job-suspended", "a user suspended it",
          _of(JOB, {"active": 0, "conditions": [_condition("Suspended", "True")]}),
          Level.PROGRESSING, "suspended on the cluster; it continues once it is resumed there"),
     Case("job-resumed", "and let it go on", _of(JOB, {"active": 1, "conditions": [_condition("Suspended", "False")]}),

@@ -46,14 +46,14 @@ CASES = (
     Case("smaller-claim", "a claim may not ask for less than it has",
          'update failed: cannot apply object: PersistentVolumeClaim "c" is invalid: spec.resources.requests.storage: '
          "Forbidden: field can not be less than status.capacity", State.REJECTED),
-    Case("down", "nobody listens",
+    Case("down", "no server listens",
          'observe failed: cannot get object: Get "https://10.0.0.1:6443/api": dial tcp 10.0.0.1:6443: connect: '
          "connection refused", State.UNREACHABLE),
     Case("down-while-discovering",
-         "discovery names the group that it could not ask for; the cluster is down all the same",
+         "discovery names the group that it could not ask for; the cluster is down nevertheless",
          "observe failed: cannot get object: failed to get API group resources: unable to retrieve the list of "
          'server APIs: batch/v1: Get "https://10.0.0.1:6443": dial tcp 10.0.0.1:6443: i/o timeout', State.UNREACHABLE),
-    Case("unknown-words", "what nobody has seen yet tells nothing of the cluster", "observe failed: EOF",
+    Case("unknown-words", "an unknown message says nothing about the cluster", "observe failed: EOF",
          State.UNRECOGNISED),
     Case("unauthorised", "the API server's 401, as client-go says it", "observe failed: Unauthorized",
          State.UNAUTHORISED),

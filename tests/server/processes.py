@@ -18,13 +18,13 @@ from google.protobuf.message import Message
 
 Line: TypeAlias = dict[str, object]
 
-# Metrics have one port for everybody unless told otherwise.
+# All functions share one metrics port by default.
 QUIET = ("--metrics-address", "")
 FUNCTION = (str(Path(sys.executable).with_name("function-modelplane")),)
 STANDIN = (sys.executable, str(Path(__file__).with_name("standin.py")))
 # Not what the tester's own shell may say about servers.
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
-# Its input ends with whoever holds the other end, however that ends; what Ctrl-C sends to everybody it outlives.
+# Its input ends with the process at the other end, however that ends; Ctrl-C does not reach it.
 LEASH = ("sh", "-c", 'trap "" INT TERM; read -r _; kill -KILL "$0"')
 
 

@@ -1,4 +1,4 @@
-"""Which callers' resourceVersions are believed: Crossplane's, who shows a certificate; nobody else's."""
+"""Which callers' resourceVersions are believed: only those of Crossplane, which shows a certificate."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def request(environment: Manifest) -> fnv1.RunFunctionRequest:
 
 
 def edited() -> Manifest:
-    """Return the environment with one node free where two are wanted, as somebody edits a file: the version stays."""
+    """Return the environment with one node free where two are wanted, as after an edit of a file: the version stays."""
     found = environment(1)
     for pool in listing(found, "status.pools"):
         pool["free"] = [{"gpus": 8, "nodes": 1}]

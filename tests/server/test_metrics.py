@@ -1,4 +1,4 @@
-"""What Prometheus reads: every call counted once, only words of ours as labels, and nobody who reads is in the way."""
+"""What Prometheus reads: every call counted once, only our own words as labels, and a scrape blocks nothing."""
 
 import asyncio
 import re

@@ -57,7 +57,7 @@ CASES = (
     ),
     Case(
         "metrics-address-of-another-machine",
-        "192.0.2.0/24 is nobody's (RFC 5737)",
+        "192.0.2.0/24 is reserved for documentation (RFC 5737)",
         ("--insecure", "--metrics-address", "192.0.2.1:8080"),
         "cannot serve metrics on 192.0.2.1:8080: [Errno 99] Cannot assign requested address",
     ),

@@ -1,4 +1,4 @@
-"""Certificates that change while the function runs: who connects anew meets the new ones."""
+"""Certificates that change while the function runs: new connections get the new ones."""
 
 import shutil
 from pathlib import Path

@@ -33,7 +33,7 @@ SERVICES = (
 
 
 def request(padding: int = 0) -> fnv1.RunFunctionRequest:
-    """Build a first call, before anything is answered, with so many bytes that nobody asked for."""
+    """Build a first call, before anything is answered, with so many unrequested bytes."""
     return fnv1.RunFunctionRequest(
         meta=fnv1.RequestMeta(tag="a tag"),
         observed=fnv1.State(composite=fnv1.Resource(resource=dict_to_struct(DEPLOYMENT))),

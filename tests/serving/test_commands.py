@@ -1,7 +1,7 @@
 """Every command that starts a container, run as a container would, with stand-ins for engines, Ray and DNS.
 
 The kubelet replaces `$(NAME)` where the container has such a variable and passes everything else on; a preset's
-command is a shell's. A stand-in prints its arguments and sleeps; told to stop, it says so and ends. A shell that is the
+command is a shell's. A stand-in prints its arguments and sleeps; stopped, it prints that and ends. A shell that is the
 first process of a container dies of no signal by itself: what it traps ends with 143, what kills it with -15.
 """
 

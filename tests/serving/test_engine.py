@@ -1,7 +1,7 @@
 """How engines start: who brings the command, which flags are added, and that a preset's shell changes nothing.
 
 KServe v0.20's presets for one node and for data parallelism end in `eval "exec vllm serve … $@"` after `bash -c … --`,
-hence every argument is parsed by a shell once more. The test runs such a line with a stand-in for vllm.
+so a shell parses every argument once more. The test runs such a line with a stand-in for vllm.
 """
 
 import json
@@ -96,7 +96,7 @@ CASES = [
          Group(leader=Launch(args=("--data-parallel-size=4",)))),
     Case("data", "the preset renders the whole split", DATA, engine("--a b"),
          Group(leader=Launch(args=("'--a b'",)), worker=Launch(args=("'--a b'",)))),
-    Case("pipeline", "vLLM finds its other nodes itself; no shell, hence no quotes", PIPELINE, engine("--a b"),
+    Case("pipeline", "vLLM finds its nodes itself; without a shell no quotes", PIPELINE, engine("--a b"),
          by_nodes(*SERVE, *SPLIT, "--distributed-executor-backend=mp", own=("--a b",))),
     Case("pipeline-flags-given", "never twice", PIPELINE,
          engine("-tp", "8", "--pipeline_parallel_size=2", "--enable-expert-parallel"),
@@ -121,7 +121,7 @@ CASES = [
          by_nodes(*SERVE, *SPLIT, own=("--distributed_executor_backend=mp",))),
     Case("sglang-one-gpu", "vLLM's preset cannot start it", ONE_GPU, engine(image=SGLANG),
          Group(leader=sglang(*SGLANG_ARGS))),
-    Case("sglang-one-node", "no shell, hence no quotes", ONE_NODE, engine("--a b", image=SGLANG),
+    Case("sglang-one-node", "without a shell there are no quotes", ONE_NODE, engine("--a b", image=SGLANG),
          Group(leader=sglang(*SGLANG_ARGS, "--tp-size=8", "--a b"))),
     Case("sglang-expert", "a width instead of a switch", EXPERT, engine(image=SGLANG),
          Group(leader=sglang(*SGLANG_ARGS, "--tp-size=8", "--ep-size=8"))),

@@ -104,7 +104,7 @@ def test_new_pull_secret_reaches_running_service() -> None:
     after = composed_service(load_scene(STORY).edited(edit_model("serving.0.engine.imagePullSecrets", OWN)))
     assert pulled_with(mapping(before, "spec.template")) == []
     (name,) = pulled_with(mapping(after, "spec.template"))
-    assert name != "team-registry", "nobody who writes models names what is on the cluster"
+    assert name != "team-registry", "authors of models do not name objects of the cluster"
     changed = {key for key in mapping(after, "spec") if get(after, f"spec.{key}") != get(before, f"spec.{key}")}
     assert changed == {"template", "worker"}
 

@@ -67,7 +67,7 @@ class Case:
 
 HOST_NETWORK = edit_environment("nodePools.0.pod", {"hostNetwork": True})
 CASES = (
-    Case("full", "no GPU is free for the pod that shall come first", (replicas(1), free(), IMAGE), True),
+    Case("full", "no GPU is free for the pod that has to come first", (replicas(1), free(), IMAGE), True),
     Case("one-free", "it takes one GPU, and there is one", (replicas(1), free((1, 1)), IMAGE), False),
     Case("whole", "its node's ports are taken", (replicas(1), HOST_NETWORK, free((3, 1)), IMAGE), True),
     Case("whole-free", "a free node has them", (replicas(1), HOST_NETWORK, free((3, 1), (4, 1)), IMAGE), False),

@@ -207,7 +207,7 @@ CASES = (
     Case("some", "as many as it is admitted for, and no more", 3, 2, 1, 2),
     Case("first", "a service that is new begins with what is admitted", 3, 2, 0, 2),
     Case("spared", "what runs is not scaled down by what the environment says", 3, 1, 2, 2),
-    Case("fewer", "fewer replicas need nobody's leave", 1, 3, 2, 1),
+    Case("fewer", "fewer replicas need no admission", 1, 3, 2, 1),
     Case("none", "what was never admitted is not started", 3, 0, 0, 0),
     Case("withdrawn", "what runs unadmitted stays as it is", 3, 0, 2, 2),
     Case("withdrawn-fewer", "and may have fewer", 1, 0, 2, 1),

@@ -126,7 +126,7 @@ def test_pipeline_over_two_nodes() -> None:
         "--distributed-executor-backend=ray", "--tensor-parallel-size=8",
     ]  # fmt: skip
     assert get(leader, "startupProbe.failureThreshold") == 320, "600 s + 100 x 8 s + 1800 s, every 10 s"
-    assert leader["lifecycle"] == worker["lifecycle"], "a version that finishes nothing is waited for by nobody"
+    assert leader["lifecycle"] == worker["lifecycle"], "a version that drains nothing needs no waiting"
     serves = {"ports", "startupProbe", "readinessProbe", "livenessProbe", "args"}
     assert set(leader) - set(worker) == serves, "only the leader serves"
     template, workers = get(service, "spec.template"), get(service, "spec.worker")

@@ -270,7 +270,7 @@ def test_deletes_unserved_weights_once_status_has_new_plan() -> None:
     set_field(found.xr, "status.storage.uri", get(found.outcome().status, "storage.uri"))
     claims = found.composed("claim-")
     assert len(claims) == 1
-    assert not claims.keys() & found.observed.keys(), "nobody reads them"
+    assert not claims.keys() & found.observed.keys(), "they have no consumer"
     assert text(next(iter(claims.values())), "kind") == "PersistentVolumeClaim"
 
 
@@ -357,10 +357,14 @@ def test_reapplies_weights_over_seen_version(edits: list[Edit]) -> None:
     ("reason", "edits", "version"),
     [
         ("at rest whatever is written over it is the same", [], None),
-        ("what the user asked for may not be what he asks for by now", [edit_model(f"{ENGINE}.args", ["--x=7"])], "7"),
-        ("nor is it kept as it was seen, where it is another by now", [edit_model("resources.disk", "1500Gi")], "7"),
+        ("the user may have changed the request since", [edit_model(f"{ENGINE}.args", ["--x=7"])], "7"),
+        ("nor is it kept as observed where it has changed since", [edit_model("resources.disk", "1500Gi")], "7"),
         ("nor scaled", [edit_placement("replicas", 2)], "7"),
-        ("what never came up may serve by now", [_down, _never_served, edit_model("resources.disk", "1500Gi")], "7"),
+        (
+            "a service that never came up may serve now",
+            [_down, _never_served, edit_model("resources.disk", "1500Gi")],
+            "7",
+        ),
     ],
 )
 def test_changes_service_only_over_seen_version(reason: str, edits: list[Edit], version: str | None) -> None:
@@ -377,4 +381,4 @@ def test_without_preload_service_waits_only_for_claim() -> None:
 
     first = load_scene("bring-your-own-claim").edited(edit_placement("modelCache.preload", False), unmade)
     assert first.composed(), "the claim is there"
-    assert not first.edited(drop_status("claim-")).composed(), "nobody has seen it yet"
+    assert not first.edited(drop_status("claim-")).composed(), "it has not been observed yet"

@@ -47,7 +47,7 @@ def told_of(*edits: Edit) -> Edit:
     return lambda found: set_field(found.xr, "status.storage.uri", said)
 
 
-def never_told(found: Scene) -> None:
+def never_recorded(found: Scene) -> None:
     """Let the composite say nothing of its storage."""
     set_field(found.xr, "status.storage.uri", None)
 
@@ -62,7 +62,7 @@ def test_keeps_other_service_while_new_one_waits(edit: Edit) -> None:
     assert remote_manifests(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
     assert get(outcome.status, "service.replicas") == 1, "it takes the most of them, not all"
     assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"], (
-        "the wanted one is told of"
+        "the message names the requested one"
     )
 
 
@@ -78,7 +78,7 @@ def test_reports_earlier_service_while_new_one_waits() -> None:
     assert get(outcome.status, "service.name") == get(waiting.xr, "status.service.name")
 
 
-def ended(*, told: bool) -> Edit:
+def ended(*, recorded: bool) -> Edit:
     """Let the Jobs that are composed be observed as Complete, and the composite say so, or that they run."""
 
     def edit(found: Scene) -> None:
@@ -90,35 +90,35 @@ def ended(*, told: bool) -> Edit:
                 assert isinstance(job, dict)
                 status: JSON = {"conditions": [{"type": "Complete", "status": "True"}], "completionTime": ENDED}
                 set_field(manifest, "status", {"atProvider": {"manifest": {**job, "status": status}}})
-        if told:
+        if recorded:
             set_field(found.xr, "status.storage", get(found.outcome().status, "storage"))
 
     return edit
 
 
 def test_deletes_other_group_once_status_has_completion() -> None:
-    """History 1568: the namespace ended and took the Job, and a call that still saw the old service made it anew."""
+    """History 1568: the namespace took the Job, and a call that still saw the old service created it again."""
     rest = load_scene(SEVERAL_NODES)
     wanted = rest.edited(LARGER).composed().keys()
     waiting = rest.edited(LARGER, REVISION)
     assert waiting.composed().keys().isdisjoint(wanted)
-    assert waiting.edited(ended(told=False)).composed() == waiting.composed(), "what one Job says may be taken back"
-    told = waiting.edited(ended(told=True))
-    assert told.composed().keys() == wanted
-    again = told.edited(edit_observed("job-", f"{MIRRORED}.status", {"active": 1}))
-    assert again.composed() == told.composed(), "what the composite says holds"
-    unheard = waiting.edited(ended(told=False), lambda found: set_field(found.xr, "status.storage", None))
+    assert waiting.edited(ended(recorded=False)).composed() == waiting.composed(), "what one Job says may be taken back"
+    recorded = waiting.edited(ended(recorded=True))
+    assert recorded.composed().keys() == wanted
+    again = recorded.edited(edit_observed("job-", f"{MIRRORED}.status", {"active": 1}))
+    assert again.composed() == recorded.composed(), "what the composite says holds"
+    unheard = waiting.edited(ended(recorded=False), lambda found: set_field(found.xr, "status.storage", None))
     assert unheard.composed() == waiting.composed(), "nor does a call know, to which it says nothing of them (13134)"
     heard = unheard.edited(lambda found: set_field(found.xr, "status.storage", get(found.outcome().status, "storage")))
     assert heard.composed().keys() == wanted, "which it says after that call"
-    undated = waiting.edited(ended(told=False), edit_observed("job-", f"{MIRRORED}.status.completionTime", None))
+    undated = waiting.edited(ended(recorded=False), edit_observed("job-", f"{MIRRORED}.status.completionTime", None))
     assert undated.composed().keys() == wanted, "there is nothing that it could say"
 
 
 def test_same_group_does_not_wait_for_status() -> None:
     """Its Object is written over what was seen or not at all."""
     waiting = load_scene(SEVERAL_NODES).edited(REVISION)
-    (before,), (after,) = (found.composed().values() for found in (waiting, waiting.edited(ended(told=False))))
+    (before,), (after,) = (found.composed().values() for found in (waiting, waiting.edited(ended(recorded=False))))
     assert get(before, "spec.model.uri") != get(after, "spec.model.uri")
 
 
@@ -135,10 +135,10 @@ UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: 
         ((without_service,), True, "it is written in this call, and may be there unobserved"),
         ((without_service, REVISION), True, "an earlier call may have written one that reads them, unobserved (6168)"),
         ((without_service, REVISION, told_of(REVISION)), False, "there is none, or this composite would know of it"),
-        ((without_service, REVISION, never_told), False, "nothing was planned before, hence nothing written"),
+        ((without_service, REVISION, never_recorded), False, "nothing was planned before, so nothing was written"),
         ((LARGER,), True, "so it is where it has another group"),
         ((REVISION,), True, "the wanted bytes are on their way"),
-        ((UNPLANNABLE,), True, "nobody knows which bytes are wanted"),
+        ((UNPLANNABLE,), True, "it is not known which bytes are requested"),
         (
             (edit_observed("service-", f"{MIRRORED}.spec.model.uri", "pvc://claim-earlier/models/0"),),
             True,

@@ -21,7 +21,7 @@ def _manifest(name: str, namespace: str = "team", **labels: str) -> Manifest:
 
 
 class Seen:
-    """An API server and a cache that is told of its writes."""
+    """An API server and a cache that receives its writes."""
 
     def __init__(self, lag: float, *, varies: bool) -> None:
         self.kernel, self.events = Kernel(), list[tuple[float, str]]()

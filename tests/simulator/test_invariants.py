@@ -95,6 +95,6 @@ def test_who_waits_beside_room() -> None:
     now = plane.server.latest[environment].manifest
     spec = {**mapping(larger, "spec"), "crossplane": mapping(now, "spec.crossplane")}
     plane.server.put(environment, {**now, "spec": spec})
-    auditor.at_rest()  # before anybody has seen it
+    auditor.at_rest()  # before any cache has it
     (found,) = auditor.violations
     assert "kimi-0001 waits, and environment-0000 has room" in found

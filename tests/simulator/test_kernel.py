@@ -1,4 +1,4 @@
-"""Simulated time: what is due at one moment keeps its order, servers are shared, nobody waits for what is lazy."""
+"""Simulated time: what is due at one moment keeps its order, servers are shared, nothing waits for lazy events."""
 
 from bench.simulator.kernel import Kernel, Process, Servers
 

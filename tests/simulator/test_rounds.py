@@ -20,7 +20,7 @@ A, B = Selector("Thing", "", "a"), Selector("Thing", "", "b")
 
 
 class Asking(Function):
-    """Asks for what it is told to, given the names that were answered."""
+    """Requires what its callback returns for the names that were answered."""
 
     def __init__(self, ask: Callable[[frozenset[str]], tuple[str, ...]]) -> None:
         super().__init__()

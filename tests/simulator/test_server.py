@@ -18,7 +18,7 @@ def _manifest(name: str, owner: Version | None = None, **metadata: list[str]) ->
 
 
 class Served:
-    """A server, and every write that it told of."""
+    """A server, and every write that it announced."""
 
     def __init__(self) -> None:
         self.kernel, self.events = Kernel(), list[Event]()

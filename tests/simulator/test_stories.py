@@ -20,7 +20,9 @@ def test_what_is_measured_is_the_change_alone() -> None:
     assert (more.notes, more.meter.made["ModelPlacement"]) == (("3/3 Ready",), 1)
     assert (status.notes, status.meter.made.total()) == (("2/3 Ready",), 0)
     assert more.meter.calls.total() > status.meter.calls.total() > 0
-    assert set(more.meter.called) >= set(status.meter.called), "whoever a status wakes, a whole placement wakes too"
+    assert set(more.meter.called) >= set(status.meter.called), (
+        "every composite that a status wakes, a new placement wakes too"
+    )
 
 
 def test_with_a_quota_a_status_wakes_no_other_placement_of_the_namespace() -> None:

@@ -91,7 +91,7 @@ def test_dependants(case: Case) -> None:
     tracker.track(XR, (), {"asked": case.asked})
     assert tracker.dependants(case.changed) == ([XR] if case.woken else []), case.reason
     tracker.forget(XR)
-    assert tracker.dependants(case.changed) == [], "what was forgotten wakes nobody"
+    assert tracker.dependants(case.changed) == [], "a forgotten composite is not woken"
 
 
 def test_what_is_composed_wakes_until_something_else_is() -> None:

@@ -8,7 +8,7 @@ A, B = Ref("Thing", "", "a"), Ref("Thing", "", "b")
 
 
 class Worked:
-    """A queue whose reconciles take a second and end as told: never again, with backoff (None), or after seconds."""
+    """A queue whose reconciles take a second and end as given: never again, with backoff (None), or after seconds."""
 
     def __init__(self, *ends: float | None, workers: int = 10) -> None:
         self.kernel, self.has_resources = Kernel(), list[tuple[float, str]]()

@@ -152,7 +152,7 @@ def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
 
 
 def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
-    """Both have the weights, as far as anybody knows; of one nothing is learned now, and one environment is gone."""
+    """Both have the weights, as far as is known; of one nothing is learned now, and one environment is gone."""
     silent = StorageState(
         finding=Finding.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
     )

@@ -94,7 +94,7 @@ SERVINGS = (
             (Status.FALSE, ServiceReady.STARTING), replicas=0),
     Serving("outage", "the past says nothing of now", _seen(State.UNREACHABLE, READY),
             (Status.UNKNOWN, ServiceReady.UNREACHABLE), ever_ready=True),
-    Serving("expired", "a cluster that lets nobody in", _seen(State.UNAUTHORISED, READY),
+    Serving("expired", "a cluster that refuses the credentials", _seen(State.UNAUTHORISED, READY),
             (Status.UNKNOWN, ServiceReady.UNREACHABLE), ever_ready=True),
     Serving("odd-words", "they say nothing of the service", _seen(State.UNRECOGNISED, READY),
             (Status.UNKNOWN, ServiceReady.SYNC_FAILED), ever_ready=True),

@@ -131,7 +131,7 @@ def collection(*, listed: bool = True, synced: str = "") -> Manifest:
 
 
 def pool(name: str = "h100", **more: Any) -> Pool:
-    """Return a pool of 8-GPU nodes, found by its name, that nobody adds nodes to."""
+    """Return a pool of 8-GPU nodes, found by its name, without an autoscaler."""
     return replace(Pool(name=name, gpus_per_node=8, max_nodes=2, labels=((POOL, name),)), **more)
 
 

@@ -185,7 +185,7 @@ FORGED = b"\x0a\x0fresourceVersion\x12\x05\x1a\x03100".decode()
 CASES = (
     Case("same", "nothing changed", pool(8, **LIVE), pool(8, **LIVE), same=True),
     Case("version", "written again", pool(8, **LIVE), pool(9, **{**LIVE, "resourceVersion": "101"}), same=False),
-    Case("uid", "made anew under its name", pool(8, **LIVE), pool(8, **{**LIVE, "uid": "u-2"}), same=False),
+    Case("uid", "created again under its name", pool(8, **LIVE), pool(8, **{**LIVE, "uid": "u-2"}), same=False),
     Case(
         "defaulted",
         "a new schema gives it a field without a new version",
@@ -241,13 +241,13 @@ def test_identifies_edited_file_by_content() -> None:
     one, other = sent(pool(8, **LIVE)), sent(pool(9, **LIVE))
     assert len(one) == len(other), "numbers are eight bytes, so that size tells nothing"
     assert by_content(one).digest != by_content(other).digest
-    assert by_version(one).digest == by_version(other).digest, "hence not for callers that may read files"
+    assert by_version(one).digest == by_version(other).digest, "so not for callers that may read files"
 
 
 def test_returns_uid_of_items_from_api_server() -> None:
     live = {"uid": "0f1d5a3e-6b0c-4f57-9d3a-2c8f7b1e4a90", "resourceVersion": "7"}
     assert by_version(sent(pool(8, **live))).uid == live["uid"]
-    assert by_content(sent(pool(8, **live))).uid == "", "nobody asks"
+    assert by_content(sent(pool(8, **live))).uid == "", "the uid is not read"
 
 
 def test_content_digest_differs_from_version_digest() -> None:
@@ -265,11 +265,13 @@ def test_encoder_agrees_with_protobuf() -> None:
     assert found == Resource(resource=dict_to_struct(pool(8, **LIVE)))
 
 
-Told: TypeAlias = tuple[Manifest, dict[str, Manifest], set[str], dict[str, list[Manifest]], Manifest, Manifest, bytes]
+Decoded: TypeAlias = tuple[
+    Manifest, dict[str, Manifest], set[str], dict[str, list[Manifest]], Manifest, Manifest, bytes
+]
 THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def whole(data: bytes) -> Told:
+def whole(data: bytes) -> Decoded:
     """Read a request with protobuf alone."""
     request = fnv1.RunFunctionRequest.FromString(data)
     return (
@@ -295,7 +297,7 @@ def unsigned(item: Struct) -> Manifest:
     return found
 
 
-def parts(data: bytes, *, trust_versions: bool) -> Told:
+def parts(data: bytes, *, trust_versions: bool) -> Decoded:
     """Read a request as the server does, and everything that was left unread."""
     received = split_request(data)
     call = read_call(received, trust_versions=trust_versions)
@@ -311,7 +313,7 @@ def parts(data: bytes, *, trust_versions: bool) -> Told:
 
 
 def _answered(request: fnv1.RunFunctionRequest) -> bytes:
-    """Return what a response is made of besides the outcome."""
+    """Returns what a response is made of except the outcome."""
     kept = fnv1.RunFunctionRequest(meta=request.meta, desired=request.desired, context=request.context)
     written: bytes = kept.SerializeToString(deterministic=True)
     return written
@@ -333,13 +335,13 @@ def test_split_refuses_same_bytes_as_full_parse(
     place = int(at * len(data))
     broken = data[:place] + (b"" if byte is None else bytes((byte,)) + data[place + 1 :])
     try:
-        told = repr(whole(broken))
+        decoded = repr(whole(broken))
     except DecodeError:
-        # An entry that a later one of its name replaces is read by nobody; all that is left must be whole.
+        # An entry that a later one of its name replaces is not read; all that is left must be whole.
         with contextlib.suppress(MalformedError):
             assert repr(parts(broken, trust_versions=trust_versions)) == repr(whole(left(broken)))
     else:
-        assert repr(parts(broken, trust_versions=trust_versions)) == told
+        assert repr(parts(broken, trust_versions=trust_versions)) == decoded
 
 
 def left(data: bytes) -> bytes:

@@ -24,16 +24,16 @@ def field(number: int, payload: bytes) -> bytes:
 
 
 def fields(*choices: st.SearchStrategy[bytes], most: int = 4) -> st.SearchStrategy[bytes]:
-    """Return fields in any order and number, a message's or a map's; fields that nobody knows among them."""
+    """Return fields in any order and number, a message's or a map's; unknown fields among them."""
     return st.lists(st.one_of(*choices, UNKNOWN), max_size=most).map(b"".join)
 
 
 def entry(number: int, key: st.SearchStrategy[str], value: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Return an entry of a map: mostly a key and a value, sometimes one of them is missing, twice or last."""
     said = key.map(lambda name: field(1, name.encode()))
-    told = value.map(lambda payload: field(2, payload))
-    usual = st.tuples(said, told).map(b"".join)
-    return (usual | usual | fields(said, told, most=3)).map(lambda payload: field(number, payload))
+    known = value.map(lambda payload: field(2, payload))
+    usual = st.tuples(said, known).map(b"".join)
+    return (usual | usual | fields(said, known, most=3)).map(lambda payload: field(number, payload))
 
 
 UNKNOWN = st.one_of(
