@@ -17,7 +17,7 @@ from function.api.node_pool import parse_requires
 from function.api.problems import ADDRESS_FORM, SCHEMES, Parsed, Problems, find_nearest, validate
 from function.api.values import (
     check_env,
-    dump,
+    choose_block,
     dump_all,
     parse_amount,
     parse_image,
@@ -107,19 +107,12 @@ def _parse_source(spec: schemas.ModelSpec, secrets: _SecretRule, problems: Probl
     if problems.refuses("spec.source"):
         return None
     blocks = {
-        "HuggingFace": ("huggingFace", spec.hugging_face),
-        "OCI": ("oci", spec.oci),
-        "URI": ("uri", spec.uri),
-        "PVC": ("pvc", spec.pvc),
+        "HuggingFace": ("spec.huggingFace", spec.hugging_face),
+        "OCI": ("spec.oci", spec.oci),
+        "URI": ("spec.uri", spec.uri),
+        "PVC": ("spec.pvc", spec.pvc),
     }
-    source = next(name for name in blocks if name.lower() == spec.source.lower())
-    for name, (field, block) in blocks.items():
-        if name != source and block is not None:
-            problems.add_invalid(f"spec.{field}", dump(block), f"left out, as source is {source}")
-        elif name == source and block is None:
-            problems.add_required(f"spec.{field}", f"as source is {source}")
-    field, block = blocks[source]
-    path = f"spec.{field}"
+    path, block = choose_block(spec.source, blocks, problems)
     refuse_templates(block, path, problems)
     match block:
         case schemas.HuggingFace():

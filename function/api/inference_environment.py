@@ -15,7 +15,7 @@ from function.api.node_pool import parse_pool
 from function.api.parse_cache import KeyedParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
-from function.api.values import check_alternatives, dump, dump_all, parse_amount
+from function.api.values import check_alternatives, choose_block, dump, dump_all, parse_amount
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
     Drift,
@@ -128,23 +128,16 @@ def _parse_access(
     A Secret without a namespace is in the platform's secret namespace. The kubeconfig of a GKE cluster has a default
     name, under which the creator of the cluster writes it.
     """
-    source = cluster.source
-    blocks = {"Existing": ("existing", cluster.existing), "GKE": ("gke", cluster.gke)}
-    for name, (field, block) in blocks.items():
-        if source and name != source and block is not None:
-            problems.add_invalid(f"spec.cluster.{field}", dump(block), f"left out, as source is {source}")
-        if name == source and block is None:
-            problems.add_required(f"spec.cluster.{field}", f"as source is {source}")
-    field, block = blocks.get(source, ("", None))
-    path = f"spec.cluster.{field}"
+    blocks: dict[str, tuple[str, schemas.Existing | schemas.Gke | None]] = {
+        "Existing": ("spec.cluster.existing", cluster.existing),
+        "GKE": ("spec.cluster.gke", cluster.gke),
+    }
+    path, block = choose_block(cluster.source, blocks, problems)
     if block is None or problems.find_within(f"{path}.secretRef") or problems.find_within(f"{path}.identitySecretRef"):
         return None
-    secret, identity = block.secret_ref, block.identity_secret_ref
-    kubeconfig = SecretKey(
-        name=(secret and secret.name) or f"{environment}-kubeconfig",
-        namespace=(secret and secret.namespace) or namespace,
-        key=secret.key if secret else "kubeconfig",
-    )
+    secret, identity = block.secret_ref or schemas.GkeSecretRef(), block.identity_secret_ref
+    secret_name = secret.name or f"{environment}-kubeconfig"
+    kubeconfig = SecretKey(name=secret_name, namespace=secret.namespace or namespace, key=secret.key)
     if identity is None:
         return ClusterAccess(kubeconfig=kubeconfig)
     identity_key = SecretKey(name=identity.name, namespace=identity.namespace or namespace, key=identity.key)

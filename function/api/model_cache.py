@@ -35,8 +35,7 @@ _DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}  # the API se
 
 def parse_cache_choice(block: schemas.ModelCache | None, path: str, problems: Problems) -> CacheChoice:
     """Returns the storage of the weights."""
-    if block is None:
-        return ManagedCache()
+    block = block or schemas.ModelCache()
     if block.name:
         _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), path, problems)
         return NamedCache(name=block.name)

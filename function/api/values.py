@@ -6,6 +6,7 @@ of the weights to a container as an argument, where the kubelet replaces `$(NAME
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -14,6 +15,8 @@ from function.kube import quantity
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import is_image
 from function.schemas import Env
+
+B = TypeVar("B", bound=BaseModel | None)
 
 _MAX_QUANTITY_LENGTH = 32  # characters, as in the XRDs
 _TEMPLATE, _EXPANSION = "{{", "$("
@@ -60,6 +63,17 @@ def check_alternatives(
     is_refused = problems.refuses(path) or any(problems.find_within(f"{path}.{name}") for name in names)
     if required and not present and not is_refused:
         problems.add_required(f"{path}.{names[0]}", f"or {', '.join(names[1:])}")
+
+
+def choose_block(source: str, blocks: Mapping[str, tuple[str, B]], problems: Problems) -> tuple[str, B | None]:
+    """Returns the path and the block of a source; the blocks of other sources must be left out."""
+    source = next((name for name in blocks if name.lower() == source.lower()), "")
+    for name, (path, block) in blocks.items():
+        if name == source and block is None:
+            problems.add_required(path, f"as source is {source}")
+        elif source and name != source and block is not None:
+            problems.add_invalid(path, dump(block), f"left out, as source is {source}")
+    return blocks.get(source, ("", None))
 
 
 def check_env(env: Sequence[Env] | None, path: str, problems: Problems) -> None:
