@@ -98,7 +98,11 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     message = (
         f"{ready} of {len(rows)} environments {have} the weights" if rows else "No environment is named or selected"
     )
-    incomplete = sorted((row for row in rows if row.missing or not row.is_ready), key=_sort_key)
+    incomplete = [row for row in rows if row.missing or not row.is_ready]
+    # Failures first, then clusters that do not answer, then what is furthest from Ready.
+    incomplete.sort(
+        key=lambda r: (r.phase is not Phase.FAILED, not r.unreachable, tuple(Phase).index(r.phase), r.environment)
+    )
     details = join_with_more([f"{row.environment}: {row.message}" for row in incomplete], separator="; ")
     return Condition(
         type=ConditionType.HYDRATED,
@@ -128,11 +132,6 @@ def _judge_hydration(rows: Sequence[Row]) -> tuple[Status, Hydrated]:
     if all(row.is_ready for row in rows):
         return Status.TRUE, Hydrated.HYDRATED
     return Status.FALSE, Hydrated.PARTIALLY_HYDRATED if any(row.is_ready for row in rows) else Hydrated.DOWNLOADING
-
-
-def _sort_key(row: Row) -> tuple[bool, bool, int, str]:
-    """Sorts failures first, then clusters that do not answer, then what is furthest from Ready."""
-    return row.phase is not Phase.FAILED, not row.unreachable, tuple(Phase).index(row.phase), row.environment
 
 
 def build_status(

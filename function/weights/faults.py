@@ -361,7 +361,7 @@ def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iter
 def _check_access_mode(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
     """A claim that is created must be ReadWriteMany unless a single pod mounts it."""
     mode = request.access_mode
-    if request.case not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.single_pod:
+    if request.case not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.pod_count == 1:
         return
     if request.case is not Case.SHARED and request.managed_options.access_mode is not None:
         kind, field = FaultKind.OWN_ACCESS_MODE, "accessMode"
@@ -394,7 +394,7 @@ def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[
     if cache is None:
         yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")
     elif cache.path == model_directory(source):
-        if cache.access_mode != READ_WRITE_MANY and not request.single_pod:
+        if cache.access_mode != READ_WRITE_MANY and request.pod_count > 1:
             yield _fault(
                 request, FaultKind.CACHE_NOT_SHARED, "name", actual=cache.access_mode, required=READ_WRITE_MANY
             )

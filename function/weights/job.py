@@ -37,9 +37,9 @@ NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
 SECONDS_WITHOUT_POD = 600
 
 DOWNLOAD, PREPARE = "download.py", "prepare.py"
-_SCRIPT_FILES = {DOWNLOAD: "download_script.py", PREPARE: "prepare_script.py"}
 SCRIPTS = {
-    name: resources.files("function.weights.scripts").joinpath(file).read_text() for name, file in _SCRIPT_FILES.items()
+    name: resources.files("function.weights.scripts").joinpath(file).read_text()
+    for name, file in ((DOWNLOAD, "download_script.py"), (PREPARE, "prepare_script.py"))
 }
 _SCRIPTS_VOLUME, _SCRIPTS_DIRECTORY = "scripts", "/opt/modelplane"
 _SCRIPTS_MOUNT: Manifest = {"name": _SCRIPTS_VOLUME, "mountPath": _SCRIPTS_DIRECTORY, "readOnly": True}
@@ -52,19 +52,20 @@ _KSERVE_NAME, _KSERVE_FILE, _FILE = "AWS_CA_BUNDLE_CONFIGMAP", "AWS_CA_BUNDLE", 
 # each other for ever.
 _JOB_NAME = "metadata.labels['job-name']"
 # Progress is worth a line every half minute, not ten a second, in a log that is kept for a day.
-_ENV = {
-    "HF_HOME": "/tmp/hf",  # noqa: S108  # an emptyDir
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_XET_NUM_CONCURRENT_RANGE_GETS": "8",
-    "TQDM_MININTERVAL": "30",
-}
+_ENV: tuple[Manifest, ...] = (
+    {"name": "HF_HOME", "value": "/tmp/hf"},  # noqa: S108  # an emptyDir
+    {"name": "HF_HUB_DISABLE_TELEMETRY", "value": "1"},
+    {"name": "HF_XET_NUM_CONCURRENT_RANGE_GETS", "value": "8"},
+    {"name": "TQDM_MININTERVAL", "value": "30"},
+)
 # A Secret whose keys all become variables must decide neither what the script runs nor where a token goes. A variable
 # that is set here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
 _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
 # Exit codes after which the Job must not try again, ascending as the API demands.
-_FINAL_CODES: list[JSON] = [*sorted(cause.gave_up for cause in Exit)]
-_PREPARE_FINAL_CODES: list[JSON] = [FULL, REFUSED]
-_POD_USER: Manifest = {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
+_FINAL_CODES: dict[str, list[JSON]] = {
+    CONTAINER: [*sorted(cause.gave_up for cause in Exit)],
+    PREPARE_CONTAINER: [FULL, REFUSED],
+}
 _POD_COUNTS = ("active", "failed", "succeeded", "terminating")
 
 
@@ -146,7 +147,7 @@ def build_initializer(
     """Builds what KServe's initializer gets where it downloads into an engine's pod."""
     built_in, env = BUILT_IN.download, _build_env(source, download, credential)
     env_from = credential.env_from if credential else ()
-    requested_env: list[JSON] = [entry for entry in env if not _is_built_in(entry)]
+    requested_env: list[JSON] = [entry for entry in env if entry not in _ENV]
     requested: Manifest = {
         "image": download.image if download.image != built_in.image else None,
         "resources": download.resources if download.resources != built_in.resources else None,
@@ -208,10 +209,10 @@ def with_pod_start_deadline(job: Manifest, written: Manifest, observed: Manifest
 
 
 def _build_failure_rules(*, is_prepared: bool) -> list[JSON]:
-    final = {CONTAINER: _FINAL_CODES} | ({PREPARE_CONTAINER: _PREPARE_FINAL_CODES} if is_prepared else {})
     rules: list[JSON] = [
         {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": codes}}
-        for name, codes in final.items()
+        for name, codes in _FINAL_CODES.items()
+        if is_prepared or name != PREPARE_CONTAINER
     ]
     # A pod on a drained node has not failed, and must not use up the backoff limit.
     return [*rules, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
@@ -243,7 +244,9 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
 def _build_security(download: Download) -> Manifest:
     """Builds the security context of the pod: an unprivileged user, unless the platform sets another."""
     return {
-        **_POD_USER,
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "fsGroup": 1000,
         "fsGroupChangePolicy": "OnRootMismatch",
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -256,7 +259,7 @@ def _build_prepare_container(spec: DownloadSpec, security: Manifest) -> Manifest
     return {
         "name": PREPARE_CONTAINER,
         "image": spec.download.image,
-        "command": _build_command(PREPARE),
+        "command": ["python3", f"{_SCRIPTS_DIRECTORY}/{PREPARE}"],
         "args": [MOUNT, model_directory(spec.source), str(security["runAsUser"]), str(security["runAsGroup"])],
         "resources": spec.download.resources,
         "securityContext": {
@@ -283,7 +286,7 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
         {
             "name": CONTAINER,
             "image": download.image,
-            "command": _build_command(DOWNLOAD),
+            "command": ["python3", f"{_SCRIPTS_DIRECTORY}/{DOWNLOAD}"],
             "args": build_download_args(spec.source),
             "env": all_env,
             "envFrom": env_from or None,
@@ -294,16 +297,11 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
     )
 
 
-def _build_command(script: str) -> list[JSON]:
-    return ["python3", f"{_SCRIPTS_DIRECTORY}/{script}"]
-
-
 def _build_env(
     source: HuggingFaceSource | UriSource, download: Download, credential: Credential | None
 ) -> list[Manifest]:
     """Builds the variables of a container that runs the initializer: ours, the platform's, the source's."""
-    env: dict[JSON, Manifest] = {name: {"name": name, "value": value} for name, value in _ENV.items()}
-    env |= {entry.get("name"): entry for entry in download.env}
+    env = {entry.get("name"): entry for entry in (*_ENV, *download.env)}
     if isinstance(source, HuggingFaceSource):
         patterns = {"STORAGE_ALLOW_PATTERNS": source.allow, "STORAGE_IGNORE_PATTERNS": source.ignore}
         env |= {
@@ -321,12 +319,6 @@ def _with_defaults(env: Iterable[Manifest], defaults: dict[str, str]) -> list[Ma
     set_names = {manifests.text(entry, "name") for entry in entries}
     missing: list[Manifest] = [{"name": n, "value": value} for n, value in defaults.items() if n not in set_names]
     return [*entries, *missing]
-
-
-def _is_built_in(entry: Manifest) -> bool:
-    """Tells whether a variable is one of ours, with our value."""
-    name = manifests.text(entry, "name")
-    return name in _ENV and entry == {"name": name, "value": _ENV[name]}
 
 
 def _find_certificates(env: list[Manifest]) -> tuple[str, str] | None:

@@ -190,19 +190,12 @@ def _plan_download(
         size=size,
         remarks=() if request.environment.size_enforced else tuple(find_small_claim(request, observed)),
     )
-    preloads = not isinstance(request.choice, NamedCache) and request.choice.preload
-    return _with_download_job(plan, request, observed, source) if preloads else plan
-
-
-def _with_download_job(
-    plan: StoragePlan, request: StorageRequest, observed: ObservedStorage, source: HuggingFaceSource | UriSource
-) -> StoragePlan:
-    policy = CASES[request.case].job
+    if isinstance(request.choice, NamedCache) or not request.choice.preload:
+        return plan
     # Objects that several placements describe at once must not carry the name of one of them.
-    stem = f"weights-{plan.key}" if policy is ManagementPolicy.RETAIN else request.owner
+    stem = f"weights-{plan.key}" if row.job is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
-    is_user_claim = request.case is Case.USER_CLAIM
-    owner = (plan.claim_name,) if is_user_claim else _owner_identity(request)
+    owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
     secret_name = _name_secret(request, stem, *owner)
     credential = plan_credential(source, request.download.token_secret, secret_name, is_lasting=False)
     pull_secrets = name_pull_secrets(request.pull_secrets, stem, request.namespace, *owner)
@@ -226,7 +219,7 @@ def _with_download_job(
     )
     job = JobPlan(
         name=manifests.text(manifest, "metadata.name"),
-        policy=policy,
+        policy=row.job,
         manifest=manifest,
         scripts=scripts,
         pull_secrets=pull_secrets,

@@ -107,27 +107,15 @@ class StorageRequest:
                 return Case.MODEL_CACHE
             case _, UserClaim():
                 return Case.USER_CLAIM
-        if not self.needs_claim and self.managed_options.type is not CacheType.PVC:
+        uri = self.model.source.uri if isinstance(self.model.source, UriSource) else ""
+        is_refused_by_kserve = bool(uri) and not uri.startswith("s3://")
+        # The initializer of each pod cannot fetch the weights, whatever the options are.
+        needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve
+        if not needs_claim and self.managed_options.type is not CacheType.PVC:
             return Case.INITIALIZER
         if self.environment.mode is StorageMode.SHARED:
             return Case.SHARED
         return Case.RETAINED if self.managed_options.retain else Case.MANAGED
-
-    @property
-    def single_pod(self) -> bool:
-        """Whether one pod at a time reads the weights."""
-        return self.shape_nodes == 1 and self.replicas <= 1
-
-    @property
-    def needs_claim(self) -> bool:
-        """Whether the initializer of each pod cannot fetch the weights, whatever the options are."""
-        return self.for_cache or self.shape_nodes > 1 or self.unsupported_scheme
-
-    @property
-    def unsupported_scheme(self) -> bool:
-        """Whether KServe refuses the source's scheme."""
-        source = self.model.source
-        return isinstance(source, UriSource) and not source.uri.startswith("s3://")
 
     @property
     def class_name(self) -> str | None:
