@@ -26,7 +26,7 @@ from function.cli.options import Form
 from function.cli.pictures import draw_plans
 from function.cli.planning import Plan, Row, plan_deployments
 from function.cli.render import Place, list_composed
-from function.cli.store import Ref, Store, is_known, set_namespaces
+from function.cli.store import Ref, Store, is_known, set_namespace
 from function.cli.tables import format_data
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from tools.control_plane import ControlPlane
@@ -82,7 +82,7 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    return list(set_namespaces((found.manifest for found in read_files(paths) if is_known(found.manifest)), "default"))
+    return [set_namespace(found.manifest, "default") for found in read_files(paths) if is_known(found.manifest)]
 
 
 def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:

@@ -24,14 +24,7 @@ _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _USERS_SHOWN = 2
 
 
-@click.command(
-    epilog=examples(
-        "modelplane capacity",
-        "modelplane capacity -o wide",
-        "modelplane capacity -f fleet/",
-        "modelplane capacity -o svg > capacity.svg",
-    )
-)
+@click.command(epilog=examples("modelplane capacity -f fleet/ -o wide", "modelplane capacity -o svg > capacity.svg"))
 @sources
 @click.option(
     "--suggest", "suggesting", is_flag=True, help="Print the nodePools that the observed nodes would be declared as."

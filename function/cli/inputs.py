@@ -29,7 +29,7 @@ from function.cli.store import (
     is_known,
     is_ours,
     normalize_json,
-    set_namespaces,
+    set_namespace,
     suggest_nearest,
 )
 from function.composers import COMPOSERS
@@ -207,8 +207,8 @@ def load_inventory(
         narrow = namespace if one_namespace and not target.everywhere else ""
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
-    manifests = [item.manifest for item in read_files(sources.files) if is_known(item.manifest)]
-    manifests = list(set_namespaces(manifests, namespace or "default"))
+    known = (item.manifest for item in read_files(sources.files) if is_known(item.manifest))
+    manifests = [set_namespace(manifest, namespace or "default") for manifest in known]
     for manifest in manifests:
         store.lay_over(manifest)
     from_files = frozenset(Ref.of(manifest) for manifest in manifests if is_ours(manifest))

@@ -17,7 +17,7 @@ from function.cli.store import Ref, Store
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica
-from function.domain.environment import Environment, Pool
+from function.domain.environment import Environment
 from function.domain.model import Problem, Shape, Spread
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
@@ -27,7 +27,7 @@ from function.scheduling.capacity import Demand
 from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
-from function.scheduling.verdicts import Assignment, Rank, SchedulingRequest
+from function.scheduling.verdicts import Rank, SchedulingRequest
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load
@@ -259,32 +259,22 @@ def _format_spare(rank: Rank) -> str:
 
 def _list_remarks(considered: Considered) -> Iterator[str]:
     """Return what is slow, too small or doubtful about the pools and the storage of a decision."""
-    environments = {environment.name: environment for environment in considered.scope.environments}
+    environments, model = {e.name: e for e in considered.scope.environments}, considered.request.model
     for assignment in considered.decision.assignments:
         environment = environments.get(assignment.environment)
         pool = environment.pool(assignment.pool) if environment else None
-        if environment and pool:
-            remarks = (
-                note_tcp_fallback(pool) if assignment.shape.nodes > 1 else "",
-                note_insufficient_memory(considered.request.model, assignment.shape, pool.memory_per_gpu),
-                *_list_weight_remarks(considered, assignment, environment, pool),
-            )
-            yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
-
-
-def _list_weight_remarks(
-    considered: Considered, assignment: Assignment, environment: Environment, pool: Pool
-) -> Iterator[str]:
-    request = considered.request
-    storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
-    planned = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
-    profile = next((p for p in request.model.profiles if p.name == assignment.profile), None)
-    if planned is None or profile is None:
-        return
-    yield from (str(remark.problem) for remark in planned.remarks)
-    load_time = estimate_load(planned.bytes_on_claim, environment.storage.read_bandwidth, request.model, profile)
-    if load_time:
-        yield describe_load(load_time)
+        if environment is None or pool is None:
+            continue
+        remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
+        remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
+        storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
+        planned = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
+        profile = next((p for p in model.profiles if p.name == assignment.profile), None)
+        if planned and profile:
+            remarks += [str(remark.problem) for remark in planned.remarks]
+            load_time = estimate_load(planned.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
+            remarks += [describe_load(load_time)] if load_time else []
+        yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from function.cli.options import CliError, Code, Form, Sources, examples, form, 
 from function.cli.planning import compose_files
 from function.cli.store import Ref, Store, read_environments, suggest_nearest
 from function.cli.tables import format_data
-from function.contract import Outcome
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import ConditionType, Status
 from function.remote.carry_over import desired_from_observed
@@ -74,7 +73,12 @@ def render(  # noqa: PLR0913  # click's options
     inventory = load_inventory(sources)
     warn_of_invalid(inventory.store, KINDS)
     outcomes = compose_files(inventory)
-    refusals = _list_refusals(outcomes)
+    refusals = [
+        f"{ref}: {condition.type} is False, {condition.reason}: {condition.message}"
+        for ref, outcome in sorted(outcomes.items())
+        for condition in outcome.conditions
+        if condition.status is Status.FALSE and (ref.kind, condition.type) not in _HARMLESS
+    ]
     manifests = dict(sorted(list_composed(inventory.store, outcomes), key=lambda item: item[0]))
     if not refusals:  # what is refused may lack any of them
         _require_known([cluster] if cluster else [], [place.environment for place in manifests], "cluster")
@@ -110,16 +114,6 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Ma
                     text(manifest, "spec.providerConfigRef.name"),
                 )
                 yield Place(clusters.get(config, config), Ref.of(remote)), remote
-
-
-def _list_refusals(outcomes: Mapping[Ref, Outcome]) -> list[str]:
-    """Return a line for each condition that is False."""
-    return [
-        f"{ref}: {condition.type} is False, {condition.reason}: {condition.message}"
-        for ref, outcome in sorted(outcomes.items())
-        for condition in outcome.conditions
-        if condition.status is Status.FALSE and (ref.kind, condition.type) not in _HARMLESS
-    ]
 
 
 def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:

@@ -201,10 +201,8 @@ def _find_owner(manifest: Manifest) -> Ref | None:
     return None
 
 
-def set_namespaces(manifests: Iterable[Manifest], namespace: str) -> Iterator[Manifest]:
-    """Return manifests with a namespace where their kind has one and they name none."""
-    for manifest in manifests:
-        scoped = text(manifest, "kind") not in CLUSTER_SCOPED and is_ours(manifest)
-        if scoped and not text(manifest, "metadata.namespace"):
-            manifest = {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}  # noqa: PLW2901  # nothing else is read of it
-        yield manifest
+def set_namespace(manifest: Manifest, namespace: str) -> Manifest:
+    """Return a manifest with a namespace where its kind has one and it names none."""
+    if text(manifest, "kind") in CLUSTER_SCOPED or not is_ours(manifest) or text(manifest, "metadata.namespace"):
+        return manifest
+    return {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}

@@ -23,7 +23,7 @@ from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.gpus import find_contradictions
 from function.cli.inputs import KINDS, PARSERS, FileManifest, load_inventory, read_files
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespaces
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, GOOD, WAIT, format_data, paint
 from function.composers import COMPOSERS
 from function.domain.cache import NamedCache
@@ -119,11 +119,7 @@ def _print_faults(faults: list[Fault], objects: int) -> None:
 
 def check_manifests(manifests: Iterable[FileManifest], store: Store, namespace: str) -> list[Fault]:
     """Return every fault, file by file; the objects are laid over those of the store."""
-    items = [
-        FileManifest(manifest, item.file)
-        for item in manifests
-        for manifest in set_namespaces([item.manifest], namespace)
-    ]
+    items = [FileManifest(set_namespace(item.manifest, namespace), item.file) for item in manifests]
     files: dict[Ref, str] = {}
     faults: list[Fault] = []
     for item in items:

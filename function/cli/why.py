@@ -18,7 +18,6 @@ from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, paint, print_
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
-from function.scheduling.verdicts import Infeasible
 from function.status.conditions import OWNED
 from function.status.model_deployment import find_unresolved
 
@@ -117,6 +116,16 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     (plan,) = plan_deployments(inventory, [ref])
     decision = plan.considered.decision if plan.considered else None
     fault = decision.fault if decision else None
+    refusals = (
+        Reason(
+            subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
+            reason=infeasible.reason,
+            faults=tuple(refusal.message for refusal in infeasible.refusals),
+            remedies=tuple(refusal.remedy for refusal in infeasible.refusals if refusal.remedy),
+            outlook=_OUTLOOKS[infeasible.outlook],
+        )
+        for infeasible in (find_unresolved(decision) if decision else ())
+    )
     faults = [Reason(subject=str(ref), reason=fault.reason, faults=(fault.message,))] if fault else []
     return Report(
         ref=ref,
@@ -124,20 +133,9 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
             {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
             for c in plan.outcome.conditions
         ),
-        refusals=tuple(map(_explain_infeasible, find_unresolved(decision) if decision else ())),
+        refusals=tuple(refusals),
         others=(*faults, *_find_unready(inventory.store, ref)),
         notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
-    )
-
-
-def _explain_infeasible(infeasible: Infeasible) -> Reason:
-    profile = infeasible.refusals[0].profile
-    return Reason(
-        subject=infeasible.environment + (f", profile {profile}" if profile else ""),
-        reason=infeasible.reason,
-        faults=tuple(refusal.message for refusal in infeasible.refusals),
-        remedies=tuple(refusal.remedy for refusal in infeasible.refusals if refusal.remedy),
-        outlook=_OUTLOOKS[infeasible.outlook],
     )
 
 
