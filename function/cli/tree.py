@@ -31,7 +31,7 @@ class Node:
     """One object or condition."""
 
     title: str
-    ref: Ref | None = None  # None: a condition
+    is_condition: bool = False
     since: str = ""
     ready: str = ""  # a Status; empty: it is planned
     state: str = ""
@@ -73,7 +73,7 @@ def _plan_tree(inventory: Inventory, name: str | None) -> Node:
     outcome = compose_deployment(store, ref)[ref]
     for other in list(store):  # planning has reported everything as up
         store.put({**store[other], "status": existing.get(other, {}).get("status")})
-    root = _mark_planned(_build_deployment(store, ref), store)
+    root = _build_deployment(store, ref, planned=True)
     if existing[ref].get("status"):
         return root
     decided = find_decision(outcome)
@@ -81,44 +81,33 @@ def _plan_tree(inventory: Inventory, name: str | None) -> Node:
     return replace(root, ready=ready, state=decided.reason, message=_take_first_line(decided.message))
 
 
-def _mark_planned(node: Node, store: Store) -> Node:
-    node = replace(node, children=tuple(_mark_planned(child, store) for child in node.children))
-    if node.ref is None or store[node.ref].get("status"):
-        return node
-    return replace(node, ready="", since="", state="Planned", message=_describe_shape(store[node.ref]))
+def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
+    """Build the tree of a deployment; with `planned` objects without a status are marked as such."""
+    placements = []
+    for placement in store.owned(ref).values():
+        node = _build_composite(placement, planned=planned)
+        objects = (m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object")
+        title = f"{node.title} on {text(placement, 'spec.inferenceEnvironmentRef.name')}"
+        state = text(placement, "status.phase") if placement.get("status") else node.state
+        children = tuple(_build_object(manifest, planned=planned) for manifest in objects)
+        placements.append(replace(node, title=title, state=state, children=children))
+    return replace(_build_composite(store[ref], planned=planned), children=tuple(placements))
 
 
-def _describe_shape(manifest: Manifest) -> str:
-    placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
-    if placement is None or placement.shape is None:
-        return ""
-    size = format_replicas(placement.replicas, placement.shape.nodes, placement.shape.gpus_per_node)
-    return f"profile {placement.profile}, pool {placement.pool}, {size}"
-
-
-def _build_deployment(store: Store, ref: Ref) -> Node:
-    children = tuple(_build_placement(store, placement) for placement in store.owned(ref).values())
-    return replace(_build_composite(store[ref]), children=children)
-
-
-def _build_placement(store: Store, placement: Manifest) -> Node:
-    objects = (m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object")
-    node = _build_composite(placement)
-    return replace(
-        node,
-        title=f"{node.title} on {text(placement, 'spec.inferenceEnvironmentRef.name')}",
-        state=text(placement, "status.phase"),
-        children=tuple(map(_build_object, objects)),
-    )
-
-
-def _build_composite(manifest: Manifest) -> Node:
+def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
+    title = f"{text(manifest, 'kind')}/{text(manifest, 'metadata.name')}"
+    if planned and not manifest.get("status"):
+        placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
+        message = ""
+        if placement and placement.shape:
+            size = format_replicas(placement.replicas, placement.shape.nodes, placement.shape.gpus_per_node)
+            message = f"profile {placement.profile}, pool {placement.pool}, {size}"
+        return Node(title=title, state="Planned", message=message)
     ready = condition(manifest, "Ready")
     not_true = (c for c in listing(manifest, "status.conditions") if c.get("status") != Status.TRUE and c != ready)
     blocking = next(not_true, ready)
     return Node(
-        title=f"{text(manifest, 'kind')}/{text(manifest, 'metadata.name')}",
-        ref=Ref.of(manifest),
+        title=title,
         since=text(manifest, "metadata.creationTimestamp"),
         ready=text(ready, "status") or Status.UNKNOWN,
         state=text(blocking, "reason"),
@@ -126,8 +115,11 @@ def _build_composite(manifest: Manifest) -> Node:
     )
 
 
-def _build_object(manifest: Manifest) -> Node:
+def _build_object(manifest: Manifest, *, planned: bool) -> Node:
     desired, remote = mapping(manifest, "spec.forProvider.manifest"), read_object(manifest)
+    title = f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}"
+    if planned and not manifest.get("status"):
+        return Node(title=title, state="Planned")
     if remote.present:
         health = assess(remote.manifest)
         status = Status.TRUE if health.up else Status.FALSE
@@ -141,6 +133,7 @@ def _build_object(manifest: Manifest) -> Node:
     conditions = (
         Node(
             title=text(c, "type"),
+            is_condition=True,
             since=text(c, "lastTransitionTime"),
             ready=text(c, "status"),
             state=text(c, "reason"),
@@ -149,8 +142,7 @@ def _build_object(manifest: Manifest) -> Node:
         for c in listing(remote.manifest, "status.conditions")
     )
     return Node(
-        title=f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}",
-        ref=Ref.of(manifest),
+        title=title,
         since=text(remote.manifest, "metadata.creationTimestamp"),
         ready=status,
         state=state.capitalize(),
@@ -183,7 +175,7 @@ def _format_tree(root: Node, form: Form) -> str:
 
 def _list_branches(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
     """Return all nodes below one, each with its branch; conditions that are True only if `wide`."""
-    below = [n for n in node.children if wide or n.ref or n.ready != Status.TRUE]
+    below = [n for n in node.children if wide or not n.is_condition or n.ready != Status.TRUE]
     for index, child in enumerate(below):
         last = index == len(below) - 1
         yield stem + ("└─ " if last else "├─ "), child

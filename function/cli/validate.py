@@ -7,7 +7,7 @@ checked.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import click
@@ -87,6 +87,7 @@ def validate(  # click's options
     manifests = [item for item in read_files((*paths, *files)) if is_known(item.manifest)]
     store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     faults = check_manifests(manifests, store, target.namespace or "default")
+    code = Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK
     if form is not Form.TABLE:
         data: list[JSON] = [
             {
@@ -101,20 +102,16 @@ def validate(  # click's options
             for fault in faults
         ]
         click.echo(format_data(form, data))
-    else:
-        _print_faults(faults, len(manifests))
-    return Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK
-
-
-def _print_faults(faults: list[Fault], objects: int) -> None:
+        return code
     for fault in faults:
         path = paint(fault.problem.path, WAIT if fault.is_warning else BAD)
         level = "warning: " if fault.is_warning else ""
         click.echo(f"{level}{fault.file}: {fault.ref}: {path}: {fault.problem.message}")
     warnings = sum(fault.is_warning for fault in faults)
-    errors, checked = len(faults) - warnings, format_count(objects, "object")
+    errors, checked = len(faults) - warnings, format_count(len(manifests), "object")
     summary = f"{format_count(errors, 'fault')} in {checked}" if errors else f"{checked} {paint('valid', GOOD)}"
     click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
+    return code
 
 
 def check_manifests(manifests: Iterable[FileManifest], store: Store, namespace: str) -> list[Fault]:
@@ -148,7 +145,13 @@ def _find_problems(manifest: Manifest) -> Iterator[Problem]:
         context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
         yield from (Problem(f"data.{p.path}", p.message) for p in parse_settings({}, context).problems)
     if kind == "Composition":
-        yield from _find_input_problems(manifest)
+        for index, step in enumerate(listing(manifest, "spec.pipeline")):
+            input_ = mapping(step, "input")
+            fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
+            is_ours_ = text(input_, "apiVersion").startswith(INPUT_GROUP)
+            for p in parse_settings(fields, {}).problems if is_ours_ else ():
+                path = join_path(join_path("spec.pipeline", index), "input")
+                yield Problem(p.path.replace("input", path, 1), p.message)
     elif is_ours(manifest):
         yield from find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
         yield from PARSERS[kind](manifest).problems
@@ -159,26 +162,21 @@ def _find_problems(manifest: Manifest) -> Iterator[Problem]:
             yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
 
 
-def _find_input_problems(composition: Manifest) -> Iterator[Problem]:
-    for index, step in enumerate(listing(composition, "spec.pipeline")):
-        input_ = mapping(step, "input")
-        if text(input_, "apiVersion").startswith(INPUT_GROUP):
-            path = join_path(join_path("spec.pipeline", index), "input")
-            fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
-            for p in parse_settings(fields, {}).problems:
-                yield Problem(p.path.replace("input", path, 1), p.message)
-
-
 def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return every reference of an object that leads nowhere, or to an object that does not fit it."""
-    check = _CHECKS.get(text(manifest, "kind"))
-    if check is None or not is_ours(manifest):
+    kind, model = text(manifest, "kind"), text(manifest, "spec.modelRef.name")
+    if kind not in ("ModelDeployment", "ModelCache", "ModelPlacement") or not is_ours(manifest):
         return
-    name = text(manifest, "spec.modelRef.name")
-    if name:
-        kind = text(manifest, "spec.modelRef.kind") or "ClusterModel"
-        yield from _check_name(store, _build_model_ref(ModelRef(kind=kind, name=name), manifest), "spec.modelRef.name")
-    yield from check(store, manifest)
+    if model:
+        ref = ModelRef(kind=text(manifest, "spec.modelRef.kind") or "ClusterModel", name=model)
+        yield from _check_name(store, _build_model_ref(ref, manifest), "spec.modelRef.name")
+    match kind:
+        case "ModelDeployment":
+            yield from _check_deployment(store, manifest)
+        case "ModelCache":
+            yield from _check_cache(store, manifest)
+        case _:
+            yield from _check_placement(store, manifest)
 
 
 def _build_model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
@@ -238,13 +236,6 @@ def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
         weights = _place_weights(store, placement, model, settings)
         faults = weights(environment, pool, placement.shape, placement.replicas)
         yield from (fault.problem for fault in faults)
-
-
-_CHECKS: Mapping[str, Callable[[Store, Manifest], Iterator[Problem]]] = {
-    "ModelDeployment": _check_deployment,
-    "ModelCache": _check_cache,
-    "ModelPlacement": _check_placement,
-}
 
 
 def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
