@@ -82,7 +82,7 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    return [set_namespace(found.manifest, "default") for found in read_files(paths) if is_known(found.manifest)]
+    return [set_namespace(manifest, "default") for _, manifest in read_files(paths) if is_known(manifest)]
 
 
 def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:

@@ -220,11 +220,7 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
             return
         if text(hydrated, "reason") in _TERMINAL:
             raise CliError(f"{message}. Then set another value of spec.retry", Code.REFUSED)
-        if time.monotonic() > deadline:
-            raise CliError(
-                f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'", Code.REFUSED
-            )
-        time.sleep(_POLL_SECONDS)
+        _pause(deadline, f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'")
 
 
 def _find_users(store: Store, ref: Ref) -> set[str]:

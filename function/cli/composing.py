@@ -87,8 +87,15 @@ def _select_configs(store: Store, xr: Manifest, environment: Manifest, selector:
     minimum, maximum = integer(selector, "minMatch"), selector.get("maxMatch")
     if len(matching) < minimum:
         raise _refuse(f"at least {minimum} {what}; there are {len(matching)}")
-    ordered = _sort_configs(matching, text(selector, "sortByFieldPath") or "metadata.name")
-    return ordered[:maximum] if isinstance(maximum, int) else ordered
+    path = text(selector, "sortByFieldPath") or "metadata.name"
+    # Text in all or a number in all; those without one come first.
+    values = {text(c, "metadata.name"): _get_at(c, path) for c in matching}
+    if any(isinstance(value, str) for value in values.values()):
+        matching.sort(key=lambda c: str(values[text(c, "metadata.name")] or ""))
+    else:
+        numbers = {name: value if isinstance(value, int | float) else 0 for name, value in values.items()}
+        matching.sort(key=lambda c: numbers[text(c, "metadata.name")])
+    return matching[:maximum] if isinstance(maximum, int) else matching
 
 
 def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> Iterator[tuple[str, str]]:
@@ -100,15 +107,6 @@ def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> 
             yield text(matcher, "key"), value
         elif text(matcher, "fromFieldPathPolicy") != "Optional":
             raise _refuse(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which is not set")
-
-
-def _sort_configs(configs: Sequence[Manifest], path: str) -> list[Manifest]:
-    """Sort configs by the value at a path, which is text in all or a number in all; those without one come first."""
-    values = [_get_at(config, path) for config in configs]
-    if any(isinstance(value, str) for value in values):
-        return [c for _, c in sorted(zip(values, configs, strict=True), key=lambda item: str(item[0] or ""))]
-    numbers = [value if isinstance(value, int | float) else 0 for value in values]
-    return [c for _, c in sorted(zip(numbers, configs, strict=True), key=lambda item: item[0])]
 
 
 def _split_path(path: str) -> list[str]:

@@ -75,16 +75,8 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
         return constructed
 
 
-@dataclass(frozen=True, slots=True)
-class FileManifest:
-    """A manifest and the file that it was read from."""
-
-    manifest: Manifest
-    file: str
-
-
-def read_files(paths: Iterable[str]) -> list[FileManifest]:
-    """Read the manifests of files, folders and standard input (`-`), in their order.
+def read_files(paths: Iterable[str]) -> list[tuple[str, Manifest]]:
+    """Read the manifests of files, folders and standard input (`-`), each with the name of its file, in their order.
 
     Raises:
         CliError: A file cannot be read, is not YAML, or holds something else than manifests.
@@ -109,19 +101,19 @@ def _read_path(path: str) -> Iterator[tuple[str, str]]:
             raise CliError(f"cannot read {file}: {reason}. Name a file, a folder or -") from error
 
 
-def _parse_manifests(file: str, content: str) -> Iterator[FileManifest]:
+def _parse_manifests(file: str, content: str) -> Iterator[tuple[str, Manifest]]:
     for line, document in _parse_documents(file, content):
         where = f"{file} line {line}"
         if not isinstance(document, dict) or not text(document, "kind"):
             raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
         if not text(document, "kind").endswith("List") or "items" not in document:
-            yield FileManifest(document, file)
+            yield file, document
             continue
         items = get(document, "items")
         for index, item in enumerate(items if isinstance(items, list) else []):
             if not isinstance(item, dict) or not text(item, "kind"):
                 raise CliError(f"{where}: items[{index}] has no kind. Correct or remove it")
-            yield FileManifest(item, file)
+            yield file, item
 
 
 def _parse_documents(file: str, content: str) -> Iterator[tuple[int, JSON]]:
@@ -207,7 +199,7 @@ def load_inventory(
         narrow = namespace if one_namespace and not target.everywhere else ""
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
-    known = (item.manifest for item in read_files(sources.files) if is_known(item.manifest))
+    known = (manifest for _, manifest in read_files(sources.files) if is_known(manifest))
     manifests = [set_namespace(manifest, namespace or "default") for manifest in known]
     for manifest in manifests:
         store.lay_over(manifest)

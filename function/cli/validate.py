@@ -21,7 +21,7 @@ from function.api.problems import SPECS, find_nearest, find_unknown_fields, join
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.gpus import find_contradictions
-from function.cli.inputs import KINDS, PARSERS, FileManifest, load_inventory, read_files
+from function.cli.inputs import KINDS, PARSERS, load_inventory, read_files
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, GOOD, WAIT, format_data, paint
@@ -84,7 +84,7 @@ def validate(  # click's options
     """
     if not paths and not files:
         raise click.UsageError("Missing FILE")
-    manifests = [item for item in read_files((*paths, *files)) if is_known(item.manifest)]
+    manifests = [(file, manifest) for file, manifest in read_files((*paths, *files)) if is_known(manifest)]
     store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     faults = check_manifests(manifests, store, target.namespace or "default")
     code = Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK
@@ -114,24 +114,24 @@ def validate(  # click's options
     return code
 
 
-def check_manifests(manifests: Iterable[FileManifest], store: Store, namespace: str) -> list[Fault]:
+def check_manifests(manifests: Iterable[tuple[str, Manifest]], store: Store, namespace: str) -> list[Fault]:
     """Return every fault, file by file; the objects are laid over those of the store."""
-    items = [FileManifest(set_namespace(item.manifest, namespace), item.file) for item in manifests]
+    items = [(file, set_namespace(manifest, namespace)) for file, manifest in manifests]
     files: dict[Ref, str] = {}
     faults: list[Fault] = []
-    for item in items:
-        ref = Ref.of(item.manifest)
+    for file, manifest in items:
+        ref = Ref.of(manifest)
         if ref in files:
             repeated = Problem("metadata.name", f"{ref} is given twice, in {files[ref]} too")
-            faults.append(Fault(file=item.file, ref=ref, problem=repeated))
-        files[ref] = item.file
-        store.put(item.manifest)
-    for item in items:
-        ref = Ref.of(item.manifest)
-        problems = {*_find_problems(item.manifest), *_find_unresolved_references(store, item.manifest)}
-        warnings = {*_find_warnings(store, item.manifest), *find_contradictions(store, item.manifest)}
-        faults += (Fault(file=item.file, ref=ref, problem=problem) for problem in problems)
-        faults += (Fault(file=item.file, ref=ref, problem=problem, is_warning=True) for problem in warnings)
+            faults.append(Fault(file=file, ref=ref, problem=repeated))
+        files[ref] = file
+        store.put(manifest)
+    for file, manifest in items:
+        ref = Ref.of(manifest)
+        problems = {*_find_problems(manifest), *_find_unresolved_references(store, manifest)}
+        warnings = {*_find_warnings(store, manifest), *find_contradictions(store, manifest)}
+        faults += (Fault(file=file, ref=ref, problem=problem) for problem in problems)
+        faults += (Fault(file=file, ref=ref, problem=problem, is_warning=True) for problem in warnings)
     return sorted(faults, key=lambda fault: (fault.is_warning, fault.file, fault.ref, fault.problem))
 
 

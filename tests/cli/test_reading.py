@@ -16,7 +16,7 @@ XR: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "metadata": {"
 def test_reads_yaml_as_kubernetes_does(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("kind: A\nwhen: 2026-01-01T00:00:00Z\nwhole: 2.0\nhalf: 0.5\n1: x\n---\n---\nkind: B\n")
-    first, second = (found.manifest for found in read_files([str(file)]))
+    first, second = (manifest for _, manifest in read_files([str(file)]))
     assert first == {"kind": "A", "when": "2026-01-01T00:00:00Z", "whole": 2, "half": 0.5, "1": "x"}
     assert isinstance(first["whole"], int)
     assert second == {"kind": "B"}
@@ -24,14 +24,14 @@ def test_reads_yaml_as_kubernetes_does(tmp_path: Path) -> None:
 
 def test_reads_items_of_a_list(tmp_path: Path) -> None:
     file = write(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [XR]})
-    assert [found.manifest for found in read_files([file])] == [XR]
+    assert [manifest for _, manifest in read_files([file])] == [XR]
 
 
 def test_reads_folders_recursively(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name in ("b/z.yml", "a.json", "c.txt"):
         (tmp_path / name).write_text(f'{{"kind": "{name}"}}')
-    assert [text(found.manifest, "kind") for found in read_files([str(tmp_path)])] == ["a.json", "b/z.yml"]
+    assert [text(manifest, "kind") for _, manifest in read_files([str(tmp_path)])] == ["a.json", "b/z.yml"]
 
 
 def test_sets_the_namespace_of_namespaced_kinds(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.cli.inputs import FileManifest
 from function.cli.store import Store
 from function.cli.validate import Fault, check_manifests
 from function.kube.manifests import JSON, Manifest
@@ -253,15 +252,13 @@ def errors(found: list[Fault]) -> list[Fault]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_reports_faults(case: Case) -> None:
-    found = errors(
-        check_manifests([FileManifest(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
-    )
+    found = errors(check_manifests([(f"{number}.yaml", m) for number, m in enumerate(case.given)], Store(), "default"))
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
 @pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_is_valid(story: str) -> None:
-    found = [FileManifest(manifest, story) for manifest in example(story)]
+    found = [(story, manifest) for manifest in example(story)]
     assert errors(check_manifests(found, Store(), "default")) == []
 
 
@@ -358,9 +355,7 @@ DOUBTS = (
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
 def test_reports_warnings(case: Case) -> None:
-    found = check_manifests(
-        [FileManifest(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"
-    )
+    found = check_manifests([(f"{number}.yaml", m) for number, m in enumerate(case.given)], Store(), "default")
     assert errors(found) == [], case.reason
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 

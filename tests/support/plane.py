@@ -35,7 +35,7 @@ def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
 
 def manifests(story: str) -> list[Manifest]:
     """Return the manifests of an example, in the order of its files."""
-    return [found.manifest for found in read_files([str(EXAMPLES / story)])]
+    return [manifest for _, manifest in read_files([str(EXAMPLES / story)])]
 
 
 def plane(story: str, world: World | None = None, settings: Manifest | None = None) -> ControlPlane:
