@@ -11,7 +11,6 @@ from function.domain.environment import (
     Environment,
     Pool,
     PoolFacts,
-    Unusable,
     format_unusable,
     own_taints,
 )
@@ -65,28 +64,23 @@ _STORAGE: Mapping[EnvironmentStorage, tuple[Status, str]] = {
 }
 
 
+_POOLS = (ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL)
+# The condition of a problem and its reason, by the beginning of its path; PoolsValid has pools anywhere, and the rest.
+_INVALID: Mapping[str, tuple[ConditionType, str]] = {
+    "spec.storage": (ConditionType.STORAGE_READY, EnvironmentStorage.NOT_CONFIGURED),
+    "spec.hardware": (ConditionType.HARDWARE_AS_DECLARED, HardwareAsDeclared.NOT_OBSERVED),
+    "spec.cluster": (ConditionType.CLUSTER_READY, ClusterReady.KUBECONFIG_MISSING),
+}
+
+
 def list_invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
     """Returns the conditions of an invalid environment: each problem in the condition that its field belongs to."""
-    by_type: dict[ConditionType, list[Problem]] = {ConditionType.POOLS_VALID: [*pools]}
+    by_condition: dict[tuple[ConditionType, str], list[Problem]] = {_POOLS: [*pools]}
     for problem in others:
-        by_type.setdefault(_find_condition_type(problem.path), []).append(problem)
-    reasons = {
-        ConditionType.CLUSTER_READY: ClusterReady.KUBECONFIG_MISSING,
-        ConditionType.POOLS_VALID: PoolsValid.INVALID_POOL,
-        ConditionType.STORAGE_READY: EnvironmentStorage.NOT_CONFIGURED,
-        ConditionType.HARDWARE_AS_DECLARED: HardwareAsDeclared.NOT_OBSERVED,
-    }
-    return tuple(faulty(type_, reasons[type_], sorted(problems)) for type_, problems in by_type.items() if problems)
-
-
-def _find_condition_type(path: str) -> ConditionType:
-    if ".nodePools" in path:
-        return ConditionType.POOLS_VALID
-    if path.startswith("spec.storage"):
-        return ConditionType.STORAGE_READY
-    if path.startswith("spec.hardware"):
-        return ConditionType.HARDWARE_AS_DECLARED
-    return ConditionType.CLUSTER_READY if path.startswith("spec.cluster") else ConditionType.POOLS_VALID
+        rows = (row for prefix, row in _INVALID.items() if problem.path.startswith(prefix))
+        condition = _POOLS if ".nodePools" in problem.path else next(rows, _POOLS)
+        by_condition.setdefault(condition, []).append(problem)
+    return tuple(faulty(*condition, sorted(problems)) for condition, problems in by_condition.items() if problems)
 
 
 def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
@@ -120,9 +114,8 @@ def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -
     """Returns StorageReady from the environment's class and the observe-only Object of it."""
     reason = _find_storage_reason(class_name, storage_class)
     status, template = _STORAGE[reason]
-    message = template.format(name=class_name)
-    if reason is EnvironmentStorage.CONNECTING:
-        message = storage_class.problem or message
+    problem = storage_class.problem if reason is EnvironmentStorage.CONNECTING else ""
+    message = problem or template.format(name=class_name)
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
 
 
@@ -248,8 +241,21 @@ _FAULTS: Mapping[Drifted, HardwareAsDeclared] = {
 
 def build_node_facts(facts: PoolFacts) -> Manifest:
     """Returns the status of a pool's nodes."""
-    unusable: list[JSON] = [_build_unusable(row) for row in facts.unusable]
-    drift: list[JSON] = [_build_drift(row) for row in facts.drift]
+    unusable: list[JSON] = [
+        prune({"reason": row.reason, "detail": row.detail or None, "count": row.count, "nodes": list[JSON](row.nodes)})
+        for row in facts.unusable
+    ]
+    drift: list[JSON] = [
+        prune(
+            {
+                "field": row.field,
+                "declared": row.declared,
+                "observed": row.observed,
+                "nodes": list[JSON](row.nodes) or None,
+            }
+        )
+        for row in facts.drift
+    ]
     return prune(
         {
             "nodes": facts.nodes,
@@ -263,16 +269,6 @@ def build_node_facts(facts: PoolFacts) -> Manifest:
     )
 
 
-def _build_unusable(row: Unusable) -> Manifest:
-    nodes: list[JSON] = [*row.nodes]
-    return prune({"reason": str(row.reason), "detail": row.detail or None, "count": row.count, "nodes": nodes})
-
-
-def _build_drift(row: Drift) -> Manifest:
-    nodes: list[JSON] = [*row.nodes]
-    return prune({"field": str(row.field), "declared": row.declared, "observed": row.observed, "nodes": nodes or None})
-
-
 def count_usable_gpus(pools: Sequence[Pool]) -> int | None:
     """Returns the number of GPUs on usable nodes; None where nodes are not observed."""
     if all(pool.facts is None for pool in pools):
@@ -284,26 +280,25 @@ def build_hardware_as_declared(
     pools: Sequence[Pool], observation: NodeObservation, *, has_invalid_pools: bool = False
 ) -> Condition:
     """Returns HardwareAsDeclared from the facts of the valid pools, as far as they are current."""
-    status, reason, message = _describe_hardware(
-        pools, observation, Unobserved.INVALID_POOLS if has_invalid_pools else Unobserved.NO_POOLS
-    )
+    status, reason, message = _describe_hardware(pools, observation, has_invalid_pools=has_invalid_pools)
     return Condition(type=ConditionType.HARDWARE_AS_DECLARED, status=status, reason=reason, message=message)
 
 
 def _describe_hardware(
-    pools: Sequence[Pool], observation: NodeObservation, without: Unobserved
+    pools: Sequence[Pool], observation: NodeObservation, *, has_invalid_pools: bool
 ) -> tuple[Status, HardwareAsDeclared, str]:
-    """Returns status, reason and message; `without` is the reason where there is no valid pool."""
     unobserved = observation.unobserved
     if unobserved is None and not pools and observation.reason is None:
         unobserved = Unobserved.NO_POOLS
+    if unobserved is Unobserved.NO_POOLS and has_invalid_pools:
+        unobserved = Unobserved.INVALID_POOLS
     if unobserved is not None:
-        unobserved = without if unobserved is Unobserved.NO_POOLS else unobserved
         return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[unobserved]
     if observation.reason is not None:
         return Status.UNKNOWN, observation.reason, _UNKNOWN[observation.reason].format(error=observation.message)
-    faults = sorted((fault for pool in pools for fault in _list_faults(pool)), key=lambda fault: _ORDER.index(fault[0]))
+    faults = [fault for pool in pools for fault in _list_faults(pool)]
     if faults:
+        faults.sort(key=lambda fault: tuple(HardwareAsDeclared).index(fault[0]))
         return Status.FALSE, faults[0][0], join_with_more([message for _, message in faults], separator="; ")
     nodes = sum(pool.facts.nodes for pool in pools if pool.facts)
     if not nodes:
@@ -311,19 +306,16 @@ def _describe_hardware(
     return Status.TRUE, HardwareAsDeclared.AS_DECLARED, f"{nodes} nodes, all usable and matching their declaration"
 
 
-_ORDER = tuple(HardwareAsDeclared)
-
-
 def _list_faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:
     if pool.facts is None:
         return []
-    drift = [
+    faults = [
         (_FAULTS.get(row.field, HardwareAsDeclared.DRIFTED), describe_drift(pool.name, row)) for row in pool.facts.drift
     ]
-    if not pool.facts.unusable:
-        return drift
-    message = f"pool {pool.name}: {format_unusable(pool.facts.unusable)}"
-    return [*drift, (HardwareAsDeclared.NODES_UNUSABLE, message)]
+    if pool.facts.unusable:
+        message = f"pool {pool.name}: {format_unusable(pool.facts.unusable)}"
+        faults.append((HardwareAsDeclared.NODES_UNUSABLE, message))
+    return faults
 
 
 def describe_drift(pool: str, row: Drift) -> str:

@@ -18,8 +18,7 @@ from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, integer, listing, prune
 from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Scheduled, Status
-from function.scheduling.refusals import Refusal
-from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
 from function.status.conditions import faulty
 
 _MAX_UNPLACED = 32
@@ -83,30 +82,29 @@ def _find_reason(decision: Decision, unresolved: Sequence[Infeasible]) -> Schedu
 
 
 def _describe_placed(decision: Decision) -> str:
-    places = [*map(_describe_assignment, decision.assignments), *sorted(decision.unreadable)]
-    carried = "".join(f"; {line[0].lower()}{line[1:]}" for line in _describe_carried(decision))
-    return truncate_middle(f"Placed on {join_with_more(places)}{carried}")
-
-
-def _describe_assignment(assignment: Assignment) -> str:
-    size = format_replicas(assignment.replicas, assignment.shape.nodes, assignment.shape.gpus_per_node)
-    return f"{assignment.environment} (profile {assignment.profile}, pool {assignment.pool}, {size})"
+    places = [
+        f"{a.environment} (profile {a.profile}, pool {a.pool}, "
+        f"{format_replicas(a.replicas, a.shape.nodes, a.shape.gpus_per_node)})"
+        for a in decision.assignments
+    ] + sorted(decision.unreadable)
+    carried = _describe_carried(decision)
+    also = f"; {carried[0].lower()}{carried[1:]}" if carried else ""
+    return truncate_middle(f"Placed on {join_with_more(places)}{also}")
 
 
 def _describe_refused(request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible]) -> str:
     carried = _describe_carried(decision)
     if decision.fault is not None:
-        return _join_parts(decision.fault.message, (), [*carried, *_list_remedies([decision.fault])])
+        return _join_parts(decision.fault.message, (), [carried, decision.fault.remedy])
     lines = [f"{infeasible.environment}: {_describe(infeasible)}" for infeasible in unresolved[:MAX_ITEMS]]
-    more = [f"and {len(unresolved) - MAX_ITEMS} more"] if len(unresolved) > MAX_ITEMS else []
+    more = f"and {len(unresolved) - MAX_ITEMS} more" if len(unresolved) > MAX_ITEMS else ""
     if not unresolved:
-        more = ["No further environments exist: create an InferenceEnvironment, or lower spec.environments"]
-    tail = [*more, *carried, *_list_remedies(_find_only_refusal(unresolved))]
-    return _join_parts(_describe_counts(request, decision, unresolved), lines, tail)
-
-
-def _list_remedies(refusals: Sequence[Refusal]) -> list[str]:
-    return [refusal.remedy for refusal in refusals if refusal.remedy]
+        more = "No further environments exist: create an InferenceEnvironment, or lower spec.environments"
+    # What to do is said where one environment is nearest and has one refusal.
+    nearest = [infeasible for infeasible in unresolved if infeasible.reason is unresolved[0].reason]
+    refusals = nearest[0].refusals if len(nearest) == 1 else ()
+    remedy = refusals[0].remedy if len(refusals) == 1 else ""
+    return _join_parts(_describe_counts(request, decision, unresolved), lines, [more, carried, remedy])
 
 
 def _describe_counts(request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible]) -> str:
@@ -120,21 +118,16 @@ def _describe_counts(request: SchedulingRequest, decision: Decision, unresolved:
     return f"{head}: {', '.join(clauses)}." if clauses else f"{head}."
 
 
-def _find_only_refusal(unresolved: Sequence[Infeasible]) -> Sequence[Refusal]:
-    """Returns the refusal of the nearest environment, if there is one such environment with one refusal."""
-    nearest = [infeasible for infeasible in unresolved if infeasible.reason is unresolved[0].reason]
-    return nearest[0].refusals if len(nearest) == 1 and len(nearest[0].refusals) == 1 else ()
-
-
-def _describe_carried(decision: Decision) -> list[str]:
+def _describe_carried(decision: Decision) -> str:
     names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
-    return [f"Kept on {join_with_more(names)} until the replacements are Ready"] if names else []
+    return f"Kept on {join_with_more(names)} until the replacements are Ready" if names else ""
 
 
 def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
     """Joins the parts; where they are too long the lines share what the rest leaves of the limit."""
-    rest = sum(len(part.encode()) + 1 for part in (head, *tail)) + len(lines)
-    return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *tail)))
+    ends = [part for part in tail if part]
+    rest = sum(len(part.encode()) + 1 for part in (head, *ends)) + len(lines)
+    return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *ends)))
 
 
 def build_scheduled(explanation: Explanation) -> Condition:
@@ -151,8 +144,8 @@ def build_invalid(problems: Iterable[Problem]) -> Condition:
 
 def build_placements_ready(placements: Sequence[Placement], desired: int) -> Condition:
     """Returns PlacementsReady; a placement whose cluster is unreachable makes it Unknown, not False."""
-    build_status, reason, message = _describe_readiness(placements, desired)
-    return Condition(type=ConditionType.PLACEMENTS_READY, status=build_status, reason=reason, message=message)
+    status, reason, message = _describe_readiness(placements, desired)
+    return Condition(type=ConditionType.PLACEMENTS_READY, status=status, reason=reason, message=message)
 
 
 def _describe_readiness(placements: Sequence[Placement], desired: int) -> tuple[Status, PlacementsReady, str]:
@@ -166,7 +159,8 @@ def _describe_readiness(placements: Sequence[Placement], desired: int) -> tuple[
     counts = f"{ready} of {desired} placements are ready"
     if ready >= desired:
         return Status.TRUE, PlacementsReady.READY, f"{counts}{_describe_obstacles(placements)}"
-    unready = sorted((p for p in placements if not p.ready), key=_failed_first)
+    phases = (Phase.FAILED, *Phase)  # those that failed come first, then those that are furthest from Ready
+    unready = sorted((p for p in placements if not p.ready), key=lambda p: (phases.index(p.phase), p.name))
     rows = join_with_more([f"{p.name} on {p.environment}: {p.phase}" for p in unready], separator="; ")
     return Status.FALSE, PlacementsReady.STARTING, f"{counts}; {rows or 'Scheduled says why there are no more'}"
 
@@ -176,12 +170,6 @@ def _describe_obstacles(placements: Sequence[Placement]) -> str:
     behind = sorted((p for p in placements if p.ready and p.obstacle), key=lambda p: p.name)
     rows = [f"{p.name} on {p.environment} keeps serving, and its {p.obstacle}" for p in behind]
     return f". {join_with_more(rows, separator='; ')}" if rows else ""
-
-
-def _failed_first(placement: Placement) -> tuple[bool, int, str]:
-    """Sorts failed placements to the front, then those that are furthest from Ready."""
-    phases = tuple(Phase)
-    return placement.phase is not Phase.FAILED, phases.index(placement.phase), placement.name
 
 
 def build_status(
@@ -210,17 +198,17 @@ def build_status(
     )
 
 
-def lower_replicas(build_status: Manifest, replicas: int) -> Manifest:
+def lower_replicas(status: Manifest, replicas: int) -> Manifest:
     """Returns an observed status in which no placement has more than `replicas`."""
-    observed = listing(build_status, "placements")
+    observed = listing(status, "placements")
     rows: list[JSON] = [{**row, "replicas": min(integer(row, "replicas"), replicas)} for row in observed]
     if rows == observed:
-        return build_status
+        return status
     sizes = [(integer(row, "nodes") * integer(row, "gpusPerNode"), integer(row, "replicas")) for row in rows]
     return {
-        **build_status,
+        **status,
         # Placements that are carried over do not count, which their rows do not show.
-        "replicas": min(integer(build_status, "replicas"), integer(build_status, "environments.placed") * replicas),
+        "replicas": min(integer(status, "replicas"), integer(status, "environments.placed") * replicas),
         "gpus": sum(gpus * count for gpus, count in sizes),
         "placements": rows,
     }
