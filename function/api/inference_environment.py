@@ -112,7 +112,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
     parsed = ParsedEnvironment(environment, problems.find_within("spec"), access=access, invalid_pools=invalid_pools)
-    return replace(parsed, value=replace(environment, broken=bool(parsed.other_problems)))
+    return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
 ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(

@@ -142,7 +142,8 @@ def _check_inputs(
     if given.resource_name == gpu_resource:
         allowed = "the resource of the network devices, not that of the GPUs"
         problems.add_invalid(f"{path}.resourceName", given.resource_name, allowed)
-    counted = given.count is not None and preset.only_counts
+    # With a number of devices, the instance type is needed only where more than that number depends on it.
+    counted = given.count is not None and all(row.keys() == {"count"} for row in preset.instance_types.values())
     optional = {"ncclNet": not block.fail_closed, "instanceType": counted}
     for name, required in takes.items():
         if required and not optional.get(name) and fields.get(name) is None:

@@ -156,11 +156,6 @@ class Preset:
         inputs["ncclNet"] = not self.nccl_net
         return inputs
 
-    @property
-    def only_counts(self) -> bool:
-        """Whether nothing but the number of devices depends on the instance type."""
-        return all(row.keys() == {"count"} for row in self.instance_types.values())
-
     def build_additions(self, inputs: PresetInputs, *, fail_closed: bool) -> PodAdditions:
         """Returns the additions to pods for complete inputs."""
         instance = self.instance_types.get(inputs.instance_type, {})

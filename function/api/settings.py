@@ -55,7 +55,8 @@ def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settin
 
 def parse_download(block: schemas.Download | None, weaker: Download, path: str, problems: Problems) -> Download:
     """Returns the settings of downloads, merged over weaker ones."""
-    block = block or schemas.Download()
+    if block is None:
+        return weaker
     resources, security = block.resources, block.security_context
     for side, amounts in (("requests", resources and resources.requests), ("limits", resources and resources.limits)):
         for name, amount in (amounts or {}).items():
@@ -76,9 +77,9 @@ def parse_download(block: schemas.Download | None, weaker: Download, path: str, 
     for key, value in dump(block).items():
         if key in _DOWNLOAD_FIELDS and value is not None and not problems.find_within(f"{path}.{key}"):
             chosen[_DOWNLOAD_FIELDS[key]] = tuple(value) if isinstance(value, list) else value
-    if "pull_secrets" in chosen:
-        chosen["pull_secrets"] = tuple(secret["name"] for secret in chosen["pull_secrets"])
-    return replace(weaker, **chosen, prepare=Prepare(block.prepare or weaker.prepare))
+    secrets = chosen.pop("pull_secrets", None)
+    pull_secrets = weaker.pull_secrets if secrets is None else tuple(secret["name"] for secret in secrets)
+    return replace(weaker, **chosen, pull_secrets=pull_secrets, prepare=Prepare(block.prepare or weaker.prepare))
 
 
 def parse_kserve(block: schemas.Kserve | None, weaker: Kserve, path: str, problems: Problems) -> Kserve:

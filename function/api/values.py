@@ -84,6 +84,9 @@ def check_env(env: Sequence[Env] | None, path: str, problems: Problems) -> None:
 
 def refuse_templates(block: BaseModel | str | None, path: str, problems: Problems) -> None:
     """Adds a problem for each text of a block that KServe would read as a template, including keys of maps."""
+    # Two braces never follow each other in JSON, except within a text: most blocks need no search.
+    if isinstance(block, BaseModel) and _TEMPLATE not in block.model_dump_json(exclude_unset=True, warnings=False):
+        return
     for at, text in _find_texts(dump(block) if isinstance(block, BaseModel) else block, path):
         if _TEMPLATE in text:
             problems.add_invalid(at, text, "without {{, which KServe reads as a template")
