@@ -4,7 +4,7 @@ Nothing starts without admission, so that two services never use the same GPUs. 
 of one shape in one pool, and for no more than that, also for a placement that was Ready before.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -50,11 +50,10 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     moved = {p.uid for p in placements if p.environment != environment.name and p.allocated is not None}
     granted = [grant for grant in environment.admitted if grant.uid in by_uid or grant.uid in moved]
     by_pool = _group_by_pool(environment, charged, granted)
-    grants_in = Counter(grant.share.pool for grant in granted)
     pools: dict[str, PoolLedger] = {}
     for pool in environment.pools:
         placements_of, grants_of = by_pool[pool.name]
-        max_grants = MAX_ADMITTED - len(granted) + grants_in[pool.name]
+        max_grants = MAX_ADMITTED - len(granted) + len(grants_of)
         pools[pool.name] = allocate_pool(pool, placements_of, grants_of, max_grants, environment.pools)
     of_other_pools = (
         _remaining_grant_of_unreadable_pool(environment, grant, by_uid.get(grant.uid))

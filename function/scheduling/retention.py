@@ -125,14 +125,10 @@ def _is_still_valid(
 
 
 def _is_reshaped(request: SchedulingRequest, profile: Profile, pool: Pool, placement: Placement) -> bool:
-    if placement.shape is None:
-        return False
-    if profile.shape is not None:
-        return profile.shape != placement.shape
-    if placement.vram is not None and placement.vram == request.model.vram:
+    if profile.shape is None and placement.vram is not None and placement.vram == request.model.vram:
         return False  # the pool's declared memory may have changed since
-    computed = compute_shape(profile, request.model.vram, pool)
-    return computed is not None and computed != placement.shape
+    shape = compute_shape(profile, request.model.vram, pool)
+    return placement.shape is not None and shape is not None and shape != placement.shape
 
 
 def scale_existing(

@@ -84,7 +84,12 @@ def schedule(
         if p.shape is not None
     ]
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
-    fault = _find_fault(snapshot)
+    fault: Refusal | None = None  # what rules out every environment at once
+    storage_fault = find_unsatisfiable_storage(request, known)
+    if storage_fault is not None:
+        fault = Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=storage_fault)
+    elif not known:
+        fault = Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
     limit = 0 if fault else desired
     rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
@@ -103,16 +108,6 @@ def schedule(
         candidates=len(snapshot.environments),
         desired=desired,
     )
-
-
-def _find_fault(snapshot: _Snapshot) -> Refusal | None:
-    """Returns what rules out every environment at once."""
-    fault = find_unsatisfiable_storage(snapshot.request, snapshot.environments.values())
-    if fault is not None:
-        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=fault)
-    if not snapshot.environments:
-        return Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
-    return None
 
 
 def find_unsatisfiable_storage(
