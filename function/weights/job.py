@@ -1,4 +1,4 @@
-"""Builds download Jobs, the ConfigMap with their scripts, and what KServe's initializer gets for the same download.
+"""Download Jobs, the ConfigMap with their scripts, and what KServe's initializer gets for the same download.
 
 A Job has one pod with one container of the initializer's image: its python runs our script (scripts/), which runs the
 initializer and proves what it fetched. The scripts are mounted from a ConfigMap whose name holds a hash of its content.
@@ -11,6 +11,11 @@ its model. Namespaces that enforce Pod Security `restricted` refuse such pods, a
 So it gets ten minutes until a pod is observed, and the full time from then on: the deadline is the one part of a Job
 that may change.
 
+The script exits with a code per cause (scripts/download_script.py owns the codes). Causes that a retry cannot cure end
+the Job at once; the others use up the Job's backoff limit, and the last attempt exits with a code of its own that ends
+the Job too. So the Job's own condition names the cause either way: `podFailurePolicy` copies the exit code into it.
+What ends a pod from outside (eviction, the kernel) leaves no code: all that is known is that attempts ran out.
+
 Where each pod downloads its own copy, KServe merges a container of the initializer's name in the service's template
 into its own. The pod is the engine's: image, resources and variables are merged, images are pulled with the pod's
 Secrets, and the download's service account does not apply. KServe mounts certificates for `s3://` alone, for the
@@ -18,19 +23,27 @@ variables that it reads itself; for the hub we mount them.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from importlib import resources
 
+from function.contract import Composed
 from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
+from function.remote.health import assess
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.observed_object import State
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, download_uri, model_directory
 from function.weights.scripts.download_script import PROGRAM, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
+JOB = "job-"
+_DESCRIBED = "spec.forProvider.manifest"
 MOUNT = "/mnt/models"
 CONTAINER, PREPARE_CONTAINER = "download", "prepare"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
@@ -67,6 +80,58 @@ _FINAL_CODES: dict[str, list[JSON]] = {
     PREPARE_CONTAINER: [FULL, REFUSED],
 }
 _POD_COUNTS = ("active", "failed", "succeeded", "terminating")
+
+
+class JobFailure(Enum):
+    """Why a Job failed for good: its name in messages, and what to do."""
+
+    UNAUTHORISED = (
+        "Unauthorised",
+        "the source refused access: check the token, and that its owner may read the repository",
+    )
+    NOT_FOUND = "NotFound", "the source does not know the repository, revision or file: correct the model's source"
+    DISK_FULL = "DiskFull", "the claim is full: {size_advice}"
+    NOT_WRITABLE = (
+        "NotWritable",
+        (
+            "the download's user (1000 unless storage.download.securityContext sets another) may not write to the "
+            "claim, nor may root change that where storage.download.prepare lets it try (root_squash, read-only): "
+            "correct its permissions"
+        ),
+    )
+    INCOMPLETE = (
+        "Incomplete",
+        "files are missing or truncated after the download: check the repository and the patterns",
+    )
+    RATE_LIMITED = "RateLimited", "the source keeps limiting the rate: use a token or a mirror, or wait"
+    UNREACHABLE = (
+        "Unreachable",
+        "the source cannot be reached from the cluster: check proxies, mirrors and its network",
+    )
+    KILLED = "Killed", "the download was killed, most often for memory: raise storage.download.resources"
+    UNKNOWN = "Unknown", "the pod's log says why"
+    DEADLINE_EXCEEDED = (
+        "DeadlineExceeded",
+        "storage.download.activeDeadlineSeconds passed: raise it, or check the network's speed",
+    )
+    NO_POD = (
+        "NoPod",
+        (
+            "no pod could be created in ten minutes: the namespace may enforce Pod Security restricted, which refuses "
+            "what storage.download.prepare or securityContext ask for. Let it enforce baseline, or set prepare: Never "
+            "and correct the claim's permissions"
+        ),
+    )
+    EXHAUSTED = "Exhausted", "every attempt was ended from outside (eviction, node loss): look at the pod's events"
+
+    def __init__(self, label: str, advice: str) -> None:
+        self.label = label
+        self.advice = advice
+
+
+_BY_CODE = {cause.gave_up: JobFailure[cause.name] for cause in Exit} | {REFUSED: JobFailure.NOT_WRITABLE}
+_CODE = re.compile(r"exit code ([0-9]{1,3})(?![0-9])")
+_BY_REASON = {"DeadlineExceeded": JobFailure.DEADLINE_EXCEEDED, "BackoffLimitExceeded": JobFailure.EXHAUSTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,3 +418,77 @@ def _build_volumes(spec: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON],
         volumes.extend(spec.credential.volumes)
         mounts.extend(spec.credential.mounts)
     return volumes, mounts
+
+
+def find_failure(job: Manifest) -> JobFailure | None:
+    """Finds why an observed Job failed; None where it has not."""
+    failed = manifests.condition(job, "Failed")
+    if failed.get("status") != "True":
+        return None
+    code, reason = _CODE.search(manifests.text(failed, "message")), manifests.text(failed, "reason")
+    if reason == "PodFailurePolicy" and code:
+        return _BY_CODE.get(int(code[1]), JobFailure.UNKNOWN)
+    if reason == "DeadlineExceeded" and never_had_pods(job):
+        return JobFailure.NO_POD
+    return _BY_REASON.get(reason, JobFailure.UNKNOWN)
+
+
+def jobs_for_same_download(
+    writer: ObjectWriter, namespace: str, claim: str, source: HuggingFaceSource | UriSource
+) -> tuple[str, ...]:
+    """Lists the observed Jobs that fetch the same bytes to the same claim, under whatever settings."""
+    download = (namespace, [build_download_args(source)], [{"claimName": claim}])
+    return tuple(
+        key
+        for key, observed in sorted(writer.observed.items())
+        if key.startswith(JOB) and _identify_download(manifests.mapping(observed, _DESCRIBED)) == download
+    )
+
+
+def _identify_download(job: Manifest) -> tuple[object, ...]:
+    pod = manifests.mapping(job, "spec.template.spec")
+    args = [container.get("args") for container in manifests.listing(pod, "containers")]
+    claims = (volume.get("persistentVolumeClaim") for volume in manifests.listing(pod, "volumes"))
+    return manifests.text(job, "metadata.namespace"), args, [claim for claim in claims if claim]
+
+
+def find_equivalent_job(writer: ObjectWriter, job: Manifest, same_download: Iterable[str]) -> str:
+    """Finds the composed resource of the Job that stands for a planned one.
+
+    A completed Job for the same bytes and `retry` counts whatever its settings are. Otherwise it is the planned one,
+    which resumes over the files of others: a Job cannot be changed.
+    """
+    retry = manifests.get(job, "metadata.annotations")
+    for key in same_download:
+        has_same_retry = manifests.get(writer.observed[key], f"{_DESCRIBED}.metadata.annotations") == retry
+        if has_same_retry and assess(writer.read(key).manifest).up:
+            return key
+    return JOB + manifests.text(job, "metadata.name")
+
+
+def find_write_failures(writer: ObjectWriter, same_download: Iterable[str]) -> tuple[str, ...]:
+    """Finds the Jobs that prove that the download may not write to its directory.
+
+    A Job that could not write is followed by one that root prepares, once: the first is the proof until the prepared
+    one is observed, and from then on the prepared one is, whatever `retry` is.
+    """
+    return tuple(
+        key
+        for key in same_download
+        if is_prepared(manifests.mapping(writer.observed[key], _DESCRIBED))
+        or find_failure(writer.read(key).manifest) is JobFailure.NOT_WRITABLE
+    )
+
+
+def compose_job(writer: ObjectWriter, key: str, job: Manifest, policy: ManagementPolicy) -> Composed:
+    """Composes the Object for a Job that must run.
+
+    Several placements may describe one Job, and none may shorten the deadline of a Job that runs: each only observes
+    until it knows whether the Job exists.
+    """
+    remote = writer.read(key)
+    is_unknown = not remote.seen and remote.state is not State.ABSENT
+    if policy is ManagementPolicy.RETAIN and needs_privileges(job) and is_unknown:
+        return writer.compose(key, job, ManagementPolicy.OBSERVE_ONLY)
+    written = manifests.mapping(writer.observed.get(key), _DESCRIBED)
+    return writer.compose(key, with_pod_start_deadline(job, written, remote.manifest), policy)

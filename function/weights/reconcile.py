@@ -24,7 +24,7 @@ from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import build_claim, find_immutable_changes, get_access_mode, get_capacity
 from function.weights.credentials import SecretCopy, list_pull_secret_copies
 from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
-from function.weights.observed_jobs import (
+from function.weights.job import (
     JOB,
     compose_job,
     find_equivalent_job,
@@ -152,7 +152,7 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
 
 def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, ...]) -> _Observed:
     writer, claim, recorded, wanted = observed.writer, observed.claim, observed.recorded, observed.wanted
-    key = find_equivalent_job(writer, planned, same_download)
+    key = find_equivalent_job(writer, planned.manifest, same_download)
     job = writer.read(key)
     outdated = is_outdated(recorded, wanted, claim, job)
     is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)

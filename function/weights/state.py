@@ -16,7 +16,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import ClaimPlan, can_be_mounted_by, get_access_mode
 from function.weights.credentials import SecretCopy
-from function.weights.observed_jobs import JobFailure, find_failure
+from function.weights.job import JobFailure, find_failure
 from function.weights.planner import StoragePlan
 
 

@@ -13,7 +13,7 @@ from function.remote.observed_object import ObservedObject, State
 from function.status.weights import describe_storage
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import SecretCopy
-from function.weights.observed_jobs import JobFailure
+from function.weights.job import JobFailure
 from function.weights.planner import StoragePlan
 from function.weights.request import Case as Row
 from function.weights.state import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.weights.observed_jobs import JobFailure, find_failure
+from function.weights.job import JobFailure, find_failure
 from function.weights.scripts.download_script import Exit
 
 

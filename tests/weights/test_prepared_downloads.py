@@ -7,7 +7,7 @@ import pytest
 
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
-from function.weights.observed_jobs import compose_job
+from function.weights.job import compose_job
 from tests.support.plane import manifests, only, plane, remote, said
 from tests.support.remote_scene import set_field
 from tools.control_plane import ControlPlane

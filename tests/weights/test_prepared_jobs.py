@@ -6,8 +6,7 @@ import pytest
 
 from function.domain.settings import BUILT_IN, Download
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.weights.job import build_job, with_pod_start_deadline
-from function.weights.observed_jobs import JobFailure, find_failure
+from function.weights.job import JobFailure, build_job, find_failure, with_pod_start_deadline
 from tests.weights.test_job import KEY, TASK
 
 PREPARED = replace(TASK, is_prepared=True)
