@@ -25,4 +25,4 @@ class Echo:
 logging.configure()
 CERTIFICATES = os.environ["TLS_SERVER_CERTS_DIR"]
 CREDENTIALS = runtime.load_credentials(CERTIFICATES)
-asyncio.run(serve(Echo(), "127.0.0.1:0", CREDENTIALS, (("grpc.max_receive_message_length", 32 * 2**20),)))
+asyncio.run(serve(Echo().RunFunction, "127.0.0.1:0", CREDENTIALS, (("grpc.max_receive_message_length", 32 * 2**20),)))

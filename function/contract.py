@@ -6,19 +6,12 @@ command line does the same from files or a live cluster.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, Status
 
 RESPONSE_BYTES = 4 * 2**20  # Crossplane reads no larger response: the default of its gRPC client (docs/facts.md)
-
-
-class Answer(Enum):
-    """A requirement that Crossplane has not answered yet, unlike one that it has answered with nothing."""
-
-    PENDING = "pending"
 
 
 class RequiredResource(NamedTuple):
@@ -49,9 +42,9 @@ class Call:
     context: Manifest = field(default_factory=dict)
     pause: Pause = field(default=noop, compare=False)  # called between two environments; may raise to end the call
 
-    def answer(self, name: str) -> Answered | Answer:
-        """Returns the resources for a requirement, in any order, or that it is not answered yet."""
-        return self.answers.get(name, Answer.PENDING)
+    def answer(self, name: str) -> Answered | None:
+        """Returns the resources for a requirement, in any order; None: Crossplane has not answered it yet."""
+        return self.answers.get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

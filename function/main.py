@@ -9,8 +9,10 @@ are answered.
 import asyncio
 import gc
 import signal
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
 
 import click
 import grpc
@@ -24,7 +26,6 @@ from function.api.problems import build_schemas
 from function.executor import FairExecutor
 from function.metrics import Metrics
 from function.runner import Runner
-from function.tls import load_credentials
 
 # gRPC's own grace period does not cover calls that wait for the one being answered. Both together are less than the
 # 30 s that a pod has to end.
@@ -39,13 +40,7 @@ SERVICES = (*runtime.SERVICE_NAMES, health.SERVICE_NAME)
 FUNCTIONS = tuple(name for name in runtime.SERVICE_NAMES if name != reflection.SERVICE_NAME)
 
 
-class Function(Protocol):
-    """Answers a RunFunctionRequest as it came from the wire."""
-
-    async def RunFunction(  # noqa: N802  # gRPC's name
-        self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
-    ) -> RunFunctionResponse:
-        """Returns the response."""
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, RunFunctionResponse]"
 
 
 @click.command(context_settings={"default_map": {"max_recv_message_size": RECEIVE_MEGABYTES}})
@@ -69,7 +64,7 @@ def cli(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Serve the composition function for large language models."""
     logging.configure(logging.Level.DEBUG if debug else logging.Level.INFO)
-    credentials = None if insecure else _credentials(tls_certs_dir)
+    credentials = None if insecure else load_credentials(tls_certs_dir)
     send = max_recv_message_size if max_send_message_size is None else max_send_message_size
     options = (
         ("grpc.max_receive_message_length", max_recv_message_size * 2**20),
@@ -83,11 +78,11 @@ def cli(  # noqa: PLR0913  # one for each option
     runner = Runner(metrics=metrics, executor=FairExecutor(), trust_versions=credentials is not None)
     if metrics_address:
         _publish(metrics, metrics_address)
-    asyncio.run(serve(runner, address, credentials, options))
+    asyncio.run(serve(runner.RunFunction, address, credentials, options))
 
 
 async def serve(
-    function: Function,
+    run_function: Callable[[bytes, Context], Awaitable[RunFunctionResponse]],
     address: str,
     credentials: grpc.ServerCredentials | None,
     options: Sequence[tuple[str, int]] = (),
@@ -96,11 +91,9 @@ async def serve(
     server, composes = grpc.aio.server(options=options), asyncio.Event()
     composes.set()
 
-    async def answer(
-        request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
-    ) -> RunFunctionResponse:
+    async def answer(request: bytes, context: Context) -> RunFunctionResponse:
         await composes.wait()
-        return await function.RunFunction(request, context)
+        return await run_function(request, context)
 
     run = grpc.unary_unary_rpc_method_handler(answer, response_serializer=RunFunctionResponse.SerializeToString)
     for name in FUNCTIONS:
@@ -134,13 +127,40 @@ async def serve(
     await stopped
 
 
-def _credentials(directory: str | None) -> grpc.ServerCredentials:
+def load_credentials(directory: str | None) -> grpc.ServerCredentials:
+    """Returns mTLS credentials from tls.crt, tls.key and ca.crt of a directory; callers must show a certificate.
+
+    The files are read again at every new connection, so that a renewed Secret needs no restart; the SDK's own loader
+    reads them once. While a file cannot be read, or a certificate does not match its key, as between two writes, gRPC
+    goes on with the previous ones.
+    """
     if directory is None:
         raise click.UsageError("Give --tls-server-certs-dir to serve with mTLS, or --insecure.")
+    folder = Path(directory)
     try:
-        return load_credentials(directory)
+        current = _read_certificates(folder)
     except OSError as error:
         raise click.ClickException(f"cannot read certificates: {error}") from error
+
+    def reload() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal current
+        with suppress(OSError):
+            files = _read_certificates(folder)
+            if files != current:
+                current = files
+                return _configure(files)
+        return None
+
+    return grpc.dynamic_ssl_server_credentials(_configure(current), reload, require_client_authentication=True)
+
+
+def _read_certificates(folder: Path) -> tuple[bytes, ...]:
+    return tuple((folder / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt"))
+
+
+def _configure(files: tuple[bytes, ...]) -> grpc.ServerCertificateConfiguration:
+    certificate, key, authority = files
+    return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
 
 
 def _publish(metrics: Metrics, address: str) -> None:

@@ -12,7 +12,7 @@ from function.api.inference_environment import ClusterAccess, parse_environment
 from function.api.model_placement import PLACEMENTS
 from function.composers import node_collection, requirements
 from function.composers.outcome import build_outcome, keep_observed, observed_status
-from function.contract import Answer, Call, Composed, Outcome, Requirement
+from function.contract import Call, Composed, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
@@ -101,7 +101,7 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
         return {requirements.PLACEMENTS: requirements.placements()}
     key = requirements.key_placements_on(environment.name)
     required, labelled = {key: requirements.placements(environment=environment.name)}, call.answer(key)
-    if labelled is Answer.PENDING:
+    if labelled is None:
         return required
     known = {placement.uid for placement in PLACEMENTS.parse(labelled) if placement}
     for row in listing(mapping(call.xr, "status"), "admitted"):
@@ -116,7 +116,7 @@ def _compute_ledger(call: Call, environment: Environment) -> Manifest | None:
     placements: dict[str, Placement] = {}
     for key in _require_placements(call, environment):
         answer = call.answer(key)
-        if answer is Answer.PENDING:
+        if answer is None:
             return None
         on_environment = (p for p in PLACEMENTS.parse(answer) if p and p.environment == environment.name)
         placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}

@@ -18,7 +18,7 @@ from function.api.model_placement import PLACEMENTS
 from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.composers.resolve import UnresolvedError, resolve_model
-from function.contract import RESPONSE_BYTES, Answer, Call, Composed, Outcome, RequiredResource, Requirement
+from function.contract import RESPONSE_BYTES, Call, Composed, Outcome, RequiredResource, Requirement
 from function.domain.cache import Consumer, Hydration, ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model
@@ -177,7 +177,7 @@ def _require_environments(call: Call, cache: ModelCache) -> dict[str, Requiremen
     if cache.environments is None:
         required[requirements.ENVIRONMENTS] = requirements.environments(cache.selector.equalities)
         listed = call.answer(requirements.ENVIRONMENTS)
-        if listed is Answer.PENDING:
+        if listed is None:
             return required
         names -= {environment.name for environment in ENVIRONMENTS.parse(listed, BUILT_IN)}
     return required | requirements.environments_by_name(sorted(names))
@@ -192,7 +192,7 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
         return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
     required = {requirements.PLACEMENTS: requirements.placements(cache.namespace, cache=cache.name)}
     listed = call.answer(requirements.PLACEMENTS)
-    if listed is Answer.PENDING:
+    if listed is None:
         return required
     labelled = {placement.name for placement in PLACEMENTS.parse(listed) if placement}
     for name in (consumer.name for consumer in cache.consumers if consumer.name not in labelled):
@@ -224,7 +224,7 @@ def _collect_answers(call: Call, names: Iterable[str]) -> list[RequiredResource]
     """Returns all resources for these requirements."""
     resources: list[RequiredResource] = []
     for answer in map(call.answer, names):
-        if answer is Answer.PENDING:
+        if answer is None:
             raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
         resources += answer
     return resources

@@ -15,7 +15,7 @@ from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.composers.placement_writer import build_labels
 from function.composers.resolve import UnresolvedError, resolve_placement
-from function.contract import Answer, Call, Condition, Outcome, Requirement
+from function.contract import Call, Condition, Outcome, Requirement
 from function.domain.cache import ManagedCache, NamedCache
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
@@ -26,9 +26,10 @@ from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, check_admission
 from function.scheduling.quota import find_excess, may_exceed
+from function.serving.digest import compute_spec_digest
 from function.serving.rollout import (
     ServiceRollout,
-    compute_planned_digest,
+    build_serving_request,
     hold_services,
     name_service,
     reconcile_service,
@@ -71,7 +72,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         except UnresolvedError as error:
             outcome = _hold(call, settings, required, error.conditions, parsed.value)
     composed = adopt_objects(outcome.composed, call, orphans)
-    if listed is Answer.PENDING:
+    if listed is None:
         composed = carry_over(call.observed) | composed
     return replace(outcome, composed=composed)
 
@@ -167,8 +168,10 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     is_hydrated = bool(resolved.placement.hydration.completed_at)
     planned = plan_weights(_request_storage(resolved), ObservedStorage(service_exists=_has_service(call)))
     plan = planned.accept(claim_exists=is_hydrated, weights_exist=is_hydrated)
-    name = name_service(resolved.placement, resolved.shape)
-    return (name, compute_planned_digest(resolved, plan)) if plan else None
+    if plan is None:
+        return None
+    request = build_serving_request(resolved, plan, placement.replicas)
+    return request.name, compute_spec_digest(request)
 
 
 def required_resources(call: Call) -> dict[str, Requirement]:
@@ -199,7 +202,7 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     placement, limits, quota_excess = resolved.placement, resolved.settings.limits, None
     if may_exceed(placement, limits):
         listed = call.answer(requirements.PLACEMENTS)
-        if listed is Answer.PENDING:
+        if listed is None:
             raise UnresolvedError(_RESOLVED, references.resolving(ConditionType.ADMITTED))
         others = (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid)
         quota_excess = find_excess(placement, others, limits)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from function.api.parse_cache import ParseCache
 from function.composers import requirements
-from function.contract import Answer, Call, Requirement
+from function.contract import Call, Requirement
 from function.domain.environment import Environment
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import HardwareAsDeclared
@@ -57,13 +57,13 @@ def observe_environment(call: Call, environment: Environment) -> ObservedEnviron
     if NODES not in call.observed:
         definition = call.answer(requirements.NODES_DEFINITION)
         pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
-        if isinstance(definition, Answer):
+        if definition is None:
             return ObservedEnvironment(environment=environment, observation=pending)
         if not any(serves_collections(item.load()) for item in definition):
             return _skip_observation(environment, Unobserved.NO_KIND)
         return ObservedEnvironment(environment=environment, observation=pending, selector=selection.selector)
     answer = call.answer(requirements.NODES)
-    members = None if isinstance(answer, Answer) else MEMBERS.parse(answer)
+    members = None if answer is None else MEMBERS.parse(answer)
     observation = observe_nodes(call.observed[NODES], members)
     if observation.reason is None:
         facts = summarize_pools(environment, observation.nodes)

@@ -9,7 +9,7 @@ from function.api.cluster_model import parse_model
 from function.api.inference_environment import name_provider_config, parse_environment
 from function.api.model_cache import parse_model_cache
 from function.composers import requirements
-from function.contract import Answer, Call, Condition
+from function.contract import Call, Condition
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
@@ -106,7 +106,7 @@ def _resolve_cache(call: Call, choice: NamedCache, namespace: str) -> ModelCache
 def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
     """Returns the resource that answers a requirement."""
     answer = call.answer(requirement)
-    if answer is Answer.PENDING:
+    if answer is None:
         raise UnresolvedError(references.resolving(not_found.type))
     if not answer:
         raise UnresolvedError(not_found)

@@ -16,7 +16,7 @@ from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS, parse_placement
 from function.composers import requirements
-from function.contract import Answer, Answered, Call, RequiredResource, Requirement
+from function.contract import Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, NamedCache
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
@@ -91,7 +91,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     """
     required = {**own.requirements, **_require_placements_on_used(own), **_require_namespace(call, settings)}
     has_file_environments = False
-    if labels and call.answer(requirements.ENVIRONMENTS) is Answer.PENDING:
+    if labels and call.answer(requirements.ENVIRONMENTS) is None:
         selected = _widen(call, own, required | _require_environments(labels), settings)
         has_file_environments = selected.has_file_environments
         if not selected.answered or not has_file_environments:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from function.contract import Answer, Answered, Call, Composed, RequiredResource
+from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, flag, get, listing, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
@@ -98,7 +98,7 @@ def find_orphan_placements(
     return orphans
 
 
-def find_orphan_objects(call: Call, listed: Answered | Answer, *, deleting: bool = False) -> dict[str, Manifest]:
+def find_orphan_objects(call: Call, listed: Answered | None, *, deleting: bool = False) -> dict[str, Manifest]:
     """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name; none while it is pending.
 
     Args:
@@ -111,7 +111,7 @@ def find_orphan_objects(call: Call, listed: Answered | Answer, *, deleting: bool
     observed_names = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
     orphans: dict[str, Manifest] = {}
-    if listed is Answer.PENDING or not uid:
+    if listed is None or not uid:
         return orphans
     for manifest in sorted((item.load() for item in listed if item.uid not in observed_uids), key=_is_deleting):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
@@ -156,7 +156,7 @@ def adopt_objects(composed: Mapping[str, Composed], call: Call, orphans: Mapping
     return adopt({**(carry_over(call.observed) if service_leaves else composed), **leaving}, orphans)
 
 
-def carry_over_all(call: Call, listed: Answered | Answer) -> dict[str, Composed]:
+def carry_over_all(call: Call, listed: Answered | None) -> dict[str, Composed]:
     """Returns everything observed, and every orphan, as it is."""
     orphans = find_orphan_objects(call, listed)
     return adopt(carry_over(observe_orphans(call, orphans).observed), orphans)

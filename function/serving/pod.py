@@ -49,6 +49,10 @@ def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: b
     additions, between = request.pool.pod_overrides(nodes), request.pool.inter_node_settings(nodes)
     if between and between.start:
         launch = wrap_in_shell(launch, between.start)
+    # Images of a pod are pulled with all of its Secrets, whichever container they are for.
+    initializer = request.initializer.pull_secrets if request.initializer else ()
+    secrets = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *initializer}
+    pull_secrets: list[JSON] = [{"name": name} for name in sorted(secrets)]
     return prune(
         {
             "nodeSelector": {**dict(request.pool.labels)} or None,
@@ -61,7 +65,7 @@ def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: b
             "schedulerName": additions.scheduler or None,
             "runtimeClassName": additions.runtime_class or None,
             "serviceAccountName": additions.service_account or None,
-            "imagePullSecrets": _list_pull_secrets(request, additions) or None,
+            "imagePullSecrets": pull_secrets or None,
             "resourceClaims": list(additions.resource_claims) or None,
             "initContainers": [_build_initializer(request.initializer)] if request.initializer else None,
             "containers": [_build_engine_container(request, run, launch, is_leader=is_leader)],
@@ -189,13 +193,6 @@ def _repeat_preset_capabilities(security: Manifest, preset: tuple[str, ...]) -> 
     names = {name for name in added if isinstance(name, str)} if isinstance(added, list) else set()
     rest = {key: value for key, value in security.items() if key != "capabilities"}
     return rest if names <= set(preset) else {**rest, "capabilities": {"add": [*sorted({*names, *preset})]}}
-
-
-def _list_pull_secrets(request: ServingRequest, additions: PodAdditions) -> list[JSON]:
-    # Images of a pod are pulled with all of its Secrets, whichever container they are for.
-    initializer = request.initializer.pull_secrets if request.initializer else ()
-    names = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *initializer}
-    return [{"name": name} for name in sorted(names)]
 
 
 def _list_pod_volumes(request: ServingRequest) -> list[JSON]:

@@ -25,7 +25,7 @@ from function.remote.health import Level, assess
 from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
 from function.scheduling.admission import Admission
-from function.serving.digest import ServingRequest, compute_spec_digest
+from function.serving.digest import ServingRequest
 from function.serving.service import build_service, find_service_problems, identify_service
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.credentials import list_pull_secret_copies
@@ -90,7 +90,7 @@ def _compose_services(
     replicas = min(admitted, running) if cannot_mount else admitted
     if has_shape:
         replicas = min(placement.replicas, max(replicas, running))
-    request = _build_request(resolved, weights.plan, replicas)
+    request = build_serving_request(resolved, weights.plan, replicas)
     problems = find_service_problems(request)
     if problems:
         return replace(unchanged, problems=problems)
@@ -283,12 +283,8 @@ def _may_have_pods(remote: ObservedObject, *, ever_ready: bool) -> bool:
     return not remote.present or health.up or (ever_ready and health.level is not Level.FAILED)
 
 
-def compute_planned_digest(resolved: ResolvedPlacement, plan: StoragePlan) -> str:
-    """Returns the spec digest of the service of a placement; its pods restart when it differs from the running one."""
-    return compute_spec_digest(_build_request(resolved, plan, resolved.placement.replicas))
-
-
-def _build_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
+def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
+    """Returns the request for the service of a placement."""
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
         name=name_service(placement, resolved.shape),

@@ -36,4 +36,4 @@ def recover(call: Call, _: Unfinished, __: str) -> Outcome:
 
 
 logging.configure()
-asyncio.run(serve(Runner(compose, recover, executor=FairExecutor()), "127.0.0.1:0", None))
+asyncio.run(serve(Runner(compose, recover, executor=FairExecutor()).RunFunction, "127.0.0.1:0", None))

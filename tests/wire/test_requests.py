@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench import wire
-from function.contract import Answer, Call, RequiredResource
+from function.contract import Call, RequiredResource
 from function.kube.manifests import JSON, Manifest
 from function.wire.requests import MalformedError, identify_items, parse_metadata, read_call, split_request
 from function.wire.structs import read_struct
@@ -98,7 +98,7 @@ def test_requirement_has_three_states() -> None:
         }
     )
     call = received(request)
-    assert call.answer("unasked") is Answer.PENDING, "absent: not answered yet"
+    assert call.answer("unasked") is None, "absent: not answered yet"
     assert call.answer("none") == (), "present without items: answered, none"
     answer = call.answer("some")
     assert isinstance(answer, tuple)
