@@ -35,7 +35,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if parsed.access is None or parsed.value.broken:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
         outcome = keep_observed(call, settings, required, invalid)
-        return replace(outcome, status={**outcome.status, **(_compute_ledger(call, parsed.value) or {})})
+        return replace(outcome, status={**outcome.status, **_compute_ledger(call, parsed.value)})
 
     observed = node_collection.observe_environment(call, parsed.value)
     environment = observed.environment
@@ -61,15 +61,12 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if observed.selector is not None:
         composed[NODES] = build_collection(writer, observed.selector)
     preset, storage_class = writer.read(PRESET), writer.read(CLASS)
-    ledger = _compute_ledger(call, environment)
-    if ledger is None:
-        ledger = {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
     return build_outcome(
         call,
         settings,
         requirements=required,
         composed=composed,
-        status={**report.build_status(environment, storage_class), **ledger},
+        status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment)},
         conditions=[
             report.build_cluster_ready(preset, parsed.access.kubeconfig),
             report.build_pools_valid(environment.pools, parsed.pool_problems),
@@ -111,13 +108,13 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     return required
 
 
-def _compute_ledger(call: Call, environment: Environment) -> Manifest | None:
-    """Returns the ledger to publish; None while a requirement of placements is not answered."""
+def _compute_ledger(call: Call, environment: Environment) -> Manifest:
+    """Returns the ledger to publish: the published one while a requirement of placements is not answered."""
     placements: dict[str, Placement] = {}
     for key in _require_placements(call, environment):
         answer = call.answer(key)
         if answer is None:
-            return None
+            return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
         on_environment = (p for p in PLACEMENTS.parse(answer) if p and p.environment == environment.name)
         placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}
     ledger = admit_placements(environment, placements.values())

@@ -44,7 +44,7 @@ def required_resources(call: Call, environment: Environment) -> dict[str, Requir
         return {}
     collection = call.observed.get(NODES)
     if collection is None:
-        return {requirements.NODES_DEFINITION: requirements.nodes_definition()}
+        return {requirements.NODES_DEFINITION: requirements.COLLECTIONS_CRD}
     name, namespace = text(collection, "metadata.name"), text(collection, "metadata.namespace")
     return {requirements.NODES: requirements.nodes(name, namespace)}
 

@@ -19,6 +19,7 @@ CACHE = "cache"
 OBJECTS = "objects"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
+COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)
 _ENVIRONMENT = "environment-"
 _ON = "placements-on-"
 _PLACEMENT = "placement-"
@@ -84,8 +85,3 @@ def cache(name: str, namespace: str) -> Requirement:
 def nodes(collection: str, namespace: str) -> Requirement:
     """Requires the Objects of a collection."""
     return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels={MEMBERSHIP: collection})
-
-
-def nodes_definition() -> Requirement:
-    """Requires the CRD of collections."""
-    return Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from function.contract import Composed
 from function.domain.environment import (
@@ -37,6 +38,7 @@ from function.reasons import HardwareAsDeclared
 from function.remote.object_writer import API_VERSION, ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
 
+Value = TypeVar("Value", int, str)
 KIND = "ObservedObjectCollection"
 # The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
 DEFINITION = "observedobjectcollections.kubernetes.m.crossplane.io"
@@ -418,31 +420,27 @@ def _find_overlap(shared: Sequence[tuple[Node, str]]) -> Iterable[Drift]:
 
 def _find_contradictions(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
     """Yields one row for each declared field that nodes contradict, with the worst value."""
-    fewer = {
-        n.name: count for n in nodes if (count := n.read_number(_COUNT)) is not None and count < pool.gpus_per_node
-    }
-    if fewer:
-        least = min(fewer.values())
-        yield _drift(Drifted.GPUS_PER_NODE, pool.gpus_per_node, least, [n for n, c in fewer.items() if c == least])
-    limit = (pool.memory_per_gpu or 0) * 100
-    less = {n.name: m for n in nodes if (m := n.read_number(_MEMORY)) and limit > m * _MIB * _MEMORY_PERCENT}
-    if less and pool.memory_per_gpu:
-        least = min(less.values())
-        declared = f"{pool.memory_per_gpu // _MIB}Mi"
-        yield _drift(Drifted.MEMORY_PER_GPU, declared, f"{least}Mi", [n for n, m in less.items() if m == least])
-    products = {n.name: _contradicting_product(pool, n) for n in nodes}
-    yield from _find_first_value(Drifted.ACCELERATOR_TYPE, pool.accelerator_type, products)
+    counts = {n.name: count for n in nodes if (count := n.read_number(_COUNT)) is not None}
+    fewer = {name: count for name, count in counts.items() if count < pool.gpus_per_node}
+    yield from _find_lowest(Drifted.GPUS_PER_NODE, pool.gpus_per_node, fewer)
+    memory = pool.memory_per_gpu or 0
+    less = {n.name: m for n in nodes if (m := n.read_number(_MEMORY)) and memory * 100 > m * _MIB * _MEMORY_PERCENT}
+    yield from _find_lowest(Drifted.MEMORY_PER_GPU, f"{memory // _MIB}Mi", less, "Mi")
+    products = {n.name: product for n in nodes if (product := _contradicting_product(pool, n))}
+    yield from _find_lowest(Drifted.ACCELERATOR_TYPE, pool.accelerator_type, products)
     yield from _find_small_nvlink_domain(pool, nodes)
     on_all = set.intersection(*({str(t) for t in _untolerated_taints(n, pool)} for n in nodes)) if nodes else set()
     for taint in sorted(on_all)[:1]:
         yield _drift(Drifted.TAINTS, "not among them", taint, [n.name for n in nodes])
-    strategies = {n.name: n.labels.get(_MIG, "") for n in nodes}
-    yield from _find_first_value(Drifted.MIG, "none", {n: "" if s == "none" else s for n, s in strategies.items()})
+    strategies = {n.name: strategy for n in nodes if (strategy := n.labels.get(_MIG, "")) not in ("", "none")}
+    yield from _find_lowest(Drifted.MIG, "none", strategies)
 
 
-def _find_first_value(drifted: Drifted, declared: str, values: Mapping[str, str]) -> Iterable[Drift]:
-    for value in sorted({value for value in values.values() if value})[:1]:
-        yield _drift(drifted, declared, value, [name for name, other in values.items() if other == value])
+def _find_lowest(drifted: Drifted, declared: object, values: Mapping[str, Value], unit: str = "") -> Iterable[Drift]:
+    """Yields the lowest of the contradicting values by node, where there are any."""
+    if values:
+        lowest = min(values.values())
+        yield _drift(drifted, declared, f"{lowest}{unit}", [name for name, value in values.items() if value == lowest])
 
 
 def _contradicting_product(pool: Pool, node: Node) -> str:

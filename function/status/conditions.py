@@ -92,9 +92,6 @@ def list_changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, 
             warning=new.status is Status.FALSE and new.reason not in _PROGRESS,
         )
         for new in conditions
-        if new.status is not Status.UNKNOWN and _is_changed(condition(xr, new.type), new)
+        for old in [condition(xr, new.type)]
+        if new.status is not Status.UNKNOWN and (old.get("status"), old.get("reason")) != (new.status, new.reason)
     )
-
-
-def _is_changed(old: Manifest, new: Condition) -> bool:
-    return (old.get("status"), old.get("reason")) != (new.status, new.reason)
