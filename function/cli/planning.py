@@ -31,8 +31,8 @@ from function.scheduling.verdicts import Rank, SchedulingRequest
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load
+from function.weights.claim import estimate_load
 from function.weights.planner import plan_weights
-from function.weights.sizing import estimate_load
 
 
 class Verdict(StrEnum):

@@ -31,10 +31,10 @@ from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, find_remote_namespace
 from function.status import model_cache as report
 from function.status import references
+from function.weights.claim import Size
 from function.weights.consumers import find_consumers, has_consumers, list_claims, list_owned_claims, may_have_consumers
 from function.weights.reconcile import SCRIPTS, reconcile_weights
 from function.weights.request import build_cache_request
-from function.weights.sizing import Size
 
 _SEPARATOR = "/"  # between environment and composed resource
 # Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the

@@ -37,12 +37,12 @@ from function.serving.rollout import (
 from function.status import inference_environment as pools
 from function.status import model_placement as report
 from function.status import references
+from function.weights.claim import estimate_load
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
 from function.weights.faults import DeploymentWeights
 from function.weights.planner import plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import ObservedStorage, StorageRequest
-from function.weights.sizing import estimate_load
 
 _RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
 # Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool

@@ -30,7 +30,7 @@ from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
 from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of
-from function.weights.sizing import load_seconds
+from function.weights.claim import load_seconds
 
 _PERIOD = 10  # seconds between two probes, as in KServe's presets
 _ENGINE_SECONDS, _GROUP_SECONDS, _UNKNOWN_SECONDS = 600, 1800, 3600

@@ -25,8 +25,8 @@ from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
+from function.weights.claim import compute_size
 from function.weights.request import cache_key, download_uri
-from function.weights.sizing import compute_size
 
 
 def build_invalid_source(problems: Sequence[Problem]) -> Condition:

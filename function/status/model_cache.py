@@ -12,8 +12,8 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.status.conditions import faulty
 from function.status.weights import describe_storage
+from function.weights.claim import Size
 from function.weights.request import cache_key, download_uri
-from function.weights.sizing import Size
 from function.weights.state import Finding, StorageState
 
 

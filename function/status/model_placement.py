@@ -19,8 +19,8 @@ from function.status.conditions import faulty
 from function.status.inference_environment import build_share
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
+from function.weights.claim import LoadEstimate
 from function.weights.planner import StoragePlan
-from function.weights.sizing import LoadEstimate
 from function.weights.state import StorageState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.

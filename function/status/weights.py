@@ -5,7 +5,7 @@ ModelPlacement reports them as StorageReady, ModelCache in one row for each envi
 
 from function.kube.manifests import Manifest, prune
 from function.kube.quantity import gib
-from function.weights.sizing import LoadEstimate
+from function.weights.claim import LoadEstimate
 from function.weights.state import Finding, StorageState
 
 _HOUR, _MINUTE = 3600, 60

@@ -15,7 +15,7 @@ from function.domain.model import HuggingFaceSource, Model, OciSource, Problem, 
 from function.domain.settings import Settings
 from function.kube import quantity
 from function.reasons import Refused
-from function.weights.claim import READ_WRITE_MANY
+from function.weights.claim import READ_WRITE_MANY, compute_size
 from function.weights.request import (
     CREATED_CLAIM,
     Case,
@@ -24,7 +24,6 @@ from function.weights.request import (
     StorageRequest,
     model_directory,
 )
-from function.weights.sizing import compute_size
 
 NOTHING_OBSERVED = ObservedStorage()
 # The text is the API's, full stop included.

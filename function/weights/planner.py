@@ -17,7 +17,7 @@ from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
-from function.weights.claim import ClaimPlan
+from function.weights.claim import ClaimPlan, Size, compute_size
 from function.weights.credentials import Credential, plan_credential
 from function.weights.faults import (
     NOTHING_OBSERVED,
@@ -29,7 +29,6 @@ from function.weights.faults import (
 )
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import Case, ObservedStorage, StorageRequest, cache_key, download_uri, model_directory
-from function.weights.sizing import Size, compute_size
 
 
 class Gate(Enum):

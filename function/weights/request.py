@@ -19,8 +19,7 @@ from function.domain.environment import Environment, EnvironmentStorage, Pool, S
 from function.domain.model import HuggingFaceSource, Model, ModelRef, OciSource, PvcSource, UriSource
 from function.domain.pods import PullSecret
 from function.domain.settings import Download, Settings
-from function.weights.claim import READ_WRITE_MANY
-from function.weights.sizing import round_up
+from function.weights.claim import READ_WRITE_MANY, round_up
 
 
 class Case(StrEnum):

@@ -6,9 +6,9 @@ import pytest
 
 from function.domain.model import EngineName, HuggingFaceSource, OciSource, PvcSource
 from function.status.weights import _format_duration, build_load_status, describe_load
+from function.weights.claim import LoadEstimate, estimate_load
 from function.weights.planner import plan_weights
 from function.weights.request import StorageRequest
-from function.weights.sizing import LoadEstimate, estimate_load
 from tests.support.builders import engine, profile, shape
 from tests.support.weights_requests import GIB, MULTI, SINGLE, model
 

@@ -11,10 +11,10 @@ from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSou
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy
+from function.weights.claim import Size, SizeFrom
 from function.weights.planner import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
-from function.weights.sizing import Size, SizeFrom
 from tests.support.weights_requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import Manifest
-from function.weights.sizing import Size, SizeFrom, compute_size, format_request
+from function.weights.claim import Size, SizeFrom, compute_size, format_request
 from tests.support.weights_requests import GIB, model
 
 
