@@ -254,14 +254,9 @@ def has_ability(engine: Engine, ability: Ability) -> bool:
 
 def get_first_version(engine: Engine, ability: Ability) -> str:
     """Returns the first version with an ability, such as 0.11.1."""
-    return _format_version(ENGINES[engine.name].abilities[ability].since)
+    return ".".join(map(str, ENGINES[engine.name].abilities[ability].since))
 
 
 def get_end_version(engine: Engine, ability: Ability) -> str:
     """Returns the first version that has lost an ability, such as 0.18.0; empty: none has."""
-    until = ENGINES[engine.name].abilities[ability].until
-    return _format_version(until) if until else ""
-
-
-def _format_version(version: Version) -> str:
-    return ".".join(map(str, version))
+    return ".".join(map(str, ENGINES[engine.name].abilities[ability].until or ()))

@@ -26,20 +26,11 @@ def read_struct(struct: Struct) -> Manifest:
     return manifest
 
 
-def _read_number(value: Value) -> int | float:
-    number = value.number_value
-    return int(number) if number.is_integer() else number
-
-
-def _read_list(value: Value) -> list[JSON]:
-    return [_READERS[item.WhichOneof("kind")](item) for item in value.list_value.values]
-
-
 _READERS: Mapping[str | None, Callable[[Value], JSON]] = {
     "string_value": lambda value: value.string_value,
     "struct_value": lambda value: read_struct(value.struct_value),
-    "list_value": _read_list,
-    "number_value": _read_number,
+    "list_value": lambda value: [_READERS[item.WhichOneof("kind")](item) for item in value.list_value.values],
+    "number_value": lambda value: int(number) if (number := value.number_value).is_integer() else number,
     "bool_value": lambda value: value.bool_value,
     "null_value": lambda _: None,
     None: lambda _: None,
