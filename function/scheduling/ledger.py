@@ -174,11 +174,14 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
     if not any(replicas):
         return None
-    remaining = min(grant.share.replicas, max(replicas))
-    exclusive = placement.exclusive_replica_nodes
-    return _make_grant(
-        placement, replace(grant.share, replicas=remaining, exclusive_replica_nodes=exclusive, labels=None)
+    remaining = Share(
+        pool=grant.share.pool,
+        nodes=grant.share.nodes,
+        gpus_per_node=grant.share.gpus_per_node,
+        replicas=min(grant.share.replicas, max(replicas)),
+        exclusive_replica_nodes=placement.exclusive_replica_nodes,
     )
+    return _make_grant(placement, remaining)
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
