@@ -195,9 +195,9 @@ MUTANTS = (
         (
             Change(
                 "function.composers.model_placement",
-                "_find_quota_excess",
-                "if not may_exceed(placement, settings.limits):",
-                "if placement:",
+                "_check_admission",
+                "if may_exceed(placement, limits):",
+                "if not placement:",
             ),
         ),
     ),
