@@ -12,7 +12,7 @@ from function.kube.manifests import Manifest
 
 # Variables that this function sets for a download: the limit of retries, and the name of the Job.
 BACKOFF_LIMIT, JOB_NAME = "MODELPLANE_BACKOFF_LIMIT", "MODELPLANE_JOB"
-# KServe v0.20 is the floor: earlier ones cannot size the initializer (docs/facts.md, KServe).
+# Versions of KServe before 0.20 cannot size the initializer (docs/facts.md, KServe).
 INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
 
