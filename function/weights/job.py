@@ -254,12 +254,6 @@ def has_had_pods(job: Manifest) -> bool:
     return any(manifests.integer(job, f"status.{count}") for count in _POD_COUNTS) or any(uncounted.values())
 
 
-def never_had_pods(job: Manifest) -> bool:
-    """Tells whether an observed Job ended because its pods were refused."""
-    has_short_deadline = manifests.integer(job, "spec.activeDeadlineSeconds") <= SECONDS_WITHOUT_POD
-    return has_short_deadline and needs_privileges(job) and not has_had_pods(job)
-
-
 def with_pod_start_deadline(job: Manifest, written: Manifest, observed: Manifest) -> Manifest:
     """Returns a Job with the deadline for its first pod until one was observed.
 
@@ -288,7 +282,17 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
     env = _build_env(spec.source, download, spec.credential)
     volumes, mounts = _build_volumes(spec, env)
     pull_secrets: list[JSON] = [{"name": name} for name in dict.fromkeys((*download.pull_secrets, *spec.pull_secrets))]
-    security = _build_security(download)
+    # An unprivileged user, unless the platform sets another.
+    security: Manifest = {
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "fsGroup": 1000,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **download.security,
+        **({"runAsNonRoot": False} if download.security.get("runAsUser") == 0 else {}),
+    }
     return manifests.prune(
         {
             "restartPolicy": "Never",
@@ -304,20 +308,6 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
             "volumes": volumes,
         }
     )
-
-
-def _build_security(download: Download) -> Manifest:
-    """Builds the security context of the pod: an unprivileged user, unless the platform sets another."""
-    return {
-        "runAsUser": 1000,
-        "runAsGroup": 1000,
-        "fsGroup": 1000,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-        **download.security,
-        **({"runAsNonRoot": False} if download.security.get("runAsUser") == 0 else {}),
-    }
 
 
 def _build_prepare_container(spec: DownloadSpec, security: Manifest) -> Manifest:
@@ -428,7 +418,9 @@ def find_failure(job: Manifest) -> JobFailure | None:
     code, reason = _CODE.search(manifests.text(failed, "message")), manifests.text(failed, "reason")
     if reason == "PodFailurePolicy" and code:
         return _BY_CODE.get(int(code[1]), JobFailure.UNKNOWN)
-    if reason == "DeadlineExceeded" and never_had_pods(job):
+    has_short_deadline = manifests.integer(job, "spec.activeDeadlineSeconds") <= SECONDS_WITHOUT_POD
+    is_refused = has_short_deadline and needs_privileges(job) and not has_had_pods(job)
+    if reason == "DeadlineExceeded" and is_refused:
         return JobFailure.NO_POD
     return _BY_REASON.get(reason, JobFailure.UNKNOWN)
 

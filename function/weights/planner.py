@@ -123,7 +123,16 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
                 _plan_existing(Case.MODEL_CACHE, cache.claim, cache.path), gate=Gate.CACHE, key=cache_key(source)
             )
         case source if request.case is Case.INITIALIZER:
-            plan = _plan_initializer(request, source)
+            secret_name = _name_secret(request, request.owner)
+            credential = plan_credential(source, request.download.token_secret, secret_name, is_lasting=True)
+            plan = StoragePlan(
+                type=Case.INITIALIZER,
+                uri=download_uri(source),
+                key=cache_key(source),
+                credential=credential,
+                initializer=build_initializer(request.download, source, credential),
+                bytes_per_pod=request.model.disk,
+            )
         case source:
             plan = _plan_download(request, observed, source)
     remarks = (*plan.remarks, *find_unused_settings(request))
@@ -149,19 +158,6 @@ def name_claim(request: StorageRequest) -> str:
 
 def _plan_existing(case: Case, claim: str, path: str) -> StoragePlan:
     return StoragePlan(type=case, uri=_format_uri(claim, path), claim_name=claim, path=path)
-
-
-def _plan_initializer(request: StorageRequest, source: HuggingFaceSource | UriSource) -> StoragePlan:
-    secret_name = _name_secret(request, request.owner)
-    credential = plan_credential(source, request.download.token_secret, secret_name, is_lasting=True)
-    return StoragePlan(
-        type=Case.INITIALIZER,
-        uri=download_uri(source),
-        key=cache_key(source),
-        credential=credential,
-        initializer=build_initializer(request.download, source, credential),
-        bytes_per_pod=request.model.disk,
-    )
 
 
 def _plan_download(

@@ -276,9 +276,9 @@ def describe_hydrated(
     planned: StoragePlan, obstacle: StorageState | None, unchanged: tuple[Problem, ...]
 ) -> StorageState:
     """Describes verified weights; what the cluster refuses to change about their claim is a remark."""
-    refused = obstacle and obstacle.finding is Finding.CLAIM_REFUSED
-    problems = (Problem(f"claim {planned.claim_name}", obstacle.message),) if obstacle and refused else ()
-    return StorageState(finding=Finding.HYDRATED, problems=(*unchanged, *problems))
+    if obstacle and obstacle.finding is Finding.CLAIM_REFUSED:
+        unchanged = (*unchanged, Problem(f"claim {planned.claim_name}", obstacle.message))
+    return StorageState(finding=Finding.HYDRATED, problems=unchanged)
 
 
 def describe_cache(entry: CacheEntry | None, environment: str, namespace: str) -> StorageState:
