@@ -37,7 +37,6 @@ from function.remote.health import READINESS, Level, assess
 from function.remote.observed_object import read_object
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
-_DAY = 86400
 _POLL_SECONDS = 2
 _COLOURS: Mapping[str, str] = {Phase.READY: GOOD, Phase.FAILED: BAD}
 # Reasons that waiting does not clear.
@@ -51,7 +50,7 @@ _TERMINAL = {
 }
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
 _TIMEOUT = click.option(
-    "--timeout", type=click.IntRange(1), metavar="SECONDS", default=_DAY, show_default=True, help="Wait no longer."
+    "--timeout", type=click.IntRange(1), metavar="SECONDS", default=86400, show_default=True, help="Wait no longer."
 )
 
 
@@ -104,12 +103,12 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
     """Bring a model's weights to environments before anything is deployed."""
     cluster = connect(target)
     manifest = _build_cache(cluster.namespace, chosen)
-    ref, kind, model = Ref.of(manifest), chosen["kind"], chosen["model"]
+    ref, kind = Ref.of(manifest), chosen["kind"]
     existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
-    needed = [Ref(kind, "" if kind in CLUSTER_SCOPED else ref.namespace, model)]
-    for needed_ref in (*needed, *(Ref("InferenceEnvironment", "", name) for name in chosen["environments"])):
-        if needed_ref not in existing:  # waiting for its weights would never end
-            raise _refuse_missing(existing, needed_ref)
+    model = Ref(kind, "" if kind in CLUSTER_SCOPED else ref.namespace, chosen["model"])
+    for needed in (model, *(Ref("InferenceEnvironment", "", name) for name in chosen["environments"])):
+        if needed not in existing:  # waiting for its weights would never end
+            raise _refuse_missing(existing, needed)
     if not dry_run:
         cluster.apply(manifest)
     match form:

@@ -19,18 +19,8 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings, text
 from function.kube.names import GROUP
-from function.remote.node_facts import (
-    MEMBERSHIP,
-    Node,
-    Taint,
-    gpu_count,
-    gpu_memory,
-    gpu_product,
-    name_collection,
-    parse_member,
-    persistent_taints,
-    summarize_pools,
-)
+from function.remote import node_facts
+from function.remote.node_facts import Node, Taint
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
 from function.status.inference_environment import describe_drift
@@ -143,7 +133,9 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
         if resource:
             pool = next((node.labels[name] for name in _POOL_LABELS if node.labels.get(name)), "")
             taints = tuple(map(str, _list_taints(node, resource)))
-            groups[pool, resource, gpu_count(node, resource) or 0, gpu_product(node), taints].append(node)
+            groups[
+                pool, resource, node_facts.gpu_count(node, resource) or 0, node_facts.gpu_product(node), taints
+            ].append(node)
     names = Counter[str]()
     pools: list[JSON] = []
     for (pool, resource, gpus, product, _), group in sorted(groups.items()):
@@ -153,7 +145,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
             prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
             for taint in _list_taints(group[0], resource)
         ]
-        memories = [memory for node in group if (memory := gpu_memory(node))]
+        memories = [memory for node in group if (memory := node_facts.gpu_memory(node))]
         suggested: Manifest = {
             "name": stem if names[stem] == 1 else f"{stem}-{names[stem]}",
             "acceleratorType": product.lower() or None,
@@ -169,7 +161,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
 
 
 def _list_taints(node: Node, resource: str) -> list[Taint]:
-    return [taint for taint in persistent_taints(node) if taint.key != resource]
+    return [taint for taint in node_facts.persistent_taints(node) if taint.key != resource]
 
 
 def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
@@ -184,9 +176,9 @@ def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
     """Return the nodes of an environment; none where it does not observe any."""
-    name = name_collection(environment.name)
-    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(MEMBERSHIP) == name)
-    return [member.node for member in map(parse_member, members) if member.node is not None]
+    name = node_facts.name_collection(environment.name)
+    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(node_facts.MEMBERSHIP) == name)
+    return [member.node for member in map(node_facts.parse_member, members) if member.node is not None]
 
 
 def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
@@ -196,7 +188,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     environment = parse_environment(manifest, BUILT_IN).value
     nodes = _list_observed_nodes(store, environment)
     problems: list[Problem] = []
-    for name, facts in summarize_pools(environment, nodes).items() if nodes else ():
+    for name, facts in node_facts.summarize_pools(environment, nodes).items() if nodes else ():
         messages = [describe_drift(name, row) for row in facts.drift]
         messages += [f"pool {name}: {format_unusable(facts.unusable)}"] if facts.unusable else []
         problems += [Problem(f"spec.nodePools[{name}]", message) for message in messages]

@@ -148,8 +148,8 @@ def _find_problems(manifest: Manifest) -> Iterator[Problem]:
         for index, step in enumerate(listing(manifest, "spec.pipeline")):
             input_ = mapping(step, "input")
             fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
-            is_ours_ = text(input_, "apiVersion").startswith(INPUT_GROUP)
-            for p in parse_settings(fields, {}).problems if is_ours_ else ():
+            is_settings = text(input_, "apiVersion").startswith(INPUT_GROUP)
+            for p in parse_settings(fields, {}).problems if is_settings else ():
                 path = join_path(join_path("spec.pipeline", index), "input")
                 yield Problem(p.path.replace("input", path, 1), p.message)
     elif is_ours(manifest):
