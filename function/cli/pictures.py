@@ -169,7 +169,10 @@ def draw_plans(plans: Iterable[Plan]) -> str:
     """Draw each deployment's environments with what it takes of their pools."""
     canvas = Canvas()
     for plan in plans:
-        _draw_plan(canvas, plan)
+        canvas.text(_MARGIN, f"{plan.ref}: {plan.decision.reason}", OURS if plan.is_placed else NO, _BOLD)
+        canvas.text(_MARGIN, plan.decision.message.partition("\n")[0], DIM, _SMALL)
+        if plan.considered:
+            _draw_environments(canvas, plan, plan.considered)
     return _write_document(canvas)
 
 
@@ -193,22 +196,17 @@ def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
     canvas.y += -(-len(names) // _TILES) * (_TILE + 1) + 8
 
 
-def _draw_plan(canvas: Canvas, plan: Plan) -> None:
-    decision = plan.decision
-    canvas.text(_MARGIN, f"{plan.ref}: {decision.reason}", OURS if plan.is_placed else NO, _BOLD)
-    canvas.text(_MARGIN, decision.message.partition("\n")[0], DIM, _SMALL)
-    if plan.considered is None:
-        return
+def _draw_environments(canvas: Canvas, plan: Plan, considered: Considered) -> None:
     # Nearest first, as in the table.
     names = list(dict.fromkeys(row.environment for row in plan.rows))
-    environments = {environment.name: environment for environment in plan.considered.scope.environments}
+    environments = {environment.name: environment for environment in considered.scope.environments}
     drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
     canvas.legend((OURS, _OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *_explain_unusable(drawn))
     if len(names) > _ENVIRONMENTS_DRAWN:
         _draw_overview(canvas, plan, names)
     for name in names[:_ENVIRONMENTS_DRAWN]:
         rows = [row for row in plan.rows if row.environment == name]
-        _draw_environment(canvas, plan.considered, environments[name], rows)
+        _draw_environment(canvas, considered, environments[name], rows)
     if len(names) > _ENVIRONMENTS_DRAWN:
         canvas.text(_MARGIN, f"and {format_count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
 
@@ -265,7 +263,13 @@ def draw_capacity(usages: Sequence[Usage]) -> str:
     for environment, pools in islice(groups, _USAGES_DRAWN):
         with canvas.framed(environment) as left:
             for usage in pools:
-                _draw_pool(canvas, left, usage)
+                if usage.pool is None:
+                    message = f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool"
+                    canvas.text(left, message, NO, _SMALL)
+                    continue
+                canvas.nodes(left, DrawnPool(usage.pool, usage.grants, usage.users))
+                free = f"{usage.free} of {usage.gpus} GPUs free, largest replica {format_largest(usage)}"
+                canvas.text(left, f"{free}; {format_users(usage.users) or 'not used'}", DIM, _SMALL)
     if len(groups) > _USAGES_DRAWN:
         canvas.text(_MARGIN, f"and {format_count(len(groups) - _USAGES_DRAWN, 'environment')} more", DIM)
     return _write_document(canvas)
@@ -275,14 +279,3 @@ def _count_gpus(usages: Sequence[Usage]) -> str:
     total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
     lost = total - used - free
     return f"{format_count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
-
-
-def _draw_pool(canvas: Canvas, left: int, usage: Usage) -> None:
-    if usage.pool is None:
-        canvas.text(left, f"pool {usage.invalid.name} is invalid" if usage.invalid else "no pool", NO, _SMALL)
-        return
-    canvas.nodes(left, DrawnPool(usage.pool, usage.grants, usage.users))
-    users = format_users(usage.users) or "not used"
-    canvas.text(
-        left, f"{usage.free} of {usage.gpus} GPUs free, largest replica {format_largest(usage)}; {users}", DIM, _SMALL
-    )
