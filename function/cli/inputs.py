@@ -159,9 +159,7 @@ class Inventory:
 
     def find_deployment(self, name: str | None) -> Ref:
         """Return the deployment of a name, or the only one."""
-        if name:
-            return self._find_named(name)
-        refs = self.list_deployments()
+        refs = self.list_deployments([name] if name else ())
         if len(refs) > 1:
             raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")
         return refs[0]

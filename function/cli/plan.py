@@ -9,7 +9,7 @@ import click
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
 from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
-from function.cli.options import Code, Form, Sources, examples, form, sources
+from function.cli.options import EVERY_FORM, Code, Form, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
@@ -18,7 +18,6 @@ from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.reasons import Outlook, Refused
 
-_FORMS = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.SVG)
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 
 
@@ -41,7 +40,7 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
     help="Another value, such as us-east/h100.maxNodeCount=8.",
 )
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
-@form(*_FORMS)
+@form(*EVERY_FORM, Form.SVG)
 def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...], diff: bool, form: Form) -> Code:
     """Show where deployments would go, and why not elsewhere.
 
