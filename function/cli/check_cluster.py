@@ -19,7 +19,7 @@ from function.cli.options import Code, Form, Target, examples, form
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.kube.manifests import Manifest, condition, flag, listing, text
 from function.kube.messages import format_count, join_with_more
-from function.remote.node_facts import Node, parse_node
+from function.remote.node_facts import parse_node
 from function.serving.service import API_VERSION
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -238,23 +238,20 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
         offering = [node for node in nodes if node.allocatable.get(resource)]
         if offering:
             gpus = sum(node.allocatable[resource] for node in offering)
-            unready = [node for node in offering if not node.ready or node.cordoned]
-            away = f", not Ready or cordoned: {_list_names(unready)}" if unready else ""
+            unready = [node.name for node in offering if not node.ready or node.cordoned]
+            away = f", not Ready or cordoned: {join_with_more(unready, _NODES_NAMED)}" if unready else ""
             found = f"{gpus} on {format_count(len(offering), 'node')}{away}"
             yield replace(check, check=f"{check.check} {resource}", found=found)
-    without = [node for node in nodes if not any(node.allocatable.get(resource) for resource in resources)]
+    without = [node.name for node in nodes if not any(node.allocatable.get(resource) for resource in resources)]
     if without and len(without) < len(nodes):
-        yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {_list_names(without)}")
+        names = join_with_more(without, _NODES_NAMED)
+        yield Line(check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {names}")
     if len(without) == len(nodes):
         todo = (
             "Install the device plugin on the GPU nodes, or name what they offer with --gpu-resource; pools that are "
             "scaled to zero show with their first node"
         )
         yield check.missing(f"{format_count(len(nodes), 'node')}, none with {', '.join(resources)}", todo)
-
-
-def _list_names(nodes: Sequence[Node]) -> str:
-    return join_with_more([node.name for node in nodes], _NODES_NAMED)
 
 
 def _check_right(cluster: Cluster, right: str) -> Line:
