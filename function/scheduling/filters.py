@@ -348,8 +348,7 @@ def _run_filters(candidate: Candidate, ledger: Ledger, unready: Refusal | None) 
         if refusal is not None:
             yield step, refusal
     last = (check_capacity(candidate, ledger), unready, _check_quota(candidate))
-    refusals = [refusal for refusal in last if refusal is not None]
-    yield from sorted(((find_step(refusal), refusal) for refusal in refusals), key=itemgetter(0))
+    yield from sorted(((find_step(refusal), refusal) for refusal in last if refusal is not None), key=itemgetter(0))
 
 
 def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
