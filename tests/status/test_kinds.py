@@ -14,7 +14,14 @@ from function.status import cluster_model as models
 from function.status import conditions, model_placement, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
-from function.status.model_cache import Row, build_missing_row, build_row, invalid_cache, summarize_hydration
+from function.status.model_cache import (
+    Row,
+    build_missing_row,
+    build_row,
+    describe_waiting,
+    invalid_cache,
+    summarize_hydration,
+)
 from function.weights.state import Finding, StorageState
 from tests.support import builders
 from tests.support.builders import pool
@@ -173,6 +180,14 @@ def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
     ]
     rows = [build_row("e", state, Hydration(), "", None, is_hydrated=True) for state in silent]
     assert [(row.unreachable, row.sync_failed) for row in rows] == [(True, False), (True, True)]
+
+
+def test_only_a_row_without_weights_waits_for_space_in_the_response() -> None:
+    ready = build_missing_row("e", CacheEntry(environment="e", phase=Phase.READY))
+    assert describe_waiting(ready, 5_000_000) == ready
+    waiting = describe_waiting(build_missing_row("e", None), 5_000_000)
+    assert (waiting.phase, waiting.too_large) == (Phase.PENDING, True)
+    assert "the response would have 5,000,000 bytes" in waiting.message
 
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
