@@ -6,6 +6,7 @@ of the weights to a container as an argument, where the kubelet replaces `$(NAME
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -46,10 +47,15 @@ def parse_word(
     """Returns a known word in its documented spelling, ignoring case. Words in `also` are accepted but not listed."""
     if value is None:
         return None
-    word = {word.lower(): word for word in (*known, *also)}.get(value.lower())
+    word = _spellings((*known, *also)).get(value.lower())
     if word is None:
         problems.update([unknown_value(path, value, known, also)])
     return word
+
+
+@cache
+def _spellings(words: tuple[str, ...]) -> Mapping[str, str]:
+    return {word.lower(): word for word in words}
 
 
 def check_alternatives(
